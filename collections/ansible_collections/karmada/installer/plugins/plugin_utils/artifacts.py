@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is not in the collection and not in an image: Karmada's CRDs, fetched and verified.
+
+The lock file holds a hash over the content of the CRD files (names and bytes), not over an archive: the same hash then
+covers the release archive, a Go module, a mirror of either and a directory. Nothing that does not match it is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+RELEASE_DOWNLOADS = "https://github.com/karmada-io/karmada/releases/download"
+LOCK_FILE = Path(__file__).parents[2] / "schemas" / "artifacts.lock.json"
+#: A CRD archive holds well under 1 MiB, the Go module some 60 MiB; anything far beyond is not what it says it is.
+MOST_BYTES = 256 * 1024 * 1024
+TIMEOUT_SECONDS = 60
+
+_MODULE = "github.com/karmada-io/karmada"
+_MODULE_FOLDER = "charts/karmada/_crds"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where to look. ``kind`` and ``url`` are the document's; ``directory`` is the one prepared beside a file run."""
+
+    kind: str
+    url: str | None = None
+    directory: Path | None = None
+
+
+def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
+    """The hash that the CRDs of this Karmada version must have; raises ProblemsError when none is recorded."""
+    lock: dict[str, Any] = json.loads(lock_file.read_text())
+    found = lock.get("karmada", {}).get(version, {}).get("crds")
+    if not isinstance(found, str):
+        raise ProblemsError(
+            Problem(
+                what=f"no checksum is recorded for the CRDs of Karmada {version}",
+                where=str(lock_file),
+                remedy=f"compute it from the publisher's files: make lock VERSION={version}",
+            )
+        )
+    return found
+
+
+def content_hash(files: Mapping[str, bytes]) -> str:
+    """One hash over names and contents, independent of order, archive format and time stamps."""
+    lines = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(files.items()))
+    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[str, Any]]:
+    """The CRDs of one Karmada version, verified. Raises ProblemsError when they cannot be had or are not what they should be."""
+    expected = locked_hash(version)
+    kept = (cache or _cache_directory()) / f"karmada-{version}-crds-{expected.removeprefix('sha256:')[:16]}"
+    files = _read_directory(kept) if kept.is_dir() else {}
+    if content_hash(files) != expected:
+        files, where = fetch(version, source)
+        found = content_hash(files)
+        if found != expected:
+            raise ProblemsError(
+                Problem(
+                    what=f"the CRDs of Karmada {version} have the checksum {found}, not {expected}",
+                    where=where,
+                    remedy="they are damaged, changed or of another version; take them from the publisher again",
+                )
+            )
+        _keep(files, kept)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    documents = (each for name in sorted(files) for each in yaml.load_all(files[name], Loader=loader))  # noqa: S506
+    return [each for each in documents if each]
+
+
+def fetch(version: str, source: Source) -> tuple[dict[str, bytes], str]:
+    """File name below ``bases/`` → content, and where they were found. Not yet verified."""
+    if source.directory is not None:
+        found = _from_directory(version, source.directory)
+        if found:
+            return found
+        if source.kind == "Directory":
+            raise ProblemsError(
+                Problem(
+                    what=f"the directory holds no CRDs of Karmada {version}",
+                    where=str(source.directory),
+                    remedy=f"put karmada/{version}/crds.tar.gz (or karmada/{version}/crds/bases) into it",
+                )
+            )
+    if source.kind == "Directory":
+        raise ProblemsError(
+            Problem(
+                what="artifacts come from a directory, but the inventory source names none",
+                where="spec.artifacts.source",
+                remedy="add `artifacts: ./artifacts` to the inventory source",
+            )
+        )
+    if source.kind == "GoModules":
+        base = source.url or _module_proxy()
+        url = f"{base.rstrip('/')}/{_MODULE}/@v/{version}.zip"
+        prefix = f"{_MODULE}@{version}/{_MODULE_FOLDER}/"
+        return _bases(_zip_entries(_download(url), url), prefix), url
+    url = f"{(source.url or RELEASE_DOWNLOADS).rstrip('/')}/{version}/crds.tar.gz"
+    return _bases(_tar_entries(_download(url), url), "crds/"), url
+
+
+def _from_directory(version: str, directory: Path) -> tuple[dict[str, bytes], str] | None:
+    folder = directory / "karmada" / version
+    archive = folder / "crds.tar.gz"
+    if (folder / "crds" / "bases").is_dir():
+        return _read_directory(folder / "crds"), str(folder / "crds")
+    if archive.is_file():
+        return _bases(_tar_entries(archive.read_bytes(), str(archive)), "crds/"), str(archive)
+    return None
+
+
+def _read_directory(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted((folder / "bases").rglob("*.yaml"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def _keep(files: Mapping[str, bytes], folder: Path) -> None:
+    """Put verified files into the cache, whole or not at all. A cache that cannot be written costs a download, no more."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            for name, content in files.items():
+                target = Path(scratch) / "kept" / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            shutil.rmtree(folder, ignore_errors=True)
+            (Path(scratch) / "kept").rename(folder)
+    except OSError:
+        return
+
+
+def _bases(entries: Iterator[tuple[str, bytes]], prefix: str) -> dict[str, bytes]:
+    """The CRDs among the entries of an archive. Names are only compared, never written to."""
+    found = {}
+    for name, content in entries:
+        path = PurePosixPath(name)
+        if ".." in path.parts or path.is_absolute() or not name.startswith(f"{prefix}bases/"):
+            continue
+        if path.suffix == ".yaml":
+            found[name.removeprefix(prefix)] = content
+    return found
+
+
+def _tar_entries(archive: bytes, where: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+            size = 0
+            for member in tar:
+                size += member.size
+                if size > MOST_BYTES:
+                    raise _unreadable(where, f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+                stream = tar.extractfile(member) if member.isreg() else None
+                if stream:
+                    yield member.name.removeprefix("./"), stream.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise _unreadable(where, str(error)) from None
+
+
+def _zip_entries(archive: bytes, where: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            for entry in packed.infolist():
+                if f"/{_MODULE_FOLDER}/" in entry.filename and entry.file_size < MOST_BYTES:
+                    yield entry.filename, packed.read(entry)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise _unreadable(where, str(error)) from None
+
+
+def _unreadable(where: str, reason: str) -> ProblemsError:
+    return ProblemsError(
+        Problem(what=f"the archive cannot be read: {reason}", where=where, remedy="fetch it again; it may be cut off")
+    )
+
+
+def _download(url: str) -> bytes:
+    if not url.startswith("https://") and not _is_loopback(url):
+        raise ProblemsError(
+            Problem(what="artifacts are fetched over https only", where=url, remedy="set spec.artifacts.url to an https address")
+        )
+    request = urllib.request.Request(url, headers={"User-Agent": "karmada-installer"})  # noqa: S310 - scheme checked above
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+            content: bytes = response.read(MOST_BYTES + 1)
+    except (urllib.error.URLError, TimeoutError, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ProblemsError(
+            Problem(
+                what=f"the CRDs of Karmada cannot be fetched: {reason}",
+                where=url,
+                remedy="make the address reachable (proxies are taken from the environment), set spec.artifacts.url to a "
+                "mirror, or prepare a directory and name it in the inventory source: artifacts: ./artifacts",
+            )
+        ) from None
+    if len(content) > MOST_BYTES:
+        raise _unreadable(url, f"it is larger than {MOST_BYTES >> 20} MiB")
+    return content
+
+
+def _is_loopback(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "http://[::1]:", "http://localhost:"))
+
+
+def _module_proxy() -> str:
+    """The Go module proxy of this machine, as the go command is set up here."""
+    configured = os.environ.get("GOPROXY", "")
+    go = shutil.which("go")
+    if not configured and go:
+        configured = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    for candidate in configured.replace("|", ",").split(","):
+        if candidate.startswith("https://") or _is_loopback(candidate):
+            return candidate
+    raise ProblemsError(
+        Problem(
+            what="no Go module proxy is configured on this machine",
+            where="spec.artifacts.source",
+            remedy="set spec.artifacts.url or the environment variable GOPROXY to one",
+        )
+    )
+
+
+def _cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    return Path(base) / "karmada-installer" / "artifacts"

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to exist inside a Karmada control plane before it can be used, whatever its processes run on.
+
+Namespaces, rights, CRDs with their conversion, the aggregated API and the admission webhooks. The tables follow what
+Karmada v1.18 ships (``artifacts/deploy``), with all 22 webhooks, which no other installer registers.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    COMPONENT_GROUP,
+    KARMADA_AGGREGATED_APISERVER,
+    SYSTEM_NAMESPACE,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import MANAGED_BY_LABEL, FIELD_MANAGER, OWNER_LABEL
+
+Object = dict[str, Any]
+
+#: Where the credentials of member clusters live, in the control plane and as the home of accounts on each member.
+MEMBER_NAMESPACE = "karmada-cluster"
+SYSTEM_LABEL = "karmada.io/system"
+_RBAC = "rbac.authorization.k8s.io"
+_BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the control plane's own API server finds its helpers, and where others find it.
+
+    ``webhook_url`` has no trailing slash; ``aggregated_host`` is a DNS name, because an ExternalName takes no address.
+    """
+
+    webhook_url: str
+    aggregated_host: str
+    aggregated_port: int
+    public_url: str
+    ca_bundle: bytes
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """One admission webhook. ``resources`` is ``<group>/<plural>``; ``scope`` as in the admission API."""
+
+    name: str
+    path: str
+    resource: str
+    operations: tuple[str, ...] = ("CREATE", "UPDATE")
+    scope: str = "Namespaced"
+    timeout_seconds: int = 3
+    side_effects: str = "None"
+    object_selector: Mapping[str, Any] | None = None
+
+
+_POLICY, _WORK, _CONFIG, _NETWORKING, _AUTOSCALING = (
+    f"{group}.karmada.io" for group in ("policy", "work", "config", "networking", "autoscaling")
+)
+_CREATE = ("CREATE",)
+
+MUTATING: tuple[Webhook, ...] = (
+    Webhook("propagationpolicy.karmada.io", "/mutate-propagationpolicy", f"{_POLICY}/propagationpolicies"),
+    Webhook(
+        "clusterpropagationpolicy.karmada.io",
+        "/mutate-clusterpropagationpolicy",
+        f"{_POLICY}/clusterpropagationpolicies",
+        scope="Cluster",
+    ),
+    Webhook("overridepolicy.karmada.io", "/mutate-overridepolicy", f"{_POLICY}/overridepolicies"),
+    Webhook("resourcebinding.karmada.io", "/mutate-resourcebinding", f"{_WORK}/resourcebindings", _CREATE),
+    Webhook(
+        "clusterresourcebinding.karmada.io",
+        "/mutate-clusterresourcebinding",
+        f"{_WORK}/clusterresourcebindings",
+        _CREATE,
+        scope="Cluster",
+    ),
+    Webhook("work.karmada.io", "/mutate-work", f"{_WORK}/works"),
+    Webhook("autoscaling.karmada.io", "/mutate-federatedhpa", f"{_AUTOSCALING}/federatedhpas"),
+    Webhook("multiclusterservice.karmada.io", "/mutate-multiclusterservice", f"{_NETWORKING}/multiclusterservices"),
+)
+
+VALIDATING: tuple[Webhook, ...] = (
+    Webhook("propagationpolicy.karmada.io", "/validate-propagationpolicy", f"{_POLICY}/propagationpolicies"),
+    Webhook(
+        "clusterpropagationpolicy.karmada.io",
+        "/validate-clusterpropagationpolicy",
+        f"{_POLICY}/clusterpropagationpolicies",
+        scope="Cluster",
+    ),
+    Webhook("overridepolicy.karmada.io", "/validate-overridepolicy", f"{_POLICY}/overridepolicies"),
+    Webhook(
+        "clusteroverridepolicy.karmada.io",
+        "/validate-clusteroverridepolicy",
+        f"{_POLICY}/clusteroverridepolicies",
+        scope="Cluster",
+    ),
+    Webhook(
+        "config.karmada.io",
+        "/validate-resourceinterpreterwebhookconfiguration",
+        f"{_CONFIG}/resourceinterpreterwebhookconfigurations",
+        scope="Cluster",
+    ),
+    Webhook(
+        "resourceinterpretercustomization.karmada.io",
+        "/validate-resourceinterpretercustomization",
+        f"{_CONFIG}/resourceinterpretercustomizations",
+        scope="Cluster",
+        timeout_seconds=10,
+    ),
+    Webhook(
+        "federatedresourcequota.karmada.io", "/validate-federatedresourcequota", f"{_POLICY}/federatedresourcequotas"
+    ),
+    Webhook("multiclusteringress.karmada.io", "/validate-multiclusteringress", f"{_NETWORKING}/multiclusteringresses"),
+    Webhook("federatedhpa.karmada.io", "/validate-federatedhpa", f"{_AUTOSCALING}/federatedhpas"),
+    Webhook("cronfederatedhpa.karmada.io", "/validate-cronfederatedhpa", f"{_AUTOSCALING}/cronfederatedhpas"),
+    Webhook("multiclusterservice.karmada.io", "/validate-multiclusterservice", f"{_NETWORKING}/multiclusterservices"),
+    Webhook(
+        "resourcedeletionprotection.karmada.io",
+        "/validate-resourcedeletionprotection",
+        "*/*",
+        ("DELETE",),
+        scope="*",
+        object_selector={
+            "matchExpressions": [{"key": "resourcetemplate.karmada.io/deletion-protected", "operator": "Exists"}]
+        },
+    ),
+    Webhook(
+        "resourcebinding.karmada.io",
+        "/validate-resourcebinding",
+        f"{_WORK}/resourcebindings",
+        side_effects="NoneOnDryRun",
+    ),
+    Webhook(
+        "clustertaintpolicy.karmada.io", "/validate-clustertaintpolicy", f"{_POLICY}/clustertaintpolicies", scope="Cluster"
+    ),
+)
+
+#: The conversion webhook serves these two; both have an older stored form.
+CONVERTED_CRDS = ("clusterresourcebindings.work.karmada.io", "resourcebindings.work.karmada.io")
+
+
+def owner_labels(owner: str) -> dict[str, str]:
+    """The labels of everything we put into a control plane or a member."""
+    return {MANAGED_BY_LABEL: FIELD_MANAGER, OWNER_LABEL: owner}
+
+
+def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
+    """What can exist as soon as the API server answers; no order among them."""
+    return [
+        *(_labelled(owner, each) for each in (*_namespaces(), *_rights(), _aggregated_service(addresses))),
+        *(_labelled(owner, crd) for crd in with_conversion(crds, addresses)),
+    ]
+
+
+def aggregation(owner: str, addresses: Addresses) -> list[Object]:
+    """The aggregated API, for when its server answers: an unavailable one stalls garbage collection."""
+    return [
+        _labelled(
+            owner,
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": "v1alpha1.cluster.karmada.io"},
+                "spec": {
+                    "group": "cluster.karmada.io",
+                    "version": "v1alpha1",
+                    "groupPriorityMinimum": 2000,
+                    "versionPriority": 10,
+                    "caBundle": _base64(addresses.ca_bundle),
+                    "service": {
+                        "name": KARMADA_AGGREGATED_APISERVER.name,
+                        "namespace": SYSTEM_NAMESPACE,
+                        "port": addresses.aggregated_port,
+                    },
+                },
+            },
+        )
+    ]
+
+
+def admission(owner: str, addresses: Addresses) -> list[Object]:
+    """The webhooks, for when their server answers: they fail closed."""
+    return [
+        _labelled(owner, _webhook_configuration("Mutating", "mutating-config", MUTATING, addresses)),
+        _labelled(owner, _webhook_configuration("Validating", "validating-config", VALIDATING, addresses)),
+    ]
+
+
+def discovery(owner: str, addresses: Addresses) -> list[Object]:
+    """How a cluster that wants to register itself learns whom to trust: readable by everyone, as kubeadm does it."""
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "",
+                "cluster": {"certificate-authority-data": _base64(addresses.ca_bundle), "server": addresses.public_url},
+            }
+        ],
+    }
+    name = "system:karmada:bootstrap-signer-clusterinfo"
+    objects: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+            "data": {"kubeconfig": yaml.safe_dump(kubeconfig, sort_keys=False)},
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "Role",
+            "metadata": {"name": name, "namespace": "kube-public"},
+            "rules": [
+                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}
+            ],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": "kube-public"},
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "system:anonymous"}],
+        },
+    ]
+    return [_labelled(owner, each) for each in objects]
+
+
+def with_conversion(crds: Iterable[Object], addresses: Addresses) -> list[Object]:
+    """CRDs with the conversion webhook where there is one to convert."""
+    found = []
+    for crd in crds:
+        each = copy.deepcopy(crd)
+        if each["metadata"]["name"] in CONVERTED_CRDS:
+            each["spec"]["conversion"] = {
+                "strategy": "Webhook",
+                "webhook": {
+                    "clientConfig": {
+                        "url": f"{addresses.webhook_url}/convert",
+                        "caBundle": _base64(addresses.ca_bundle),
+                    },
+                    "conversionReviewVersions": ["v1"],
+                },
+            }
+        each.pop("status", None)
+        found.append(each)
+    return found
+
+
+def _namespaces() -> list[Object]:
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {SYSTEM_LABEL: "true"}}}
+        for name in (SYSTEM_NAMESPACE, MEMBER_NAMESPACE)
+    ]
+
+
+def _aggregated_service(addresses: Addresses) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": KARMADA_AGGREGATED_APISERVER.name, "namespace": SYSTEM_NAMESPACE},
+        "spec": {"type": "ExternalName", "externalName": addresses.aggregated_host},
+    }
+
+
+def _cluster_role(name: str, rules: list[Object], labels: Mapping[str, str] | None = None) -> Object:
+    metadata: Object = {"name": name}
+    if labels:
+        metadata["labels"] = dict(labels)
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
+def _binding(name: str, role: str, kind: str, subject: str) -> Object:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": _RBAC, "kind": kind, "name": subject}],
+    }
+
+
+#: API group → resources of Karmada that a user of a namespace may look at or edit.
+_USER_RESOURCES: Mapping[str, tuple[str, ...]] = {
+    _AUTOSCALING: ("cronfederatedhpas", "federatedhpas"),
+    "multicluster.x-k8s.io": ("serviceexports", "serviceimports"),
+    _NETWORKING: ("multiclusteringresses", "multiclusterservices"),
+    _POLICY: ("overridepolicies", "propagationpolicies"),
+    _WORK: ("resourcebindings", "works"),
+}
+_WITHOUT_STATUS = ("overridepolicies", "propagationpolicies")
+
+
+def _user_rules(verbs: list[str]) -> list[Object]:
+    return [
+        {
+            "apiGroups": [group],
+            "resources": [
+                name
+                for resource in resources
+                for name in ((resource,) if resource in _WITHOUT_STATUS else (resource, f"{resource}/status"))
+            ],
+            "verbs": verbs,
+        }
+        for group, resources in _USER_RESOURCES.items()
+    ]
+
+
+def _rights() -> list[Object]:
+    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    certificates, create = "certificates.k8s.io", ["create"]
+    approve, renew = (
+        f"system:karmada:certificatesigningrequest:{name}" for name in ("autoapprover", "selfautoapprover")
+    )
+    generator, proxy = "system:karmada:agent-rbac-generator", "cluster-proxy-admin"
+    aggregate = "rbac.authorization.k8s.io/aggregate-to"
+    return [
+        # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
+        # today; by RBAC rather than by system:masters, so that it can be narrowed and taken away.
+        _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
+        _cluster_role(
+            proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]
+        ),
+        _binding(proxy, proxy, "User", "system:admin"),
+        _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
+        _cluster_role(
+            "karmada-edit",
+            _user_rules(["create", "delete", "deletecollection", "patch", "update"]),
+            {f"{aggregate}-edit": "true"},
+        ),
+        # What a cluster that registers itself needs: ask for a certificate, have it approved, renew it.
+        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", _BOOTSTRAP_TOKEN_GROUP),
+        _cluster_role(
+            approve,
+            [{"apiGroups": [certificates], "resources": ["certificatesigningrequests/clusteragent"], "verbs": create}],
+        ),
+        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", _BOOTSTRAP_TOKEN_GROUP),
+        _cluster_role(
+            renew,
+            [{"apiGroups": [certificates], "resources": ["certificatesigningrequests/selfclusteragent"], "verbs": create}],
+        ),
+        _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", "system:karmada:agents"),
+        _cluster_role(generator, everything),
+        _binding(generator, generator, "User", generator),
+    ]
+
+
+def _webhook_configuration(kind: str, name: str, webhooks: Sequence[Webhook], addresses: Addresses) -> Object:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [_webhook(webhook, addresses) for webhook in webhooks],
+    }
+
+
+def _webhook(webhook: Webhook, addresses: Addresses) -> Object:
+    group, resource = webhook.resource.split("/")
+    entry: Object = {
+        "name": webhook.name,
+        "rules": [
+            {
+                "operations": list(webhook.operations),
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "resources": [resource],
+                "scope": webhook.scope,
+            }
+        ],
+        "clientConfig": {
+            "url": f"{addresses.webhook_url}{webhook.path}",
+            "caBundle": _base64(addresses.ca_bundle),
+        },
+        "failurePolicy": "Fail",
+        "sideEffects": webhook.side_effects,
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": webhook.timeout_seconds,
+    }
+    if webhook.object_selector:
+        entry["objectSelector"] = dict(webhook.object_selector)
+    return entry
+
+
+def _labelled(owner: str, each: Object) -> Object:
+    metadata = each["metadata"]
+    return {**each, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **owner_labels(owner)}}}
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

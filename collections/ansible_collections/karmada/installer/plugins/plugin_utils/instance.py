@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One control plane, as the document and the installer's state together describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
+
+FIELD_MANAGER = "karmada-installer"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+NAME_LABEL = "app.kubernetes.io/name"
+OWNER_LABEL = "installer.karmada.io/owner"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What every renderer needs to know of a control plane.
+
+    ``owner`` is the UUID that the first install chose; an object is ours only if it carries it.
+    """
+
+    name: str
+    namespace: str
+    cluster_domain: str
+    owner: str
+    release: Release
+    spec: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, deployment: Mapping[str, Any], release: Release, owner: str) -> Instance:
+        """From a document with all defaults filled in (``manifest.resolve``)."""
+        spec = deployment["spec"]
+        return cls(
+            name=deployment["metadata"]["name"],
+            namespace=spec["hostCluster"]["namespace"],
+            cluster_domain=spec["hostCluster"]["domain"],
+            owner=owner,
+            release=release,
+            spec=spec,
+        )
+
+    def object_name(self, name: str) -> str:
+        """The name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""
+        return f"{self.name}-{name.removeprefix('karmada-')}"
+
+    def labels(self, component: str) -> dict[str, str]:
+        """The labels that every object we create carries."""
+        return {
+            **self.selector(component),
+            MANAGED_BY_LABEL: FIELD_MANAGER,
+            "app.kubernetes.io/part-of": "karmada",
+            OWNER_LABEL: self.owner,
+        }
+
+    def selector(self, component: str) -> dict[str, str]:
+        """The labels that tell the pods of one component of one instance from all others; they never change."""
+        return {NAME_LABEL: component, INSTANCE_LABEL: self.name}
+
+    def service_host(self, component: str) -> str:
+        """The full DNS name of a component's Service in the host cluster."""
+        return f"{self.object_name(component)}.{self.namespace}.svc.{self.cluster_domain}"

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From key material to the files that components read.
+
+A file set becomes one Secret of the instance's namespace, or one directory of a host: its content is decided here, once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    CLIENT_SIGNING_CA,
+    COMPONENTS,
+    KARMADA_CA,
+    FileSet,
+    Holds,
+    Layout,
+    LeafCertificate,
+    Names,
+    leaf_certificates,
+)
+
+CLUSTER_NAME = "karmada-apiserver"
+_NO_NAMES = Names()
+
+
+@dataclass(frozen=True, repr=False)
+class Material:
+    """All keys and certificates of an instance. Never printed: it has no representation."""
+
+    authorities: Mapping[str, pki.Pair]
+    leaves: Mapping[str, pki.Pair]
+    service_account_key: bytes
+    encryption_key: str
+
+
+def wanted(leaf: LeafCertificate, layout: Layout) -> pki.Certificate:
+    """The certificate that a row of the table asks for in this layout."""
+    names = layout.server_names.get(leaf.name, _NO_NAMES) if leaf.server else _NO_NAMES
+    return pki.Certificate(
+        name=leaf.name,
+        authority=leaf.authority,
+        common_name=leaf.common_name,
+        organizations=leaf.organizations,
+        dns_names=names.dns,
+        ip_addresses=names.ips,
+        server=leaf.server,
+        client=leaf.client,
+    )
+
+
+AUTHORITY_OF: Mapping[str, str] = {leaf.name: leaf.authority for leaf in leaf_certificates(COMPONENTS)}
+
+
+def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, bytes]:
+    """File name → content of one file set."""
+    if files.holds in (Holds.CERTIFICATE, Holds.IDENTITY):
+        found = certificate_files(files.certificate, material)
+        if files.holds is Holds.IDENTITY:
+            found["karmada.config"] = _identity_kubeconfig(layout, files).encode()
+        return found
+    if files.holds is Holds.CLIENT_AUTHORITIES:
+        return {"ca.crt": client_authorities(material)}
+    if files.holds is Holds.SIGNING_AUTHORITY:
+        authority = material.authorities[CLIENT_SIGNING_CA]
+        return {"tls.crt": authority.certificate, "tls.key": authority.key}
+    if files.holds is Holds.SERVICE_ACCOUNT_KEY:
+        return {"sa.key": material.service_account_key}
+    if files.holds is Holds.SERVICE_ACCOUNT_PAIR:
+        return {"sa.key": material.service_account_key, "sa.pub": pki.public_key_of(material.service_account_key)}
+    return {"encryption.yaml": _encryption_configuration(material.encryption_key).encode()}
+
+
+def certificate_files(name: str, material: Material) -> dict[str, bytes]:
+    """A leaf with the authority that issued it, under the names that every component uses."""
+    leaf = material.leaves[name]
+    authority = material.authorities[AUTHORITY_OF[name]]
+    return {"ca.crt": authority.certificate, "tls.crt": leaf.certificate, "tls.key": leaf.key}
+
+
+def client_authorities(material: Material) -> bytes:
+    """Whose client certificates the API server accepts: our own, and what kube-controller-manager signs."""
+    authorities = material.authorities
+    return pki.bundle(authorities[KARMADA_CA].certificate, authorities[CLIENT_SIGNING_CA].certificate)
+
+
+def admin_kubeconfig(material: Material, server: str, tls_server_name: str | None = None) -> str:
+    """The administrator's kubeconfig with everything embedded, as YAML."""
+    config = pki.kubeconfig(
+        CLUSTER_NAME,
+        server,
+        material.authorities[KARMADA_CA].certificate,
+        "karmada-admin",
+        material.leaves["admin"],
+        context="karmada-apiserver",
+        tls_server_name=tls_server_name,
+    )
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
+    """A component's kubeconfig. It points at the files beside it, so that a renewed certificate is picked up as it is."""
+    user = files.certificate.removesuffix("-identity")
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": CLUSTER_NAME,
+                "cluster": {
+                    "server": layout.apiserver_url,
+                    "certificate-authority": layout.path(files.directory, "ca.crt"),
+                },
+            }
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate": layout.path(files.directory, "tls.crt"),
+                    "client-key": layout.path(files.directory, "tls.key"),
+                },
+            }
+        ],
+        "contexts": [{"name": user, "context": {"cluster": CLUSTER_NAME, "user": user}}],
+        "current-context": user,
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _encryption_configuration(key: str) -> str:
+    """Secrets are written encrypted; what was written before encryption was on can still be read."""
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [
+            {
+                "resources": ["secrets"],
+                "providers": [{"secretbox": {"keys": [{"name": "key1", "secret": key}]}}, {"identity": {}}],
+            }
+        ],
+    }
+    return json.dumps(config, indent=1)

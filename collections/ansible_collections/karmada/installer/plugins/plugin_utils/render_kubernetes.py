@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The component table as objects of a host cluster."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ETCD,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_APISERVER,
+    KARMADA_WEBHOOK,
+    SYSTEM_NAMESPACE,
+    Component,
+    EtcdMember,
+    Health,
+    Layout,
+    Names,
+    settings_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
+
+Object = dict[str, Any]
+
+BASE = "/etc/karmada"
+ETCD_DATA = "/var/lib/etcd"
+#: Not root, and no user of any distribution.
+USER_ID = 65532
+CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"
+#: The port that callers use; pods listen above 1024 because they hold no capability.
+SERVICE_PORTS: Mapping[str, int] = {
+    KARMADA_APISERVER.name: 5443,
+    KARMADA_AGGREGATED_APISERVER.name: 443,
+    KARMADA_WEBHOOK.name: 443,
+}
+DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
+
+
+def layout(instance: Instance, endpoint_host: str) -> Layout:
+    """Where the pods of this instance find each other. ``endpoint_host`` is the name or address that clients outside use."""
+    return Layout(
+        base=BASE,
+        data=ETCD_DATA,
+        bind_address="0.0.0.0",  # noqa: S104 - a pod's own network namespace
+        apiserver_url=f"https://{instance.service_host(KARMADA_APISERVER.name)}:{SERVICE_PORTS[KARMADA_APISERVER.name]}",
+        etcd_members=etcd_members(instance),
+        service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
+        server_names=_server_names(instance, endpoint_host),
+    )
+
+
+def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
+    """The members the document asks for, each with the stable name of its pod."""
+    name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
+    return tuple(
+        EtcdMember(
+            name=f"{name}-{ordinal}",
+            client_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['client']}",
+            peer_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['peer']}",
+        )
+        for ordinal in range(settings_of(ETCD, instance.spec)["replicas"])
+    )
+
+
+def _server_names(instance: Instance, endpoint_host: str) -> dict[str, Names]:
+    loopback = Names(dns=("localhost",), ips=("127.0.0.1", "::1"))
+    endpoint = instance.spec["endpoint"]
+    outside = [name for name in (endpoint_host, endpoint.get("host"), *endpoint.get("extraSANs", ())) if name]
+    service_network = ipaddress.ip_network(instance.spec["components"][KARMADA_APISERVER.field]["serviceSubnet"])
+    return {
+        KARMADA_APISERVER.name: _merge(
+            loopback,
+            _service_names(instance, KARMADA_APISERVER.name),
+            Names(
+                dns=(
+                    "kubernetes",
+                    "kubernetes.default",
+                    "kubernetes.default.svc",
+                    f"kubernetes.default.svc.{instance.cluster_domain}",
+                ),
+                ips=(str(service_network[1]),),
+            ),
+            _sorted_out(outside),
+        ),
+        # The aggregator verifies the name that the APIService gives, not the one it dials.
+        KARMADA_AGGREGATED_APISERVER.name: _merge(
+            loopback,
+            _service_names(instance, KARMADA_AGGREGATED_APISERVER.name),
+            Names(dns=(f"{KARMADA_AGGREGATED_APISERVER.name}.{SYSTEM_NAMESPACE}.svc",)),
+        ),
+        KARMADA_WEBHOOK.name: _merge(loopback, _service_names(instance, KARMADA_WEBHOOK.name)),
+        "kube-controller-manager": loopback,
+        # A wildcard, so that a new member needs no new certificate.
+        "etcd-server": _merge(loopback, _etcd_names(instance)),
+        "etcd-peer": _etcd_names(instance),
+    }
+
+
+def _service_names(instance: Instance, component: str) -> Names:
+    name, namespace = instance.object_name(component), instance.namespace
+    return Names(dns=(name, f"{name}.{namespace}", f"{name}.{namespace}.svc", instance.service_host(component)))
+
+
+def _etcd_names(instance: Instance) -> Names:
+    service = f"{instance.object_name(ETCD.name)}.{instance.namespace}.svc"
+    full = instance.service_host(ETCD.name)
+    return Names(dns=(service, full, f"*.{service}", f"*.{full}"))
+
+
+def _sorted_out(names: list[str]) -> Names:
+    """Names and addresses apart, as a certificate wants them."""
+    addresses, dns = [], []
+    for name in names:
+        try:
+            addresses.append(str(ipaddress.ip_address(name)))
+        except ValueError:
+            dns.append(name)
+    return Names(dns=tuple(dns), ips=tuple(addresses))
+
+
+def _merge(*all_names: Names) -> Names:
+    dns = dict.fromkeys(name for names in all_names for name in names.dns)
+    ips = dict.fromkeys(ip for names in all_names for ip in names.ips)
+    return Names(dns=tuple(dns), ips=tuple(ips))
+
+
+def namespace(instance: Instance) -> Object:
+    """The namespace of the instance, for when it does not exist yet. Its pods all pass the strictest Pod Security level."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": instance.namespace,
+            "labels": {
+                **instance.labels("namespace"),
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "pod-security.kubernetes.io/warn": "restricted",
+            },
+        },
+    }
+
+
+def _metadata(instance: Instance, component: str, name: str) -> Object:
+    return {"name": name, "namespace": instance.namespace, "labels": instance.labels(component)}
+
+
+def secret(instance: Instance, component: str, name: str, files: Mapping[str, bytes]) -> Object:
+    """A Secret of the instance with these files as its keys."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": _metadata(instance, component, instance.object_name(name)),
+        "data": {key: base64.b64encode(value).decode() for key, value in sorted(files.items())},
+    }
+
+
+def file_set_secrets(instance: Instance, where: Layout, material: Material) -> list[Object]:
+    """One Secret for each file set of the table; shared ones once."""
+    secrets: dict[str, Object] = {}
+    for component in table.COMPONENTS:
+        for files in table.enabled_file_sets(component, instance.spec):
+            if files.name not in secrets:
+                secrets[files.name] = secret(instance, component.name, files.name, contents(files, material, where))
+    return list(secrets.values())
+
+
+def component_objects(instance: Instance, component: Component, where: Layout, material: Material, etcd: EtcdState) -> list[Object]:
+    """Everything one component consists of, its Secrets apart: workload, Service, configuration."""
+    config_hash = _config_hash(instance, component, where, material)
+    if component is ETCD:
+        return [
+            _etcd_config_map(instance, where, etcd),
+            _etcd_service(instance),
+            _etcd_stateful_set(instance, config_hash, etcd),
+        ]
+    objects = [_deployment(instance, component, where, config_hash)]
+    if component.served_port:
+        objects.append(_service(instance, component))
+    return objects
+
+
+def _config_hash(instance: Instance, component: Component, where: Layout, material: Material) -> str:
+    """Changes when a mounted file changes, so that the pods that read it are replaced one after the other."""
+    digest = hashlib.sha256()
+    for files in table.enabled_file_sets(component, instance.spec):
+        for name, content in sorted(contents(files, material, where).items()):
+            digest.update(f"{files.directory}/{name}\0".encode())
+            digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:32]
+
+
+def _service(instance: Instance, component: Component) -> Object:
+    endpoint = instance.spec["endpoint"]
+    exposed = component is KARMADA_APISERVER and endpoint["type"] != "ClusterIP"
+    port: Object = {
+        "name": component.served_port,
+        "port": SERVICE_PORTS[component.name],
+        "protocol": "TCP",
+        "targetPort": component.ports[component.served_port],
+    }
+    if exposed and endpoint.get("port"):
+        port["nodePort"] = endpoint["port"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(instance, component.name, instance.object_name(component.name)),
+        "spec": {
+            "type": endpoint["type"] if exposed else "ClusterIP",
+            "selector": instance.selector(component.name),
+            "ports": [port],
+        },
+    }
+
+
+def _etcd_service(instance: Instance) -> Object:
+    """Gives each member a name of its own, before it is ready too: members find each other by it to become ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(instance, ETCD.name, instance.object_name(ETCD.name)),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": instance.selector(ETCD.name),
+            "ports": [
+                {"name": name, "port": ETCD.ports[name], "protocol": "TCP", "targetPort": ETCD.ports[name]}
+                for name in ("client", "peer")
+            ],
+        },
+    }
+
+
+def _etcd_config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Object:
+    """One key per member, so that no member can read a configuration that is not its own."""
+    extra = settings_of(ETCD, instance.spec).get("extraArgs", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(instance, ETCD.name, instance.object_name("etcd-config")),
+        "data": {
+            f"{member.name}.yaml": yaml.safe_dump(
+                table.etcd_configuration(
+                    member,
+                    where,
+                    token=etcd.token,
+                    existing=etcd.bootstrapped,
+                    generation=etcd.generation,
+                    extra=extra,
+                )
+            )
+            for member in where.etcd_members
+        },
+    }
+
+
+def _etcd_stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Object:
+    name = instance.object_name(ETCD.name)
+    settings = settings_of(ETCD, instance.spec)
+    pod = _pod_template(instance, ETCD, config_hash, [f"--config-file={BASE}/etcd.yaml"])
+    container = pod["spec"]["containers"][0]
+    container["env"] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    container["volumeMounts"] += [
+        {"name": "configuration", "mountPath": f"{BASE}/etcd.yaml", "subPathExpr": "$(POD_NAME).yaml", "readOnly": True},
+        {"name": "data", "mountPath": ETCD_DATA},
+    ]
+    pod["spec"]["volumes"].append({"name": "configuration", "configMap": {"name": instance.object_name("etcd-config")}})
+    # One member a node where there are nodes enough, and never more on one than on another: a lost node then takes the
+    # least it can.
+    pod["spec"]["topologySpreadConstraints"] = [_spread(instance, ETCD, "DoNotSchedule")]
+    spec: Object = {
+        "serviceName": name,
+        "replicas": settings["replicas"],
+        "podManagementPolicy": "Parallel",
+        # Members are replaced one at a time by the installer, which knows their health; never by a rollout.
+        "updateStrategy": {"type": "OnDelete"},
+        "selector": {"matchLabels": instance.selector(ETCD.name)},
+        "template": pod,
+    }
+    if etcd.storage == "emptyDir":
+        pod["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
+    else:
+        spec["volumeClaimTemplates"] = [_etcd_claim(instance)]
+        # Data outlives the StatefulSet; the uninstall removes it when the document and the person both say so.
+        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _metadata(instance, ETCD.name, name),
+        "spec": spec,
+    }
+
+
+def _etcd_claim(instance: Instance) -> Object:
+    wanted = (settings_of(ETCD, instance.spec).get("volumeData") or {}).get("volumeClaim") or DEFAULT_ETCD_CLAIM
+    claim: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "volumeMode": "Filesystem",
+        "resources": {"requests": {"storage": wanted["size"]}},
+    }
+    if wanted.get("storageClassName"):
+        claim["storageClassName"] = wanted["storageClassName"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "labels": instance.labels(ETCD.name)},
+        "spec": claim,
+    }
+
+
+def _deployment(instance: Instance, component: Component, where: Layout, config_hash: str) -> Object:
+    pod = _pod_template(instance, component, config_hash, component.flags(instance.spec, where))
+    pod["spec"]["topologySpreadConstraints"] = [_spread(instance, component, "ScheduleAnyway")]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(instance, component.name, instance.object_name(component.name)),
+        "spec": {
+            "replicas": settings_of(component, instance.spec)["replicas"],
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": instance.selector(component.name)},
+            # The old pod serves until the new one does.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": pod,
+        },
+    }
+
+
+def _spread(instance: Instance, component: Component, otherwise: str) -> Object:
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": otherwise,
+        "labelSelector": {"matchLabels": instance.selector(component.name)},
+    }
+
+
+def _pod_template(instance: Instance, component: Component, config_hash: str, flags: list[str]) -> Object:
+    settings = settings_of(component, instance.spec)
+    images = instance.spec["images"]
+    file_sets = table.enabled_file_sets(component, instance.spec)
+    container: Object = {
+        "name": component.name,
+        "image": component.image.reference(images, instance.release, settings),
+        "imagePullPolicy": images["pullPolicy"],
+        "command": [component.binary, *flags],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in component.ports.items()],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            {"name": _volume_name(files.directory), "mountPath": f"{BASE}/{files.directory}", "readOnly": True}
+            for files in file_sets
+        ],
+        **_probes(component.health, component.ports),
+    }
+    if settings.get("resources"):
+        container["resources"] = settings["resources"]
+    pod: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "securityContext": {
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "runAsGroup": USER_ID,
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [
+            {
+                "name": _volume_name(files.directory),
+                "secret": {"secretName": instance.object_name(files.name), "defaultMode": 0o440},
+            }
+            for files in file_sets
+        ],
+    }
+    if images.get("pullSecrets"):
+        pod["imagePullSecrets"] = [{"name": each["name"]} for each in images["pullSecrets"]]
+    return {
+        "metadata": {
+            "labels": instance.labels(component.name),
+            "annotations": {CONFIG_HASH_ANNOTATION: config_hash},
+        },
+        "spec": pod,
+    }
+
+
+def _volume_name(directory: str) -> str:
+    return directory.replace("/", "-")
+
+
+def _probes(health: Health, ports: Mapping[str, int]) -> dict[str, Object]:
+    """Short periods where a start is waited for, long ones where a running process is watched."""
+
+    def get(path: str) -> Object:
+        return {"path": path, "port": ports[health.port], "scheme": health.scheme.value}
+
+    return {
+        # A large etcd or a cold cache may take its time; liveness takes over once the process has answered.
+        "startupProbe": {"httpGet": get(health.live), "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 600},
+        "readinessProbe": {"httpGet": get(health.ready), "periodSeconds": 2, "timeoutSeconds": 15, "failureThreshold": 3},
+        "livenessProbe": {"httpGet": get(health.live), "periodSeconds": 10, "timeoutSeconds": 15, "failureThreshold": 6},
+    }

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance remembers between runs, as data.
+
+It is kept beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can carry on where another
+stopped. Nothing here does I/O; ``run`` reads and writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class EtcdState:
+    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all members were healthy."""
+
+    token: str
+    generation: int = 1
+    bootstrapped: bool = False
+    storage: str = ""
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The operation that is going on, or the last one. Times are UTC, ISO 8601."""
+
+    operation: str = ""
+    run: str = ""
+    started: str = ""
+    finished: str = ""
+    step: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether an operation was begun and not brought to its end."""
+        return bool(self.operation) and not self.finished
+
+
+@dataclass(frozen=True, repr=False)
+class State:
+    """The memory of one instance. Has no representation, because it holds keys."""
+
+    owner: str
+    version: str
+    etcd: EtcdState
+    authorities: Mapping[str, Pair] = field(default_factory=dict)
+    service_account_key: bytes = b""
+    encryption_key: str = ""
+    endpoint_host: str = ""
+    journal: Journal = field(default_factory=Journal)
+    #: cluster ("host", "member/<name>") → object reference → UID of what we created there
+    owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: member name → how it was joined (mode, context, Secret), because its entry is gone when it leaves
+    members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: the last document that was carried out to its end
+    document: Mapping[str, Any] | None = None
+
+    def uids(self, cluster: str) -> frozenset[str]:
+        """UIDs of the objects that we created in this cluster."""
+        return frozenset(self.owned.get(cluster, {}).values())
+
+    def with_owned(self, cluster: str, uids: Mapping[str, str]) -> State:
+        """With these objects (reference → UID) recorded as created by us."""
+        return replace(self, owned={**self.owned, cluster: {**self.owned.get(cluster, {}), **uids}})
+
+    def without_owned(self, cluster: str, references: set[str]) -> State:
+        """With these objects forgotten, because they are gone."""
+        kept = {ref: uid for ref, uid in self.owned.get(cluster, {}).items() if ref not in references}
+        return replace(self, owned={**self.owned, cluster: kept})
+
+    def without_member(self, name: str) -> State:
+        """With a member that has left forgotten: how it was joined and what was created on it."""
+        members = {member: record for member, record in self.members.items() if member != name}
+        owned = {cluster: uids for cluster, uids in self.owned.items() if cluster != f"member/{name}"}
+        return replace(self, members=members, owned=owned)
+
+
+def to_files(state: State) -> dict[str, bytes]:
+    """State → file name → content, the form in which it is stored."""
+    plain = {
+        "format": FORMAT,
+        "owner": state.owner,
+        "version": state.version,
+        "etcd": asdict(state.etcd),
+        "endpointHost": state.endpoint_host,
+        "encryptionKey": state.encryption_key,
+        "members": state.members,
+    }
+    files = {
+        "instance.json": _json(plain),
+        "journal.json": _json(asdict(state.journal)),
+        "owned.json": _json(state.owned),
+        "sa.key": state.service_account_key,
+    }
+    if state.document is not None:
+        files["document.json"] = _json(state.document)
+    for name, pair in state.authorities.items():
+        files[f"{name}.crt"] = pair.certificate
+        files[f"{name}.key"] = pair.key
+    return files
+
+
+def from_files(files: Mapping[str, bytes], where: str) -> State:
+    """The reverse of to_files. Raises ProblemsError when the state cannot be read; it is never replaced by a new one."""
+    try:
+        plain = json.loads(files["instance.json"])
+        if plain["format"] != FORMAT:
+            raise ValueError(f"its format is {plain['format']}, this collection knows {FORMAT}")
+        authorities = {
+            name.removesuffix(".key"): Pair(certificate=files[f"{name.removesuffix('.key')}.crt"], key=content)
+            for name, content in files.items()
+            if name.endswith("-ca.key")
+        }
+        document = files.get("document.json")
+        return State(
+            owner=plain["owner"],
+            version=plain["version"],
+            etcd=EtcdState(**plain["etcd"]),
+            authorities=authorities,
+            service_account_key=files["sa.key"],
+            encryption_key=plain["encryptionKey"],
+            endpoint_host=plain["endpointHost"],
+            journal=Journal(**json.loads(files["journal.json"])),
+            owned=json.loads(files["owned.json"]),
+            members=plain["members"],
+            document=json.loads(document) if document else None,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise ProblemsError(
+            [
+                Problem(
+                    what=f"the installer's state cannot be read: {error}",
+                    where=where,
+                    remedy="restore it from a backup, or use the version of the collection that wrote it; without it the "
+                    "keys of this control plane are lost, so nothing was changed",
+                )
+            ]
+        ) from None
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
