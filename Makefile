@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target runs in the project's virtual environment; .ci/venv makes it when it is not there yet.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+COLLECTION := collections/ansible_collections/karmada/installer
+LAB := molecule/lab/lab
+LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
+
+# Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
+SCENARIOS ?=
+SCENARIOS_FULL ?= $(SCENARIOS) \
+	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
+# More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
+PYTEST_ARGS ?=
+PYTHON ?= python3
+
+# The checkout's own settings and collection, whatever the user has at home.
+export PYTHON
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/collections
+export ANSIBLE_HOME := $(CURDIR)/.ansible
+export PYTHONDONTWRITEBYTECODE := 1
+
+IN_VENV := .ci/venv
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: venv
+venv: ## the virtual environment with everything the other targets need; prints its path
+	@$(IN_VENV)
+
+.PHONY: constraints
+constraints: ## resolves setup.cfg anew and writes the versions into constraints.txt
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	git ls-files -z -- setup.cfg pyproject.toml README.md LICENSE | xargs -0 cp -t "$$tmp"; \
+	$(PYTHON) -m venv "$$tmp/venv"; \
+	"$$tmp/venv/bin/pip" install --quiet --disable-pip-version-check "$$tmp[test]"; \
+	{ sed '/^[^#]/,$$d' constraints.txt; \
+		"$$tmp/venv/bin/pip" freeze --exclude karmada-installer; } >"$$tmp/constraints.txt"; \
+	cp "$$tmp/constraints.txt" constraints.txt
+
+.PHONY: needs-go
+needs-go:
+	@command -v go >/dev/null || { printf 'This machine lacks:\n  %s\n' \
+		'go 1.21 or newer (builds Kubernetes, etcd and Karmada for the lab): apt-get install golang-go' >&2; exit 1; }
+
+.PHONY: lint lint-python lint-types lint-yaml lint-ansible lint-shell
+lint: lint-python lint-types lint-yaml lint-ansible lint-shell ## every linter; any finding is an error (make -k lint: all findings)
+
+lint-python:
+	$(IN_VENV) ruff check
+	$(IN_VENV) ruff format --check
+
+lint-types:
+	$(IN_VENV) mypy
+
+lint-yaml:
+	$(IN_VENV) yamllint --strict .
+
+lint-ansible:
+	$(IN_VENV) ansible-lint
+
+# Shell scripts are known by their first line.
+lint-shell:
+	{ git ls-files -z -co --exclude-standard -- '*.sh'; \
+		git grep -zlI --untracked -E '^#!.*\b(ba|da)?sh$$' || true; } | sort -zu | $(IN_VENV) xargs -0r shellcheck
+
+.PHONY: unit
+unit: ## tests of the engine and of the lab's own logic; need no cluster
+	$(IN_VENV) pytest -n auto $(PYTEST_ARGS)
+
+CONTRACT := $(wildcard $(COLLECTION)/tests/contract)
+.PHONY: contract
+contract: ## what we render against the real programs
+ifeq ($(CONTRACT),)
+	@echo 'There are no contract tests yet ($(COLLECTION)/tests/contract).'
+else
+	$(IN_VENV) pytest $(CONTRACT) $(PYTEST_ARGS)
+endif
+
+.PHONY: collection
+collection: ## the collection's artifact, in build/
+	$(IN_VENV) ansible-galaxy collection build --force --output-path build $(COLLECTION)
+
+.PHONY: lab
+lab: needs-go
+	$(IN_VENV) $(LAB) prepare
+	$(IN_VENV) $(LAB) up $(LAB_UP)
+
+.PHONY: demo
+demo: lab ## a lab of three clusters on this machine, and Karmada installed in it
+	$(IN_VENV) ansible-playbook molecule/demo/demo.yml
+
+.PHONY: down
+down: ## removes the lab
+	$(IN_VENV) $(LAB) down
+
+# One scenario by hand: make scenario-NAME
+scenario-%: lab
+	$(IN_VENV) molecule test -s $*
+
+.PHONY: test
+test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous integration runs: lint, unit, contract and the main scenarios
+	@echo 'Everything passed: lint, unit, contract$(SCENARIOS:%=, scenario %).'
+
+.PHONY: test-full
+test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
+	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
+
+.PHONY: bench
+bench: lab ## measures an installation in the lab
+	$(IN_VENV) ansible-playbook molecule/bench/bench.yml
+
+.PHONY: clean
+clean: ## removes what the targets above made in this checkout (not the lab, not the virtual environment)
+	rm -rf build .ansible .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info
+	find collections molecule -name __pycache__ -type d -prune -exec rm -rf {} +
