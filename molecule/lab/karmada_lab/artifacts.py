@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Binaries, CRDs and charts in the cache: which are missing, and getting them from one of two sources.
+
+`go` builds from Go modules. `upstream` downloads release files and checks them against sums in a lock file. Karmada
+publishes no binaries of its components, and the lab's own small parts have no release: these are built in both cases.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from karmada_lab import gobuild, upstream
+from karmada_lab.errors import LabError
+from karmada_lab.products import Product, product_of
+from karmada_lab.shell import say, step
+from karmada_lab.state import Lab, exclusive
+
+SOURCES = ("auto", "upstream", "go")
+
+
+def folder(lab: Lab, product: Product) -> Path:
+    """Where all of one version of a product is."""
+    return lab.artifacts / product.name / product.version
+
+
+def path_of(lab: Lab, products: Mapping[str, Product], binary: str) -> Path:
+    """Where the binary is, or would be."""
+    return folder(lab, product_of(binary, products)) / "bin" / binary
+
+
+def present(lab: Lab, products: Mapping[str, Product], binary: str) -> Path:
+    """Path of a binary that is in the cache. Raises LabError naming the command that gets it when it is not."""
+    path = path_of(lab, products, binary)
+    if not path.exists():
+        raise LabError(f"{binary} is not in the cache ({path}); get it with `lab artifacts --only {binary}`")
+    return path
+
+
+def wanted(products: Mapping[str, Product], only: Iterable[str]) -> list[str]:
+    """Names of binaries: all default ones, or the given names, each a binary or a whole product."""
+    names = list(only)
+    if not names:
+        return [binary for product in products.values() for binary in product.default_binaries]
+    result: list[str] = []
+    for name in names:
+        if name in products:
+            result += products[name].packages
+        else:
+            product_of(name, products)
+            result.append(name)
+    return result
+
+
+def ensure(lab: Lab, products: Mapping[str, Product], binaries: Iterable[str], source: str = "auto") -> None:
+    """Bring every named binary into the cache, and with karmada its CRDs and charts. What is there stays as it is."""
+    missing: dict[str, list[str]] = {}
+    for binary in dict.fromkeys(binaries):
+        product = product_of(binary, products)
+        if not path_of(lab, products, binary).exists():
+            missing.setdefault(product.name, []).append(binary)
+    want_crds = "karmada" in {product_of(binary, products).name for binary in binaries}
+    crds_missing = want_crds and not (folder(lab, products["karmada"]) / "crds").exists()
+    if not missing and not crds_missing:
+        return
+    with exclusive(lab.cache / "artifacts.lock", "another build of binaries"):
+        for name, names in missing.items():
+            _get(lab, products[name], names, source)
+        if crds_missing:
+            extract_crds(lab, products["karmada"])
+
+
+def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:
+    into = folder(lab, product) / "bin"
+    names = [name for name in names if not (into / name).exists()]
+    if not names:
+        return
+    chosen, why = choose(lab, product, names, source)
+    if chosen == "upstream":
+        with step(f"download {product.name} {product.version}: {', '.join(names)} ({why})"):
+            upstream.download(product, names, into, lab.cache / "downloads")
+        return
+    if shutil.which("go") is None:
+        raise LabError(
+            f"{product.name} {product.version} must be built ({why}), and the go command is not installed.\n"
+            "    Install Go 1.26 or newer and put it in PATH."
+        )
+    work = lab.cache / "build" / f"{product.name}-{product.version}"
+    with step(f"build {product.name} {product.version}: {', '.join(names)} ({why}; log: {work / 'build.log'})"):
+        gobuild.build(product, names, work, into)
+
+
+def choose(lab: Lab, product: Product, names: list[str], source: str) -> tuple[str, str]:
+    """Where to get these binaries from, and why in a few words."""
+    if not upstream.publishes(product, names):
+        return "go", "its publisher releases no such binaries"
+    if source in ("go", "upstream"):
+        return source, "as asked for"
+    reason = upstream.unusable(product, names)
+    if reason is None:
+        return "upstream", "the release site answers and checksums are locked"
+    return "go", reason
+
+
+def extract_crds(lab: Lab, karmada: Product) -> None:
+    """CRDs and charts out of the Karmada module into the artifacts folder, each at once."""
+    source = gobuild.module_directory(karmada.modules[0], karmada.version)
+    target = folder(lab, karmada)
+    target.mkdir(parents=True, exist_ok=True)
+    for inside, name in (("charts/karmada/_crds", "crds"), ("charts", "charts")):
+        if (target / name).exists() or not (source / inside).exists():
+            continue
+        unfinished = target / f"{name}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(source / inside, unfinished, copy_function=shutil.copyfile)
+        for path in unfinished.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        unfinished.chmod(0o755)
+        unfinished.rename(target / name)
+        say(f"ok  {target / name}")

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container images made from static binaries: OCI archives in the cache, and loading them into clusters.
+
+An image has one layer: the binary at the path where the publisher's image has it, a CA bundle, a few files that every
+program expects (/etc/passwd, /tmp), and time zones where the publisher has them. No user is set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from karmada_lab.errors import LabError
+from karmada_lab.products import ETCD_VERSION, KARMADA_VERSION, KUBERNETES_VERSION, COREDNS_VERSION, LOCAL_PATH_VERSION
+from karmada_lab.state import Lab
+
+PAUSE_IMAGE = "registry.k8s.io/pause:lab"
+BUSYBOX_IMAGE = "docker.io/library/busybox:lab"
+HTTPD_IMAGE = "docker.io/library/httpd:lab"
+
+_FORMAT = 2
+"""Raised when the layout of an image changes, so that archives of the old layout are not used."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image. binaries: path in the image -> binary in the artifacts folder, or path of a file when it has a `/`."""
+
+    reference: str
+    binaries: Mapping[str, str]
+    command: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    timezones: bool = False
+    links: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def karmada_images(version: str, names: Sequence[str]) -> list[Image]:
+    """Images of Karmada components, named like upstream's: /bin/<binary>, started without an entrypoint."""
+    return [
+        Image(
+            reference=f"docker.io/karmada/{name}:{version}",
+            binaries={f"/bin/{name}": name},
+            command=(f"/bin/{name}",),
+            timezones=True,
+        )
+        for name in names
+    ]
+
+
+def control_plane_images(kubernetes: str, etcd: str, names: Sequence[str]) -> list[Image]:
+    """Kubernetes components at /usr/local/bin, and etcd with its tools."""
+    images = [
+        Image(
+            reference=f"registry.k8s.io/{name}:{kubernetes}",
+            binaries={f"/usr/local/bin/{name}": name},
+            command=(f"/usr/local/bin/{name}",),
+        )
+        for name in names
+    ]
+    tools = {f"/usr/local/bin/{name}": name for name in ("etcd", "etcdctl", "etcdutl")}
+    images.append(
+        Image(reference=f"quay.io/coreos/etcd:{etcd}", binaries=tools, command=("/usr/local/bin/etcd",))
+    )
+    return images
+
+
+def workload_images(lab_base: Path) -> list[Image]:
+    """Tiny workloads: busybox with all its applets, and a web server on port 8080."""
+    busybox = str(lab_base / "usr/bin/busybox")
+    if not Path(busybox).exists():
+        busybox = str(lab_base / "bin/busybox")
+    applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    links = {f"/bin/{name}": "busybox" for name in applets if name != "busybox"}
+    page = {"/www/index.html": "karmada lab\n"}
+    program = {"/bin/busybox": busybox}
+    return [
+        Image(reference=BUSYBOX_IMAGE, binaries=program, links=links, texts=page, command=("sh",)),
+        Image(
+            reference=HTTPD_IMAGE,
+            binaries=program,
+            links=links,
+            texts=page,
+            entrypoint=("/bin/httpd", "-f", "-v", "-p", "8080", "-h", "/www"),
+        ),
+    ]
+
+
+def cluster_images(
+    lab_base: Path, kubernetes: str = KUBERNETES_VERSION, etcd: str = ETCD_VERSION, workload: bool = True
+) -> list[Image]:
+    """What a cluster of the lab needs itself, and the tiny workloads."""
+    return [
+        Image(reference=PAUSE_IMAGE, binaries={"/pause": "pause"}, entrypoint=("/pause",)),
+        *control_plane_images(kubernetes, etcd, ["kube-apiserver", "kube-controller-manager", "kube-scheduler"]),
+        Image(
+            reference=f"registry.k8s.io/coredns/coredns:{COREDNS_VERSION}",
+            binaries={"/coredns": "coredns"},
+            entrypoint=("/coredns",),
+        ),
+        Image(
+            reference=f"docker.io/rancher/local-path-provisioner:{LOCAL_PATH_VERSION}",
+            binaries={"/usr/bin/local-path-provisioner": "local-path-provisioner"},
+            command=("local-path-provisioner",),
+        ),
+        *(workload_images(lab_base) if workload else []),
+    ]
+
+
+KARMADA_BASE = ("karmada-aggregated-apiserver", "karmada-controller-manager", "karmada-scheduler", "karmada-webhook")
+KARMADA_OPTIONAL = ("karmada-agent", "karmada-descheduler", "karmada-metrics-adapter", "karmada-scheduler-estimator",
+                    "karmada-search")  # fmt: skip
+
+
+def image_set(name: str, lab_base: Path) -> list[Image]:
+    """The images of a set: `karmada[:VERSION]`, `karmada-optional[:VERSION]`, `karmada-operator[:VERSION]`,
+    `kubernetes[:VERSION]` (kube-apiserver, kube-controller-manager), `etcd[:VERSION]`, `workload`.
+
+    `karmada` has all that a default control plane needs, kube-apiserver and etcd included.
+    """
+    kind, _, version = name.partition(":")
+    version = version or {"kubernetes": KUBERNETES_VERSION, "etcd": ETCD_VERSION}.get(kind, KARMADA_VERSION)
+    kubernetes = ["kube-apiserver", "kube-controller-manager"]
+    if kind == "karmada":
+        return [
+            *karmada_images(version, KARMADA_BASE),
+            *control_plane_images(KUBERNETES_VERSION, ETCD_VERSION, kubernetes),
+            *workload_images(lab_base),
+        ]
+    if kind == "karmada-optional":
+        return karmada_images(version, KARMADA_OPTIONAL)
+    if kind == "karmada-operator":
+        return karmada_images(version, ["karmada-operator"])
+    if kind == "kubernetes":
+        return control_plane_images(version, ETCD_VERSION, kubernetes)[:-1]
+    if kind == "etcd":
+        return control_plane_images(KUBERNETES_VERSION, version, [])
+    if kind == "workload":
+        return workload_images(lab_base)
+    known = "karmada, karmada-optional, karmada-operator, kubernetes, etcd, workload"
+    raise LabError(f"no image set is called {name!r}; known: {known}, each with `:VERSION` or without")
+
+
+def archive(lab: Lab, image: Image, lab_base: Path, resolve: Mapping[str, Path]) -> Path:
+    """The image's OCI archive in the cache, made when missing. resolve: binary -> its file."""
+    sources = {path: resolve[name] if "/" not in name else Path(name) for path, name in image.binaries.items()}
+    facts = [(path, str(file), file.stat().st_size, file.stat().st_mtime_ns) for path, file in sorted(sources.items())]
+    key = hashlib.sha256(repr((_FORMAT, image, facts)).encode()).hexdigest()[:16]
+    name = image.reference.replace("/", "_").replace(":", "_")
+    target = lab.cache / "images" / f"{name}-{key}.tar"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(f".{os.getpid()}.unfinished")
+    layer = target.with_suffix(f".{os.getpid()}.layer")
+    try:
+        _write_layer(layer, image, sources, lab_base)
+        _write_archive(unfinished, layer, image)
+        unfinished.rename(target)
+    finally:
+        layer.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
+    return target
+
+
+def _write_layer(path: Path, image: Image, sources: Mapping[str, Path], lab_base: Path) -> None:
+    """The layer: the same bytes for the same inputs (fixed times, owner root)."""
+    texts = {
+        "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnonroot:x:65532:65532:nonroot:/home/nonroot:/bin/false\n",
+        "/etc/group": "root:x:0:\nnonroot:x:65532:\n",
+        "/etc/nsswitch.conf": "hosts: files dns\n",
+        **image.texts,
+    }
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as layer:
+        folders: set[str] = set()
+        _add_folder(layer, folders, "/tmp", 0o1777)
+        for name, text in sorted(texts.items()):
+            _add_parents(layer, folders, name)
+            _add_bytes(layer, name, text.encode(), 0o644)
+        bundle = (lab_base / "etc/ssl/certs/ca-certificates.crt").read_bytes()
+        _add_parents(layer, folders, "/etc/ssl/certs/ca-certificates.crt")
+        _add_bytes(layer, "/etc/ssl/certs/ca-certificates.crt", bundle, 0o644)
+        for name, source in sorted(sources.items()):
+            _add_parents(layer, folders, name)
+            entry = _entry(name, 0o755)
+            entry.size = source.stat().st_size
+            with source.open("rb") as content:
+                layer.addfile(entry, content)
+        for name, target in sorted(image.links.items()):
+            _add_parents(layer, folders, name)
+            entry = _entry(name, 0o777)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            layer.addfile(entry)
+        if image.timezones:
+            _add_timezones(layer, folders, lab_base / "usr/share/zoneinfo")
+
+
+def _add_timezones(layer: tarfile.TarFile, folders: set[str], zones: Path) -> None:
+    for path in sorted(zones.rglob("*")):
+        relative = path.relative_to(zones)
+        if relative.parts[0] in ("posix", "right") or path.is_dir():
+            continue
+        name = f"/usr/share/zoneinfo/{relative}"
+        _add_parents(layer, folders, name)
+        _add_bytes(layer, name, path.resolve().read_bytes(), 0o644)
+
+
+def _entry(name: str, mode: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name.lstrip("/"))
+    entry.mode = mode
+    return entry
+
+
+def _add_bytes(layer: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = _entry(name, mode)
+    entry.size = len(content)
+    layer.addfile(entry, io.BytesIO(content))
+
+
+def _add_parents(layer: tarfile.TarFile, folders: set[str], name: str) -> None:
+    for parent in reversed(Path(name).parents):
+        if str(parent) != "/":
+            _add_folder(layer, folders, str(parent), 0o755)
+
+
+def _add_folder(layer: tarfile.TarFile, folders: set[str], name: str, mode: int) -> None:
+    if name not in folders:
+        folders.add(name)
+        entry = _entry(name, mode)
+        entry.type = tarfile.DIRTYPE
+        layer.addfile(entry)
+
+
+def _write_archive(path: Path, layer: Path, image: Image) -> None:
+    """An OCI image layout in a tar, whose index names the image the way containerd looks for it."""
+    layer_digest = _sha256(layer)
+    settings: dict[str, Any] = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
+    if image.entrypoint:
+        settings["Entrypoint"] = list(image.entrypoint)
+    if image.command:
+        settings["Cmd"] = list(image.command)
+    config = _json({
+        "architecture": "amd64", "os": "linux", "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+    })  # fmt: skip
+    manifest = _json({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": _descriptor("config.v1+json", config),
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": f"sha256:{layer_digest}",
+                    "size": layer.stat().st_size}],
+    })  # fmt: skip
+    entry = _descriptor("manifest.v1+json", manifest)
+    entry["annotations"] = {
+        "io.containerd.image.name": image.reference,
+        "org.opencontainers.image.ref.name": image.reference.rsplit(":", 1)[1],
+    }
+    index = _json({"schemaVersion": 2, "manifests": [entry]})
+    with tarfile.open(path, "w") as output:
+        _add_bytes(output, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}), 0o644)
+        _add_bytes(output, "index.json", index, 0o644)
+        for blob in (config, manifest):
+            _add_bytes(output, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob, 0o644)
+        output.add(layer, f"blobs/sha256/{layer_digest}", filter=_anonymous)
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime, entry.mode = 0, 0o644
+    return entry
+
+
+def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(blob).hexdigest()
+    return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(blob)}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

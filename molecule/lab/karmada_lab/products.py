@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lab can build or download: for each product its version, its binaries, and where they come from.
+
+One table. Everything that needs to know which binary belongs to which product, which Go package it is built from,
+or what its release file is called, reads it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from karmada_lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Product:
+    """A set of binaries that share one version.
+
+    modules: Go modules required at the product's version. packages: binary name -> Go package that is its main.
+    optional: binaries that are built only when asked for by name. version_variables: linker variables; `{version}`,
+    `{major}`, `{minor}` are filled in. pins: further modules, raised to a version of another product so that common
+    dependencies are compiled once. main: source of a main package of ours, where the product's own would pull in
+    far more than the lab uses.
+    """
+
+    name: str
+    version: str
+    packages: Mapping[str, str]
+    modules: tuple[str, ...] = ()
+    optional: frozenset[str] = frozenset()
+    version_variables: Mapping[str, str] = field(default_factory=dict)
+    pins: Mapping[str, str] = field(default_factory=dict)
+    main: str = ""
+
+    @property
+    def default_binaries(self) -> tuple[str, ...]:
+        """Binaries that the base image set, the clusters and the tests need."""
+        return tuple(name for name in self.packages if name not in self.optional)
+
+    def linker_flags(self) -> str:
+        """The value of go's -ldflags: no symbol table, and version strings as a release has them."""
+        major, minor = self.version.lstrip("v").split(".")[:2]
+        words = ["-s", "-w"]
+        for variable, template in self.version_variables.items():
+            value = template.format(version=self.version, major=major, minor=minor)
+            words += ["-X", f"{variable}={value}"]
+        return " ".join(words)
+
+
+KUBERNETES_VERSION = "v1.35.4"
+KARMADA_VERSION = "v1.18.2"
+ETCD_VERSION = "v3.6.16"
+COREDNS_VERSION = "v1.14.7"
+LOCAL_PATH_VERSION = "v0.0.30"
+METALLB_VERSION = "v0.15.2"
+
+_KUBERNETES_COMMANDS = (
+    "kubeadm",
+    "kubelet",
+    "kubectl",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+)
+
+_KARMADA_PACKAGES = {
+    "karmadactl": "cmd/karmadactl",
+    "karmada-aggregated-apiserver": "cmd/aggregated-apiserver",
+    "karmada-controller-manager": "cmd/controller-manager",
+    "karmada-scheduler": "cmd/scheduler",
+    "karmada-webhook": "cmd/webhook",
+    "karmada-agent": "cmd/agent",
+    "karmada-descheduler": "cmd/descheduler",
+    "karmada-metrics-adapter": "cmd/metrics-adapter",
+    "karmada-scheduler-estimator": "cmd/scheduler-estimator",
+    "karmada-search": "cmd/karmada-search",
+    "karmada-operator": "operator/cmd/operator",
+}
+
+_KARMADA_OPTIONAL = frozenset(
+    {
+        "karmada-agent",
+        "karmada-descheduler",
+        "karmada-metrics-adapter",
+        "karmada-scheduler-estimator",
+        "karmada-search",
+        "karmada-operator",
+    }
+)
+
+# The plugins that the Corefile of the lab names, in place of all of CoreDNS's: the others bring in the client
+# libraries of three cloud providers, most of the build time.
+_COREDNS_MAIN = """package main
+
+import (
+\t"github.com/coredns/coredns/coremain"
+\t_ "github.com/coredns/coredns/plugin/cache"
+\t_ "github.com/coredns/coredns/plugin/errors"
+\t_ "github.com/coredns/coredns/plugin/forward"
+\t_ "github.com/coredns/coredns/plugin/health"
+\t_ "github.com/coredns/coredns/plugin/hosts"
+\t_ "github.com/coredns/coredns/plugin/kubernetes"
+\t_ "github.com/coredns/coredns/plugin/loadbalance"
+\t_ "github.com/coredns/coredns/plugin/log"
+\t_ "github.com/coredns/coredns/plugin/loop"
+\t_ "github.com/coredns/coredns/plugin/metrics"
+\t_ "github.com/coredns/coredns/plugin/ready"
+\t_ "github.com/coredns/coredns/plugin/reload"
+\t_ "github.com/coredns/coredns/plugin/template"
+)
+
+func main() { coremain.Run() }
+"""
+
+# The process that holds a pod's namespaces: sleeps, reaps, goes on SIGTERM.
+_PAUSE_MAIN = """package main
+
+import (
+\t"os"
+\t"os/signal"
+\t"syscall"
+)
+
+func main() {
+\tsignals := make(chan os.Signal, 16)
+\tsignal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
+\tfor received := range signals {
+\t\tif received != syscall.SIGCHLD {
+\t\t\treturn
+\t\t}
+\t\tfor {
+\t\t\tif pid, _ := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 {
+\t\t\t\tbreak
+\t\t\t}
+\t\t}
+\t}
+}
+"""
+
+
+def _kubernetes_version_variables(package: str) -> dict[str, str]:
+    return {
+        f"{package}.gitVersion": "{version}",
+        f"{package}.gitMajor": "{major}",
+        f"{package}.gitMinor": "{minor}",
+        f"{package}.gitTreeState": "clean",
+    }
+
+
+def staging_version(kubernetes: str) -> str:
+    """The version under which Kubernetes v1.X.Y publishes its staging modules (k8s.io/api and so on): v0.X.Y."""
+    if not kubernetes.startswith("v1."):
+        raise LabError(f"Kubernetes version {kubernetes!r} is not of the form v1.X.Y")
+    return "v0" + kubernetes[len("v1") :]
+
+
+def catalogue(
+    karmada: str = KARMADA_VERSION, kubernetes: str = KUBERNETES_VERSION, etcd: str = ETCD_VERSION
+) -> dict[str, Product]:
+    """All products at the given versions, by name."""
+    client = staging_version(kubernetes)
+    products = [
+        Product(
+            name="kubernetes",
+            version=kubernetes,
+            modules=("k8s.io/kubernetes",),
+            packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES_COMMANDS},
+            version_variables={
+                **_kubernetes_version_variables("k8s.io/component-base/version"),
+                **_kubernetes_version_variables("k8s.io/client-go/pkg/version"),
+            },
+        ),
+        Product(
+            name="etcd",
+            version=etcd,
+            modules=("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"),
+            packages={
+                "etcd": "go.etcd.io/etcd/server/v3",
+                "etcdctl": "go.etcd.io/etcd/etcdctl/v3",
+                "etcdutl": "go.etcd.io/etcd/etcdutl/v3",
+            },
+        ),
+        Product(
+            name="karmada",
+            version=karmada,
+            modules=("github.com/karmada-io/karmada",),
+            packages={name: f"github.com/karmada-io/karmada/{path}" for name, path in _KARMADA_PACKAGES.items()},
+            optional=_KARMADA_OPTIONAL,
+            version_variables={
+                "github.com/karmada-io/karmada/pkg/version.gitVersion": "{version}",
+                "github.com/karmada-io/karmada/pkg/version.gitTreeState": "clean",
+            },
+        ),
+        Product(
+            name="coredns",
+            version=COREDNS_VERSION,
+            modules=("github.com/coredns/coredns",),
+            packages={"coredns": "./"},
+            main=_COREDNS_MAIN,
+        ),
+        Product(
+            name="local-path-provisioner",
+            version=LOCAL_PATH_VERSION,
+            modules=("github.com/rancher/local-path-provisioner",),
+            packages={"local-path-provisioner": "github.com/rancher/local-path-provisioner"},
+            version_variables={"main.VERSION": "{version}"},
+            pins={"k8s.io/client-go": client, "k8s.io/api": client, "k8s.io/apimachinery": client},
+        ),
+        Product(name="pause", version="v1.0.0", packages={"pause": "./"}, main=_PAUSE_MAIN),
+        Product(
+            name="metallb",
+            version=METALLB_VERSION,
+            modules=("go.universe.tf/metallb",),
+            packages={
+                "metallb-controller": "go.universe.tf/metallb/controller",
+                "metallb-speaker": "go.universe.tf/metallb/speaker",
+            },
+            optional=frozenset({"metallb-controller", "metallb-speaker"}),
+        ),
+    ]
+    return {product.name: product for product in products}
+
+
+def product_of(binary: str, products: Mapping[str, Product]) -> Product:
+    """The product that has this binary. Raises LabError with the known names when there is none."""
+    for product in products.values():
+        if binary in product.packages:
+            return product
+    known = sorted(name for product in products.values() for name in product.packages)
+    raise LabError(f"no binary is called {binary!r}; known: {', '.join(known)}")
