@@ -47,8 +47,13 @@ constraints: ## resolves setup.cfg anew and writes the versions into constraints
 
 .PHONY: needs-go
 needs-go:
-	@command -v go >/dev/null || { printf 'This machine lacks:\n  %s\n' \
-		'go 1.21 or newer (builds Kubernetes, etcd and Karmada for the lab): apt-get install golang-go' >&2; exit 1; }
+	@version=$$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true); \
+	if [[ ! $$version =~ ^go1\.([0-9]+) || $${BASH_REMATCH[1]} -lt 21 ]]; then \
+		printf '%s\n' 'This machine lacks:' \
+			"  go 1.21 or newer, and has $${version:-none} (builds what runs in the lab): apt-get install golang-go" \
+			'  (on Debian 12 from its backports: apt-get install -t bookworm-backports golang-go)' >&2; \
+		exit 1; \
+	fi
 
 .PHONY: lint lint-python lint-types lint-yaml lint-ansible lint-shell
 lint: lint-python lint-types lint-yaml lint-ansible lint-shell ## every linter; any finding is an error (make -k lint: all findings)
