@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import subprocess
 import tarfile
+import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,9 @@ HTTPD_IMAGE = "docker.io/library/httpd:lab"
 
 _FORMAT = 2
 """Raised when the layout of an image changes, so that archives of the old layout are not used."""
+
+
+_making = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -158,17 +162,20 @@ def archive(lab: Lab, image: Image, lab_base: Path, resolve: Mapping[str, Path])
     target = lab.cache / "images" / f"{name}-{key}.tar"
     if target.exists():
         return target
+    # One at a time: clusters are loaded in parallel and want the same archives.
+    with _making:
+        if not target.exists():
+            _make_archive(target, image, sources, lab_base)
+    return target
+
+
+def _make_archive(target: Path, image: Image, sources: Mapping[str, Path], lab_base: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(f".{os.getpid()}.unfinished")
-    layer = target.with_suffix(f".{os.getpid()}.layer")
-    try:
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as work:
+        layer, unfinished = Path(work) / "layer.tar", Path(work) / "archive.tar"
         _write_layer(layer, image, sources, lab_base)
         _write_archive(unfinished, layer, image)
         unfinished.rename(target)
-    finally:
-        layer.unlink(missing_ok=True)
-        unfinished.unlink(missing_ok=True)
-    return target
 
 
 def _write_layer(path: Path, image: Image, sources: Mapping[str, Path], lab_base: Path) -> None:

@@ -81,6 +81,7 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     artifacts.ensure(lab, settings.products, _binaries(settings, wanted, extra), source)
     _remove_leftovers(lab)
     network.ensure_bridge(lab)
+    machine.user_key(lab)
     if wanted.pod_routes:
         write_json(lab.state / "options.json", {"pod_routes": True})
     plans = _plan(lab, settings, wanted)

@@ -258,8 +258,8 @@ def _identity(lab: Lab, machine: MachineRecord) -> dict[str, str]:
         "/etc/machine-id": uuid.uuid4().hex + "\n",
         "/etc/hosts": hosts_file(list(known.values())),
         "/etc/resolv.conf": f"nameserver {lab.gateway}\noptions timeout:1 attempts:1\n",
-        f"/home/{LOGIN}/.ssh/authorized_keys": _user_key(lab).with_suffix(".pub").read_text(),
-        "/root/.ssh/authorized_keys": _user_key(lab).with_suffix(".pub").read_text(),
+        f"/home/{LOGIN}/.ssh/authorized_keys": user_key(lab).with_suffix(".pub").read_text(),
+        "/root/.ssh/authorized_keys": user_key(lab).with_suffix(".pub").read_text(),
     }
 
 
@@ -281,7 +281,8 @@ def _lay(upper: Path, files: dict[str, str]) -> None:
             path.chmod(0o600 if path.name == "authorized_keys" else 0o700)
 
 
-def _user_key(lab: Lab) -> Path:
+def user_key(lab: Lab) -> Path:
+    """The private key that opens every machine of the lab; made when missing. Not for several threads at first."""
     key = lab.keys / "id_ed25519"
     if not key.with_suffix(".pub").exists():
         lab.keys.mkdir(parents=True, exist_ok=True)
@@ -307,7 +308,7 @@ def ssh_config(lab: Lab, machines: Sequence[MachineRecord]) -> str:
         lines.append(f"{machine.address},{machine.name} {algorithm} {key}")
     write_text(known, "\n".join(lines) + "\n")
     blocks = [
-        f"Host {machine.name}\n  HostName {machine.address}\n  User {LOGIN}\n  IdentityFile {_user_key(lab)}\n"
+        f"Host {machine.name}\n  HostName {machine.address}\n  User {LOGIN}\n  IdentityFile {user_key(lab)}\n"
         f"  IdentitiesOnly yes\n  UserKnownHostsFile {known}\n  StrictHostKeyChecking yes\n"
         for machine in machines
     ]
