@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring many objects of one API server to what they should be, at once: apply, delete, and say what changed.
 
-Waiting until they work is in ``wait``. Order between waves of objects is the caller's business.
+``wait_until`` (from ``wait``) then waits until they work. Order between waves of objects is the caller's business.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.objects import (
     with_applied_hash,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
+
+__all__ = ["ApplyFailed", "Change", "NotReady", "apply_all", "delete_all", "plan", "wait_until"]
 
 WORKERS = 16
 # Above so many objects of one kind in one namespace, one list costs less than a get for each.

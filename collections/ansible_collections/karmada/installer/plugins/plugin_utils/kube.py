@@ -9,6 +9,7 @@ through ``portforward``.
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import socket
@@ -200,6 +201,7 @@ class Cluster:
         self.access = access
         self.server = access.server
         self.retry_seconds = retry_seconds
+        self._read_seconds = READ_SECONDS
         self.counts: Counter[str] = Counter()
         self.on_trouble: Callable[[str], None] | None = None
         self._lock = threading.Lock()
@@ -283,6 +285,12 @@ class Cluster:
         cluster._pool = portforward.pool(forwarder, access, POOL)
         cluster.server = f"{forwarder} through {host.name}"
         return cluster
+
+    def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Cluster:
+        """The same server over the same connections, giving up sooner or later. Only one of the two is to be closed."""
+        other = copy.copy(self)
+        other.retry_seconds, other._read_seconds = retry_seconds, read_seconds
+        return other
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -566,7 +574,7 @@ class Cluster:
         *,
         content_type: str = "application/json",
         stream: bool = False,
-        read_seconds: float = READ_SECONDS,
+        read_seconds: float | None = None,
         retry_seconds: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
         """Send until there is an answer that trying again would not change, or the time for trying is over."""
@@ -575,6 +583,9 @@ class Cluster:
         data = None if body is None else json.dumps(body).encode()
         patience = self.retry_seconds if retry_seconds is None else retry_seconds
         deadline = time.monotonic() + patience
+        limits = urllib3.Timeout(
+            connect=min(CONNECT_SECONDS, self._read_seconds), read=read_seconds or self._read_seconds
+        )
         attempt, renewed = 0, False
         while True:
             attempt += 1
@@ -592,7 +603,7 @@ class Cluster:
                     headers=headers,
                     retries=False,
                     redirect=False,
-                    timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=read_seconds),
+                    timeout=limits,
                     preload_content=not stream,
                 )
             except (urllib3.exceptions.HTTPError, OSError) as error:

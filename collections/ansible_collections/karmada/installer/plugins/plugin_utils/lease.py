@@ -1,0 +1,265 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""The lock that admits one writing run at a time: a Lease beside the instance.
+
+A holder that stops renewing loses the lock after ``duration_seconds``. Whether it stopped is judged by watching its
+renewTime stand still on our own clock, because the clocks of two machines need not agree. A holder on this very machine
+whose process is gone loses it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
+    ApiError,
+    Cluster,
+    Conflict,
+    NotFound,
+    Object,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
+DURATION_SECONDS = 30
+POLL_SECONDS = 2.0
+SAY_SECONDS = 10.0
+
+
+class LockLost(Exception):  # noqa: N818 - reads as what happened
+    """We do not hold the lock any more, or can no longer be sure: nothing may be written from here on."""
+
+
+def holder_identity(pid: int | None = None) -> str:
+    """``<hostname>/<boot id>/<pid>/<start time>`` of the process that holds the lock, unique over time and machines.
+
+    In an action plugin that is the ``ansible-playbook`` process, the parent of the fork this runs in: pass its pid.
+    """
+    pid = os.getpid() if pid is None else pid
+    host = socket.gethostname().replace("/", "_")
+    return f"{host}/{_boot_id()}/{pid}/{_start_time(pid) or 0}"
+
+
+def holder_is_dead(identity: str) -> bool:
+    """Whether the holder was a process of this machine that is gone. False when that cannot be known from here."""
+    parts = identity.split("/")
+    boot_id = _boot_id()
+    if len(parts) < 4 or not boot_id or not parts[2].isdigit() or parts[3] in ("", "0"):
+        return False
+    host, boot, pid, started = parts[:4]
+    if host != socket.gethostname().replace("/", "_") or boot != boot_id:
+        return False
+    return _start_time(int(pid)) != int(started)
+
+
+def _boot_id() -> str:
+    """The boot of this kernel and the process namespace in it: a pid means nothing in another container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}.{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def _start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process (a zombie is none)."""
+    try:
+        # The second field is the command in parentheses and may hold anything, spaces and parentheses included.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+class Lock:
+    """The lock of one instance; ``name`` is that of the Lease (``<instance>-installer``).
+
+    Not to be shared between threads, apart from ``renew`` running in the background inside ``held``.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, name: str, holder: str, duration_seconds: int = DURATION_SECONDS
+    ) -> None:
+        self.cluster, self.namespace, self.name, self.holder = cluster, namespace, name, holder
+        self.duration_seconds = duration_seconds
+        self.lost = threading.Event()
+        # A renewal that is still being tried when the lock expires helps nobody.
+        self._quick = cluster.with_patience(retry_seconds=duration_seconds / 6, read_seconds=duration_seconds / 6)
+        self._lease: Object | None = None  # as we last wrote it
+        self._expires = 0.0  # on our monotonic clock
+        self._guard = threading.Lock()
+
+    def acquire(self, wait_seconds: float = 0.0, progress: Callable[[str], None] | None = None) -> None:
+        """Take the lock, waiting for another holder at most ``wait_seconds``.
+
+        Raises ProblemsError naming the holder when it is still held then. Raises NotFound when the namespace is
+        missing. Taking a lock that we hold already renews it.
+        """
+        deadline = time.monotonic() + wait_seconds
+        seen: tuple[str, str] | None = None  # (holder, renewTime) and since when it stands still
+        since = said = 0.0
+        while True:
+            lease = self._read()
+            if lease is None or self._is_free(lease):
+                if self._take(lease):
+                    return
+                continue
+            spec, now = lease["spec"], time.monotonic()
+            current = (spec["holderIdentity"], str(spec.get("renewTime")))
+            if current != seen:
+                seen, since = current, now
+            if now - since >= (spec.get("leaseDurationSeconds") or self.duration_seconds):
+                if self._take(lease):
+                    return
+                continue
+            if now >= deadline:
+                raise ProblemsError(
+                    Problem(
+                        f"another run is writing: {_told(current[0])}, last heard of at {current[1]}",
+                        f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
+                        "Wait until it has finished. If it has died, its lock is free "
+                        f"{spec.get('leaseDurationSeconds') or self.duration_seconds} s after that.",
+                    )
+                )
+            if progress and (not said or now - said >= SAY_SECONDS):
+                progress(f"waiting for the lock {self.namespace}/{self.name}, held by {_told(current[0])}")
+                said = now
+            time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
+
+    def renew(self) -> None:
+        """Say that we are still here. Raises LockLost when the lock is not ours any more, ApiError when nobody hears."""
+        with self._guard:
+            for _ in range(3):
+                if self._lease is None or (self._lease.get("spec") or {}).get("holderIdentity") != self.holder:
+                    raise self._lost("somebody else took it" if self._lease else "the Lease is gone")
+                started = time.monotonic()
+                try:
+                    self._lease = self._quick.replace(
+                        {**self._lease, "spec": {**self._lease["spec"], **self._claim(_now())}}
+                    )
+                except Conflict:
+                    # Somebody took it, or an earlier try of this very call got through unheard.
+                    self._lease = self._quick.get(API_VERSION, KIND, self.name, self.namespace)
+                except NotFound:
+                    self._lease = None
+                else:
+                    self._expires = started + self.duration_seconds
+                    return
+
+    def check(self) -> None:
+        """Raise LockLost unless we hold the lock now; costs no request. To be called before each write."""
+        if self.lost.is_set() or time.monotonic() >= self._expires:
+            raise self._lost("it could not be renewed in time")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Lock]:
+        """Renew in the background while the block runs, and release at its end.
+
+        ``lost`` is set as soon as the lock is lost; a block that ends then raises LockLost.
+        """
+        over = threading.Event()
+        thread = threading.Thread(target=self._keep, args=(over,), name=f"lock {self.name}", daemon=True)
+        thread.start()
+        try:
+            yield self
+            self.check()
+        finally:
+            over.set()
+            thread.join(self.duration_seconds)
+            if not self.lost.is_set():
+                self.release()
+
+    def release(self) -> None:
+        """Give the lock back if it is still ours. Never raises for a lock that is not."""
+        with self._guard:
+            self._expires = 0.0
+            for _ in range(3):
+                lease = self._read()
+                if lease is None or lease["spec"].get("holderIdentity") != self.holder:
+                    return
+                lease["spec"]["holderIdentity"] = ""
+                lease["spec"]["renewTime"] = _now()
+                try:
+                    self.cluster.replace(lease)
+                except Conflict:
+                    continue
+                except NotFound:
+                    pass
+                return
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Object | None:
+        return self.cluster.get(API_VERSION, KIND, self.name, self.namespace)
+
+    def _is_free(self, lease: Object) -> bool:
+        holder = (lease.get("spec") or {}).get("holderIdentity") or ""
+        return holder in ("", self.holder) or holder_is_dead(holder)
+
+    def _take(self, lease: Object | None) -> bool:
+        """Write our name into the Lease as we saw it; False when somebody was faster."""
+        started, now = time.monotonic(), _now()
+        try:
+            if lease is None:
+                lease = {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "metadata": {
+                        "name": self.name,
+                        "namespace": self.namespace,
+                        "labels": {MANAGED_BY_LABEL: FIELD_MANAGER},
+                    },
+                    "spec": {**self._claim(now), "acquireTime": now, "leaseTransitions": 0},
+                }
+                self._lease = self.cluster.create(lease)
+            else:
+                old = lease.get("spec") or {}
+                spec = {**old, **self._claim(now)}
+                if old.get("holderIdentity") != self.holder:
+                    spec["acquireTime"] = now
+                    spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1
+                # The resourceVersion in it is what makes a second taker fail.
+                self._lease = self.cluster.replace({**lease, "spec": spec})
+        except Conflict:
+            return False
+        self._expires = started + self.duration_seconds
+        self.lost.clear()
+        return True
+
+    def _claim(self, now: str) -> Object:
+        return {"holderIdentity": self.holder, "leaseDurationSeconds": self.duration_seconds, "renewTime": now}
+
+    def _keep(self, over: threading.Event) -> None:
+        """Renew three times in each period; give up when it is over without success."""
+        while not over.wait(self.duration_seconds / 3):
+            try:
+                self.renew()
+            except LockLost:
+                return
+            except ApiError:
+                pass  # as long as the period lasts, the next try may succeed
+            if time.monotonic() >= self._expires:
+                self.lost.set()
+                return
+
+    def _lost(self, why: str) -> LockLost:
+        self.lost.set()
+        return LockLost(f"lost the lock {self.namespace}/{self.name} in {self.cluster.name}: {why}")
+
+
+def _told(holder: str) -> str:
+    """The holder for people: which process on which machine."""
+    parts = holder.split("/")
+    return f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
