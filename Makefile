@@ -82,10 +82,11 @@ unit: ## tests of the engine and of the lab's own logic; need no cluster
 
 CONTRACT := $(wildcard $(COLLECTION)/tests/contract)
 .PHONY: contract
-contract: ## what we render against the real programs
+contract: needs-go ## what we render against the real programs; builds them the first time
 ifeq ($(CONTRACT),)
 	@echo 'There are no contract tests yet ($(COLLECTION)/tests/contract).'
 else
+	$(IN_VENV) $(LAB) artifacts
 	$(IN_VENV) pytest $(CONTRACT) $(PYTEST_ARGS)
 endif
 
@@ -123,6 +124,6 @@ bench: lab ## measures an installation in the lab
 	$(IN_VENV) ansible-playbook molecule/bench/bench.yml
 
 .PHONY: clean
-clean: ## removes what the targets above made in this checkout (not the lab, not the virtual environment)
+clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay
 	rm -rf build .ansible .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info
 	find collections molecule -name __pycache__ -type d -prune -exec rm -rf {} +
