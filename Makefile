@@ -23,7 +23,6 @@ export PYTHON
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/collections
 export ANSIBLE_HOME := $(CURDIR)/.ansible
-export PYTHONDONTWRITEBYTECODE := 1
 
 IN_VENV := .ci/venv
 
