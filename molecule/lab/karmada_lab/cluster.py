@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import ssl
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from karmada_lab import addons, artifacts, images, machine
+from karmada_lab import addons, artifacts, images, machine, seeds
 from karmada_lab.errors import LabError
 from karmada_lab.images import PAUSE_IMAGE, Image
 from karmada_lab.products import Product
@@ -21,6 +22,7 @@ from karmada_lab.state import (
     ClusterRecord,
     Lab,
     MachineRecord,
+    exclusive,
     machine_records,
     read_json,
     save,
@@ -82,17 +84,20 @@ def kubectl(lab: Lab, settings: Settings, cluster: str, *words: str, stdin: str 
 # Making one ----------------------------------------------------------------------------------------------------------
 
 
-def create(lab: Lab, settings: Settings, record: ClusterRecord, nodes: list[MachineRecord]) -> None:
-    """Make the cluster from nothing: boot its machines, load its images, kubeadm init and join, addons; wait for them."""
+def create(
+    lab: Lab, settings: Settings, record: ClusterRecord, nodes: list[MachineRecord], extra: Sequence[Image]
+) -> None:
+    """Make the cluster from nothing: boot its machines, load its images and the extra ones, kubeadm init and join,
+    addons; wait for them."""
     save(lab, record)
     first, *others = nodes
     with step(f"{record.name}: boot {len(nodes)} node(s)"):
         for node in nodes:
             _boot(lab, settings, record, node)
-    with step(f"{record.name}: load the cluster's images"):
-        own = images.cluster_images(base(lab), settings.kubernetes, settings.etcd)
+    own = {image.reference: image for image in [*own_images(lab, settings), *extra]}
+    with step(f"{record.name}: {len(own)} images"):
         for node in nodes:
-            load(lab, settings, node, own if node is first else [image for image in own if _wanted_on_worker(image)])
+            _first_images(lab, settings, node, list(own.values()))
     with step(f"{record.name}: kubeadm init at {first.address}"):
         _init(lab, record, settings, first)
     for node in others:
@@ -108,7 +113,7 @@ def create(lab: Lab, settings: Settings, record: ClusterRecord, nodes: list[Mach
         node.ready = True
         save(lab, node)
     record.audit_log = str(audit_log(lab, record.name))
-    record.images = sorted(image.reference for image in own)
+    record.images = sorted(own)
     record.ready = True
     save(lab, record)
 
@@ -132,20 +137,46 @@ def api_ready(address: str) -> bool:
         return False
 
 
+def own_images(lab: Lab, settings: Settings) -> list[Image]:
+    """What every cluster has from the beginning."""
+    return images.cluster_images(base(lab), settings.kubernetes, settings.etcd)
+
+
 def load(lab: Lab, settings: Settings, node: MachineRecord, wanted: Iterable[Image]) -> None:
     """Import images into the node's containerd; archives are made in the cache when missing."""
     for image in wanted:
-        resolve = {
-            name: artifacts.present(lab, settings.products, name) for name in image.binaries.values() if "/" not in name
-        }
-        archive = images.archive(lab, image, base(lab), resolve)
-        machine.execute(
-            lab, node, ["ctr", "--namespace", "k8s.io", "images", "import", f"/opt/lab/images/{archive.name}"]
-        )
+        machine.execute(lab, node, _import(_archive(lab, settings, image)))
 
 
-def _wanted_on_worker(image: Image) -> bool:
-    return not image.reference.startswith(("registry.k8s.io/kube-", "quay.io/coreos/"))
+def _archive(lab: Lab, settings: Settings, image: Image) -> Path:
+    names = [name for name in image.binaries.values() if "/" not in name]
+    resolve = {name: artifacts.present(lab, settings.products, name) for name in names}
+    return images.archive(lab, image, base(lab), resolve)
+
+
+def _import(archive: Path) -> list[str]:
+    return ["ctr", "--namespace", "k8s.io", "images", "import", f"/opt/lab/images/{archive.name}"]
+
+
+def _first_images(lab: Lab, settings: Settings, node: MachineRecord, wanted: Sequence[Image]) -> None:
+    """Start containerd with these images, from a copy of a containerd folder that has them where there is one.
+
+    Importing costs a cluster ten seconds of processor time; the first cluster with a set of images pays them and
+    leaves a copy for all others.
+    """
+    archives = [_archive(lab, settings, image) for image in wanted]
+    seed = lab.cache / "containerd" / hashlib.sha256(repr(sorted(a.name for a in archives)).encode()).hexdigest()[:16]
+    containerd = machine.folder(lab, node.name) / "containerd"
+    with exclusive(seed.with_suffix(".lock"), "another cluster that loads the same images"):
+        if not seed.exists():
+            machine.execute(lab, node, ["systemctl", "start", "containerd"])
+            for archive in archives:
+                machine.execute(lab, node, _import(archive))
+            machine.execute(lab, node, ["systemctl", "stop", "containerd"])
+            seeds.keep(containerd, seed)
+        else:
+            seeds.use(seed, containerd)
+    machine.execute(lab, node, ["systemctl", "enable", "--quiet", "--now", "containerd"])
 
 
 def _boot(lab: Lab, settings: Settings, record: ClusterRecord, node: MachineRecord) -> None:
@@ -165,7 +196,7 @@ def _boot(lab: Lab, settings: Settings, record: ClusterRecord, node: MachineReco
     }
     machine.start(lab, node, _node_files(lab, record, node), binds, read_only)
     links = "".join(f"ln -sf /opt/lab/kubernetes/{name} /usr/local/bin/{name}; " for name in _NODE_TOOLS)
-    machine.execute(lab, node, ["sh", "-c", f"{links} systemctl enable --quiet --now lab-node containerd"])
+    machine.execute(lab, node, ["sh", "-c", f"{links} systemctl enable --quiet --now lab-node"])
 
 
 def _node_files(lab: Lab, record: ClusterRecord, node: MachineRecord) -> dict[str, str]:

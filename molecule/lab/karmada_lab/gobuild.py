@@ -59,8 +59,10 @@ def build(product: Product, binaries: Sequence[str], work: Path, into: Path) -> 
     work.mkdir(parents=True, exist_ok=True)
     into.mkdir(parents=True, exist_ok=True)
     _write_module(product, work)
-    unfinished = work / "unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
+    for abandoned in work.glob("unfinished-*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    # A name of its own: the go command of a killed `lab` may still be running and must not write here.
+    unfinished = work / f"unfinished-{os.getpid()}"
     unfinished.mkdir()
     packages = {name: product.packages[name] for name in binaries}
     # With several packages and a folder, go names each output after its package; with one, after -o.

@@ -85,7 +85,7 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     if wanted.pod_routes:
         write_json(lab.state / "options.json", {"pod_routes": True})
     plans = _plan(lab, settings, wanted)
-    _in_parallel([lambda plan=plan: _make(lab, settings, plan) for plan in plans])
+    _in_parallel([lambda plan=plan: _make(lab, settings, plan, extra) for plan in plans])
     _connect(lab)
     _in_parallel([lambda name=name: _load_missing(lab, settings, name, extra) for name in wanted.clusters])
     say(f"up after {time.monotonic() - begin:.1f} s")
@@ -209,9 +209,9 @@ def _plan(lab: Lab, settings: Settings, wanted: Wanted) -> list[_Plan]:
     return plans
 
 
-def _make(lab: Lab, settings: Settings, plan: _Plan) -> None:
+def _make(lab: Lab, settings: Settings, plan: _Plan, extra: Sequence[Image]) -> None:
     if plan.cluster is not None:
-        cluster.create(lab, settings, plan.cluster, plan.machines)
+        cluster.create(lab, settings, plan.cluster, plan.machines, extra)
         return
     for host in plan.machines:
         with step(f"{host.name}: boot a plain host at {host.address}"):

@@ -29,9 +29,13 @@ _LAUNCH = """
 set -eu
 cgroup=$1 lower=$2 upper=$3 work=$4 root=$5
 shift 5
+entered=
 for procs in $(find /sys/fs/cgroup -mindepth 1 -maxdepth 3 -path "*/$cgroup/cgroup.procs"); do
   echo $$ >"$procs"
+  entered=yes
 done
+# Without its control group (removed by a `lab down` meanwhile) nobody would find this machine again.
+[ "$entered" ]
 mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=$lower,upperdir=$upper,workdir=$work" "$root"
 exec "$@"

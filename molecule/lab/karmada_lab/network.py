@@ -35,6 +35,12 @@ def link_name(lab: Lab, index: int) -> str:
     return f"{lab.id}-{index}"
 
 
+def hardware_address(address: str) -> str:
+    """The MAC address that goes with an IP address: a machine that is made anew is found at once, because what others
+    remember of the old one is still right. With random ones it is lost for half a minute."""
+    return "02:4b:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+
+
 # The bridge ----------------------------------------------------------------------------------------------------------
 
 
@@ -43,7 +49,7 @@ def ensure_bridge(lab: Lab) -> None:
     _remember_sysctls(lab)
     if lab.id not in links():
         _refuse_foreign_route(lab)
-        run(["ip", "link", "add", lab.id, "type", "bridge"])
+        run(["ip", "link", "add", lab.id, "address", hardware_address(lab.gateway), "type", "bridge"])
     address = f"{lab.gateway}/{lab.bridge_network.prefixlen}"
     shown = json.loads(run(["ip", "-j", "addr", "show", "dev", lab.id]).stdout)
     present = {entry["local"] for link in shown for entry in link.get("addr_info", [])}
@@ -122,7 +128,8 @@ def plug_in(lab: Lab, machine: MachineRecord) -> None:
     unplug(lab, machine)
     name, outer = namespace(lab, machine.name), link_name(lab, machine.index)
     run(["ip", "netns", "add", name])
-    run(["ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name])
+    inner = ["name", "eth0", "address", hardware_address(machine.address), "netns", name]
+    run(["ip", "link", "add", outer, "type", "veth", "peer", *inner])
     run(["ip", "link", "set", outer, "master", lab.id, "up"])
     inside = [
         "link set lo up",

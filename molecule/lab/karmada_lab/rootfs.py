@@ -56,8 +56,10 @@ def ensure_base(lab: Lab) -> Path:
     with exclusive(lab.cache / "rootfs.lock", "the build of the base root file system"):
         if target.exists():
             return target
-        unfinished = target.with_name(target.name + ".unfinished")
-        _discard(unfinished)
+        for abandoned in target.parent.glob("*.unfinished-*"):
+            _discard(abandoned)
+        # A name of its own: the debootstrap of a killed `lab` may still be running and must not write here.
+        unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         with step(f"base root file system with debootstrap ({SUITE}), once, 1 to 3 minutes"):
             _debootstrap(unfinished, lab.cache / "rootfs.log")

@@ -219,6 +219,7 @@ def exclusive(lock: Path, what: str) -> Iterator[None]:
     The file may be removed by its holder, so after getting the lock we look whether it is still the file at that path.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
     spoken = False
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -226,11 +227,12 @@ def exclusive(lock: Path, what: str) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not spoken:
+                if not spoken and time.monotonic() - begin > 2:
                     holder = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-                    say(f"    waiting for {what}: held by process {holder or '?'} ({lock})")
+                    say(f"    waiting for {what}: process {holder or '?'} holds {lock}")
                     spoken = True
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                time.sleep(0.1)
+                continue
             if _same_file(descriptor, lock):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
