@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The administrator's kubeconfig, as a Secret and as a file. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import admin_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+
+class ActionModule(KarmadaAction):
+    """Publish the credentials of a new control plane."""
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The Secret is for programs in the host cluster, the file for the person at the keyboard."""
+        changes = run.apply_to_host("admin kubeconfig", lambda: [_secret(run)])
+        found = changed_result(changes, secret=f"{run.namespace}/{run.instance.object_name('admin-config')}")
+        if run.connection.kubeconfig_output:
+            path = Path(run.connection.kubeconfig_output)
+            found["changed"] |= _write(path, _for_person(run), check=run.check)
+            found["path"] = str(path)
+        return found
+
+
+def _secret(run: Run) -> Object:
+    content = admin_kubeconfig(run.material, run.public_url).encode()
+    return render.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
+
+
+def _for_person(run: Run) -> str:
+    """With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine."""
+    if run.spec["endpoint"]["type"] == "ClusterIP" and not run.spec["endpoint"].get("host"):
+        return admin_kubeconfig(run.material, f"https://localhost:{KARMADA_APISERVER.ports['https']}")
+    return admin_kubeconfig(run.material, run.public_url)
+
+
+def _write(path: Path, content: str, *, check: bool) -> bool:
+    """Write a file that only its owner can read, whole or not at all; returns whether it differed."""
+    if path.is_file() and path.read_text() == content and path.stat().st_mode & 0o777 == 0o600:
+        return False
+    if not check:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(content)
+            Path(scratch).replace(path)
+        except OSError:
+            Path(scratch).unlink(missing_ok=True)
+            raise
+    return True

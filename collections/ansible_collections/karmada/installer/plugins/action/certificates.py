@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and certificates of an instance, as Secrets of its namespace. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+
+class ActionModule(KarmadaAction):
+    """Issue what is missing or not as it should be; leave the rest untouched."""
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Report why each leaf was made anew, and when each certificate ends."""
+        reasons = run.issued.reasons
+        changes = run.apply_to_host("certificates", lambda: _secrets(run))
+        for name, why in reasons.items():
+            run.say(f"{'would issue' if run.check else 'issued'} {name}: {' '.join(why)}")
+        return changed_result(changes, reissued=dict(reasons), expiries=certificates.expiries(run.material))
+
+
+def _secrets(run: Run) -> list[Object]:
+    admin = certificates.ADMIN_FILES
+    return [
+        *render.file_set_secrets(run.instance, run.layout, run.material),
+        render.secret(run.instance, "admin", admin.name, certificate_files(admin.certificate, run.material)),
+    ]

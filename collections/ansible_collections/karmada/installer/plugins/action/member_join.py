@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of the document, joined. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+
+class ActionModule(KarmadaAction):
+    """Join what is listed and not joined, change what differs, leave the rest alone; every member on its own."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 120}}
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The result holds one entry per member; the step fails, after all were tried, when one could not be joined."""
+        entries: list[Entry] = run.spec["members"]
+        if not entries:
+            return {"changed": False, "members": []}
+        registered = _registered(run)
+        outcomes = {
+            each.name: each
+            for each in member_join.of_each(entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome))
+        }
+        work = [entry for entry in entries if _is_due(outcomes[entry["name"]], run)]
+        if not run.check:
+            if work:
+                outcomes.update(_join(run, work, registered, arguments["timeout"]))
+            settled = [entry for entry in entries if entry not in work and not outcomes[entry["name"]].problem]
+            waits = member_join.of_each(
+                settled, lambda entry, _: member_join.wait_ready(run, entry["name"], arguments["timeout"])
+            )
+            for waited in waits:
+                outcomes[waited.name].problem = waited.problem
+        return _result([outcomes[entry["name"]] for entry in entries])
+
+
+def _registered(run: Run) -> dict[str, Object]:
+    if run.check and not run.control_plane_exists:
+        return {}
+    return {each["metadata"]["name"]: each for each in run.control_plane.list(CLUSTER_API, "Cluster")}
+
+
+def _is_due(outcome: Outcome, run: Run) -> bool:
+    return not outcome.problem and member_join.needs_work(outcome, run.state)
+
+
+def _join(run: Run, work: list[Entry], registered: dict[str, Object], timeout: float) -> dict[str, Outcome]:
+    with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
+        outcomes = member_join.of_each(
+            work, lambda entry, outcome: member_join.join_member(run, entry, registered, timeout, outcome)
+        )
+        state = run.state
+        for entry, outcome in zip(work, outcomes, strict=True):
+            if outcome.on_member:
+                state = member_join.recorded(state, entry, outcome.on_member)
+        run.save(state)
+    return {outcome.name: outcome for outcome in outcomes}
+
+
+def _result(outcomes: list[Outcome]) -> dict[str, Any]:
+    broken = [outcome for outcome in outcomes if outcome.problem]
+    found = changed_result(
+        (change for outcome in outcomes for change in outcome.changes),
+        members=[
+            {
+                "name": outcome.name,
+                "joined": not outcome.problem,
+                "changes": [f"{change.action} {change.ref}" for change in outcome.changes],
+                "problem": outcome.problem,
+            }
+            for outcome in outcomes
+        ],
+    )
+    if broken:
+        lines = [f"{len(broken)} of {len(outcomes)} members are not joined; the others are:"]
+        found.update(failed=True, msg="\n".join(lines + [f"  - {each.name}: {each.problem}" for each in broken]))
+    return found

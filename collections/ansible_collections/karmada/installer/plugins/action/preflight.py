@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that can be known before the first change. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Collect every problem; change nothing."""
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Without problems, say what this run is about to work with."""
+        problems = all_problems(run)
+        if problems:
+            raise ProblemsError(problems)
+        release, state = run.instance.release, run.stored_state
+        if state and state.journal.interrupted:
+            run.say(f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there")
+        return {
+            "changed": False,
+            "installed": state is not None,
+            "versions": {"karmada": release.karmada, "kubernetes": release.kubernetes, "etcd": release.etcd},
+            "etcd_storage": run.state.etcd.storage,
+        }

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on an instance. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.observe import observe
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Look at the instance as it is; change nothing."""
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The status as data, and a summary for the person."""
+        observed = observe(run)
+        hints = []
+        if run.connection.kubeconfig_output:
+            hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")
+            if run.spec["endpoint"]["type"] == "ClusterIP":
+                service = f"service/{run.instance.object_name('karmada-apiserver')}"
+                hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
+        summary = report.text(run.name, observed, hints)
+        return {
+            "changed": False,
+            "status": report.status(observed),
+            "warnings_found": report.warnings(observed),
+            "summary": summary.splitlines(),
+        }

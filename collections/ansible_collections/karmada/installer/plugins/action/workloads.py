@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Components as pods of the host cluster. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+
+WORKLOAD_KINDS = ("Deployment", "StatefulSet")
+
+
+class ActionModule(KarmadaAction):
+    """Apply the workloads of some components, and wait until they work."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "components": {"type": "list", "elements": "str", "required": True, "choices": list(BY_NAME)},
+        "wait": {"type": "bool", "default": True},
+        "timeout": {"type": "int", "default": 300},
+    }
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Once etcd works for the first time its members are told never to found a cluster again."""
+        names: list[str] = arguments["components"]
+        changes = run.apply_to_host(f"start {', '.join(names)}", lambda: _objects(run, names))
+        if run.check or not arguments["wait"]:
+            return changed_result(changes)
+        wait_until(
+            run.host,
+            [change.ref for change in changes if change.ref.kind in WORKLOAD_KINDS],
+            timeout=arguments["timeout"],
+            progress=run.say,
+        )
+        if ETCD.name in names and not run.state.etcd.bootstrapped:
+            changes = [*changes, *_end_bootstrap(run)]
+        return changed_result(changes)
+
+
+def _objects(run: Run, names: list[str]) -> list[Object]:
+    return [
+        each
+        for name in names
+        for each in render.component_objects(run.instance, BY_NAME[name], run.layout, run.material, run.state.etcd)
+    ]
+
+
+def _end_bootstrap(run: Run) -> list[Change]:
+    """From now on a member that has lost its disk waits to be replaced, instead of founding an empty cluster."""
+    with run.writing("end the bootstrap of etcd"):
+        run.save(replace(run.state, etcd=replace(run.state.etcd, bootstrapped=True)))
+    changes = run.apply_to_host("end the bootstrap of etcd", lambda: _objects(run, [ETCD.name]))
+    return [change for change in changes if change.ref == Ref("v1", "ConfigMap", _config_map(run), run.namespace)]
+
+
+def _config_map(run: Run) -> str:
+    return run.instance.object_name("etcd-config")

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which keys and certificates an instance has, which it wants, and what has to be made. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AUTHORITIES,
+    COMPONENTS,
+    FileSet,
+    Holds,
+    Layout,
+    LeafCertificate,
+    leaf_certificates,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, wanted
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+
+#: The administrator's certificate has no component, so its file set stands here.
+ADMIN_FILES = FileSet("admin-cert", "", Holds.CERTIFICATE, "admin")
+
+
+@dataclass(frozen=True, repr=False)
+class Issued:
+    """All material of an instance, and why leaves were made anew: name → reasons."""
+
+    material: Material
+    reasons: Mapping[str, list[str]]
+
+
+def file_set_of(leaf: LeafCertificate) -> FileSet:
+    """Where a leaf is kept. Each leaf is in exactly one file set."""
+    if leaf.name == ADMIN_FILES.certificate:
+        return ADMIN_FILES
+    return next(
+        files for component in COMPONENTS for files in component.file_sets if files.certificate == leaf.name
+    )
+
+
+def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The fields of a State that are made once in the life of an instance: authorities, service-account and encryption key."""
+    algorithm = spec["certificates"]["keyAlgorithm"]
+    return {
+        "authorities": {
+            name: pki.new_authority(pki.Authority(name, common_name), algorithm, now)
+            for name, common_name in AUTHORITIES.items()
+        },
+        "service_account_key": pki.new_service_account_key(algorithm)[0],
+        "encryption_key": pki.encryption_key(),
+    }
+
+
+def unusable_authorities(state: State, now: datetime) -> list[Problem]:
+    """Authorities that cannot be worked with. They are never replaced in passing: everything that trusts them would break."""
+    return [
+        Problem(
+            what=f"the authority {name} cannot be used: {' '.join(reasons)}",
+            where="the installer's state",
+            remedy="restore the state from a backup; a new authority would lock out every component and member",
+        )
+        for name in AUTHORITIES
+        if (reasons := pki.reasons_to_reissue_authority(state.authorities.get(name), now))
+    ]
+
+
+def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, pki.Pair]:
+    """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
+    found = {}
+    for leaf in leaf_certificates():
+        data = (secrets.get(instance.object_name(file_set_of(leaf).name)) or {}).get("data") or {}
+        certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
+        if certificate and key:
+            found[leaf.name] = pki.Pair(certificate=certificate, key=key)
+    return found
+
+
+def issue_missing(
+    instance: Instance, state: State, layout: Layout, present: Mapping[str, pki.Pair], now: datetime
+) -> Issued:
+    """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used."""
+    problems = unusable_authorities(state, now)
+    if problems:
+        raise ProblemsError(problems)
+    settings = instance.spec["certificates"]
+    algorithm = settings["keyAlgorithm"]
+    validity, renew_before = (pki.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
+    leaves: dict[str, pki.Pair] = {}
+    reasons: dict[str, list[str]] = {}
+    for leaf in leaf_certificates():
+        want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)
+        why = pki.reasons_to_reissue(want, have, authority.certificate, algorithm, now, renew_before)
+        if have is None or why:
+            reasons[leaf.name] = why
+            leaves[leaf.name] = pki.issue(want, authority, algorithm, now, validity)
+        else:
+            leaves[leaf.name] = have
+    material = Material(
+        authorities=state.authorities,
+        leaves=leaves,
+        service_account_key=state.service_account_key,
+        encryption_key=state.encryption_key,
+    )
+    return Issued(material, reasons)
+
+
+def expiries(material: Material) -> dict[str, str]:
+    """Certificate → end of its validity (UTC, ISO 8601), authorities included; for the report."""
+    pairs = {**material.authorities, **material.leaves}
+    return {name: pki.expiry(pair.certificate).isoformat() for name, pair in sorted(pairs.items())}
+
+
+def with_new_keys(state: State, spec: Mapping[str, Any], now: datetime) -> State:
+    """A first state with everything that is made only once."""
+    return replace(state, **new_keys(spec, now))
+
+
+def _decoded(value: str | None) -> bytes:
+    try:
+        return base64.b64decode(value or "", validate=True)
+    except binascii.Error:
+        return b""

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong and can be known before the first change. Every check adds its problems; none stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import role
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+_READ, _WRITE = ("get", "list", "watch"), ("create", "patch", "delete")
+#: (API group, resource) → verbs that an installation needs in its namespace.
+HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("", "secrets", (*_READ, *_WRITE)),
+    ("", "configmaps", (*_READ, *_WRITE)),
+    ("", "services", (*_READ, *_WRITE)),
+    ("", "persistentvolumeclaims", ("get", "list", "watch", "delete")),
+    ("", "pods", _READ),
+    ("", "pods/log", ("get",)),
+    ("", "pods/portforward", ("get", "create")),
+    ("", "events", ("list",)),
+    ("apps", "deployments", (*_READ, *_WRITE)),
+    ("apps", "statefulsets", (*_READ, *_WRITE)),
+    ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
+)
+MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+    ("create", "", "namespaces", None),
+    ("patch", "", "serviceaccounts", MEMBER_NAMESPACE),
+    ("patch", "", "secrets", MEMBER_NAMESPACE),
+    ("get", "", "secrets", MEMBER_NAMESPACE),
+    ("patch", "rbac.authorization.k8s.io", "clusterroles", None),
+    ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
+)
+
+
+def all_problems(run: Run) -> list[Problem]:
+    """Everything that is wrong, told at once. Changes nothing."""
+    checks: list[Callable[[], Iterable[Problem]]] = [
+        lambda: _version(run),
+        lambda: _host(run),
+        lambda: _crds(run),
+        *(lambda entry=entry: _member(run, entry) for entry in run.spec["members"]),  # type: ignore[misc]
+    ]
+    with ThreadPoolExecutor(len(checks)) as pool:
+        found = list(pool.map(_collected, checks))
+    return list(dict.fromkeys(problem for problems in found for problem in problems))
+
+
+def _collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
+    try:
+        return list(check())
+    except ProblemsError as error:
+        return error.problems
+    except ApiError as error:
+        return [Problem(what=str(error), where=error.cluster, remedy="check the address, the network and the credentials")]
+
+
+def _version(run: Run) -> Iterable[Problem]:
+    if run.spec.get("version"):
+        releases.get(run.spec["version"])
+    return ()
+
+
+def _host(run: Run) -> Iterable[Problem]:
+    host = run.host
+    version = host.version(retry_seconds=5)
+    minor = (int(version["major"]), int(version["minor"].rstrip("+")))
+    if minor < releases.OLDEST_HOST_MINOR:
+        oldest = ".".join(str(part) for part in releases.OLDEST_HOST_MINOR)
+        yield Problem(
+            what=f"it runs Kubernetes {version['gitVersion']}; {oldest} is the oldest that is supported",
+            where="host cluster",
+            remedy="upgrade it, or choose another host cluster",
+        )
+    denied = list(_denied_on_host(run))
+    yield from denied
+    if denied:
+        return
+    # Reading the state and choosing the release have refusals of their own.
+    state = run.stored_state
+    if state:
+        releases.choose(run.spec.get("version"), state.version)
+        yield from unusable_authorities(state, run.now)
+        yield from _fixed_settings(run)
+    yield from _taken_names(run)
+    yield from _storage(run)
+    yield from _node_port(run)
+
+
+def _denied_on_host(run: Run) -> Iterable[Problem]:
+    wanted = [
+        (verb, group, *_with_subresource(resource, run.namespace)) for group, resource, verbs in HOST_RIGHTS for verb in verbs
+    ]
+    wanted.append(("get", "", "namespaces", None, "", run.namespace))
+    if run.host.get("v1", "Namespace", run.namespace) is None:
+        wanted.append(("create", "", "namespaces", None))
+    wanted.append(("list", "storage.k8s.io", "storageclasses", None))
+    if run.spec["endpoint"]["type"] == "NodePort" and not run.spec["endpoint"].get("host"):
+        wanted.append(("list", "", "nodes", None))
+    denied = run.host.can_i(wanted)
+    if denied:
+        yield Problem(
+            what=f"the account may not: {'; '.join(str(each) for each in denied)}",
+            where="host cluster",
+            remedy="grant these rights (README, section on rights), or use another account",
+        )
+
+
+def _with_subresource(resource: str, namespace: str) -> tuple[str, str, str]:
+    kind, _, subresource = resource.partition("/")
+    return kind, namespace, subresource
+
+
+def _fixed_settings(run: Run) -> Iterable[Problem]:
+    """Settings that an existing control plane cannot follow, because data or addresses hang on them."""
+    before = (run.state.document or {}).get("spec")
+    if not before:
+        return
+    fixed = {
+        "spec.components.etcd.local.replicas": lambda spec: settings_of(ETCD, spec)["replicas"],
+        "spec.components.etcd.local.volumeData": lambda spec: settings_of(ETCD, spec).get("volumeData"),
+        "spec.components.karmadaAPIServer.serviceSubnet": lambda spec: spec["components"]["karmadaAPIServer"]["serviceSubnet"],
+        "spec.encryption.provider": lambda spec: spec["encryption"]["provider"],
+        "spec.hostCluster.domain": lambda spec: spec["hostCluster"]["domain"],
+        "spec.installCRD": lambda spec: spec["installCRD"] or None,
+    }
+    for path, value in fixed.items():
+        old, new = value(before), value(run.spec)
+        if old != new and not (path == "spec.installCRD" and new):
+            yield Problem(
+                what=f"it was {old!r} when this control plane was installed and is {new!r} now; it cannot be changed in place",
+                where=path,
+                remedy=f"set it back to {old!r}, or install a second control plane",
+            )
+
+
+def _taken_names(run: Run) -> Iterable[Problem]:
+    """Objects under our names that are not ours."""
+    for component in COMPONENTS:
+        name = run.instance.object_name(component.name)
+        kind = "StatefulSet" if component is ETCD else "Deployment"
+        for api_version, each in (("apps/v1", kind), ("v1", "Service")):
+            live = run.host.get(api_version, each, name, run.namespace)
+            labels = (live or {}).get("metadata", {}).get("labels") or {}
+            if live and (labels.get(MANAGED_BY_LABEL) != FIELD_MANAGER or labels.get(OWNER_LABEL) != run.state.owner):
+                maker = labels.get(MANAGED_BY_LABEL)
+                yield Problem(
+                    what=f"{each} {run.namespace}/{name} exists and is not of this control plane"
+                    + (f" (managed by {maker})" if maker else ""),
+                    where="host cluster",
+                    remedy="remove it with the tool that made it, or choose another metadata.name or namespace",
+                )
+
+
+def _storage(run: Run) -> Iterable[Problem]:
+    claim = (settings_of(ETCD, run.spec).get("volumeData") or {}).get("volumeClaim") or {}
+    wanted = claim.get("storageClassName")
+    classes = {each["metadata"]["name"] for each in run.host.list("storage.k8s.io/v1", "StorageClass")}
+    if wanted and wanted not in classes:
+        yield Problem(
+            what=f"there is no StorageClass {wanted} (there are: {', '.join(sorted(classes)) or 'none'})",
+            where="spec.components.etcd.local.volumeData.volumeClaim.storageClassName",
+            remedy="name one of them, or create it",
+        )
+
+
+def _node_port(run: Run) -> Iterable[Problem]:
+    endpoint = run.spec["endpoint"]
+    if endpoint["type"] != "NodePort" or not endpoint.get("port"):
+        return
+    ours = run.instance.object_name("karmada-apiserver")
+    denied = run.host.can_i([("list", "", "services", None)])
+    services = [] if denied else run.host.list("v1", "Service")
+    for service in services:
+        metadata = service["metadata"]
+        if (metadata["namespace"], metadata["name"]) == (run.namespace, ours):
+            continue
+        if any(port.get("nodePort") == endpoint["port"] for port in service["spec"].get("ports") or []):
+            yield Problem(
+                what=f"node port {endpoint['port']} belongs to Service {metadata['namespace']}/{metadata['name']}",
+                where="spec.endpoint.port",
+                remedy="choose another port, or leave it out to have one chosen",
+            )
+
+
+def _crds(run: Run) -> Iterable[Problem]:
+    """Fetching early is cheap (it is kept), and a mirror that does not answer is found before the first change."""
+    if run.spec["installCRD"]:
+        run.crds()
+    return ()
+
+
+def _member(run: Run, entry: member_join.Entry) -> Iterable[Problem]:
+    with member_join.connected(run, entry) as member:
+        try:
+            member.version(retry_seconds=5)
+        except ApiError as error:
+            yield Problem(
+                what=str(error),
+                where=f"spec.members[{entry['name']}].secretRef",
+                remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
+            )
+            return
+        yield from _loopback_endpoint(entry, member)
+        denied = member.can_i(MEMBER_RIGHTS)
+        if denied:
+            yield Problem(
+                what=f"the account may not: {'; '.join(str(each) for each in denied)}",
+                where=member.name,
+                remedy="use an account that may create accounts and rights there, such as its administrator",
+            )
+            return
+        # Handing out rights that one does not hold is what only the administrator can do.
+        member_join.registration_of(member)
+        yield from _other_owner(run, entry, member)
+
+
+def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+    server = member.access.server
+    if any(f"//{name}" in server for name in ("127.", "localhost", "[::1]")):
+        yield Problem(
+            what=f"its kubeconfig leads to {server}, which means another machine to the control plane",
+            where=f"spec.members[{entry['name']}].secretRef",
+            remedy="put an address into that kubeconfig that the pods of the host cluster can reach",
+        )
+
+
+def _other_owner(run: Run, entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+    live = member.get("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]))
+    labels = (live or {}).get("metadata", {}).get("labels") or {}
+    state = run.stored_state
+    if live and (not state or labels.get(OWNER_LABEL) != state.owner):
+        yield Problem(
+            what=f"it holds ClusterRole {role(entry['name'])}, which another control plane or tool has put there",
+            where=member.name,
+            remedy="remove this member there first (karmadactl unjoin), or give it another name here",
+        )
+

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joining members by push: many at once, each on its own, so that one that does not answer delays and spoils no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change, apply_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run, cluster_from_secret
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
+
+AT_ONCE = 8
+TOKEN_SECONDS = 30
+Entry = Mapping[str, Any]
+
+
+@dataclass
+class Outcome:
+    """What came of one member: what changed on it, what changed in the control plane.
+
+    ``problem`` is why it is not joined, for a person.
+    """
+
+    name: str
+    on_member: list[Change] = field(default_factory=list)
+    in_control_plane: list[Change] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes that made a difference."""
+        return [change for change in (*self.on_member, *self.in_control_plane) if change.action != "unchanged"]
+
+
+def of_each(entries: Sequence[Entry], work: Callable[[Entry, Outcome], None]) -> list[Outcome]:
+    """Do the same for every member, a bounded number at once; ``work`` fills in the member's outcome as it goes.
+
+    What goes wrong with one is its own problem, and what it changed before that stays known.
+    """
+
+    def guarded(entry: Entry) -> Outcome:
+        outcome = Outcome(entry["name"])
+        try:
+            work(entry, outcome)
+        except (ProblemsError, ApiError, ApplyFailed, NotReady) as error:
+            outcome.problem = str(error)
+        return outcome
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(guarded, entries))
+
+
+@contextmanager
+def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
+    """The member's API server, as the person who joins it reaches it."""
+    where = f"spec.members[{entry['name']}].secretRef"
+    files = run.secret(entry["secretRef"]["name"], where)
+    cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where)
+    cluster.on_trouble = run.say
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def registration_of(member: Cluster) -> members.Registration:
+    """Which cluster this really is. Its identity is the UID of kube-system, as everywhere in Karmada."""
+    system = member.get("v1", "Namespace", "kube-system")
+    if system is None:
+        raise ProblemsError(
+            Problem(
+                what="it has no namespace kube-system, so it cannot be told from other clusters",
+                where=member.name,
+                remedy="check that the kubeconfig leads to a Kubernetes cluster",
+            )
+        )
+    return members.Registration(cluster_id=system["metadata"]["uid"], endpoint=member.access.server)
+
+
+def check_identity(name: str, registration: members.Registration, registered: Mapping[str, Object]) -> None:
+    """Refuse one cluster under two names, and another cluster under a name that is taken."""
+    for other, live in registered.items():
+        same_cluster = live["spec"].get("id") == registration.cluster_id
+        if same_cluster and other != name:
+            raise ProblemsError(
+                Problem(
+                    what=f"this cluster is registered already, as {other}",
+                    where=f"spec.members[{name}]",
+                    remedy=f"list it as {other}, or remove {other} first",
+                )
+            )
+        if other == name and not same_cluster:
+            raise ProblemsError(
+                Problem(
+                    what=f"the name {name} belongs to another cluster (id {live['spec'].get('id')})",
+                    where=f"spec.members[{name}]",
+                    remedy="give this member another name, or point its Secret at the cluster that is registered",
+                )
+            )
+
+
+def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
+    """What joining this member would change; nothing is written."""
+    name, owner = entry["name"], run.instance.owner
+    with connected(run, entry) as member:
+        registration = registration_of(member)
+        check_identity(name, registration, registered)
+        if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
+            outcome.on_member.append(_created(members.namespace_on_member(owner)))
+        outcome.on_member += survey(member, members.objects_on_member(name, owner))
+        credentials = _credentials(member, name)
+    live = registered.get(name)
+    wanted = [members.cluster(entry, owner, registration)]
+    if credentials is None or live is None:
+        outcome.in_control_plane += [_created(each) for each in wanted]
+    else:
+        wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
+        outcome.in_control_plane += survey(run.control_plane, wanted)
+
+
+def needs_work(outcome: Outcome, state: State) -> bool:
+    """Whether this member has to be touched: something differs, or what we made there is not on record."""
+    known = state.uids(f"member/{outcome.name}")
+    unrecorded = any(change.uid not in known for change in outcome.on_member)
+    return outcome.name not in state.members or unrecorded or bool(outcome.changes)
+
+
+def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeout: float, outcome: Outcome) -> None:
+    """Put accounts on the member and its credentials and Cluster into the control plane; wait until it is Ready."""
+    name, owner = entry["name"], run.instance.owner
+    with connected(run, entry) as member:
+        registration = registration_of(member)
+        check_identity(name, registration, registered)
+        if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
+            outcome.on_member += apply_all(member, [members.namespace_on_member(owner)])
+        outcome.on_member += apply_all(member, members.objects_on_member(name, owner))
+        credentials = _wait_for_credentials(member, name)
+    control_plane = run.control_plane
+    if name not in registered:
+        # The Cluster has to find its credentials when it appears, and can own them only once it is there.
+        first = members.secrets_in_control_plane(name, owner, credentials, None)
+        outcome.in_control_plane += apply_all(control_plane, first)
+    registered_as = apply_all(control_plane, [members.cluster(entry, owner, registration)])
+    secrets = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
+    outcome.in_control_plane += [*registered_as, *apply_all(control_plane, secrets)]
+    wait_ready(run, name, timeout)
+
+
+def wait_ready(run: Run, name: str, timeout: float) -> None:
+    """Joined is a member that the control plane itself finds Ready."""
+    target = Ref(members.CLUSTER_API, "Cluster", name, None)
+    wait_until(run.control_plane, [target], timeout=timeout, progress=run.say)
+
+
+def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
+    """The state with what was made on the member and how it was joined."""
+    name = entry["name"]
+    uids = {str(change.ref): change.uid for change in on_member if change.uid}
+    record = {"mode": entry["mode"], "secretRef": dict(entry["secretRef"]), "context": entry.get("context")}
+    return replace(state.with_owned(f"member/{name}", uids), members={**state.members, name: record})
+
+
+def _created(wanted: Object) -> Change:
+    return Change(Ref.of(wanted), "created", None, diff(None, wanted))
+
+
+def _token_secrets(member: Cluster, name: str) -> dict[str, Object]:
+    found = {each: member.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in (members.account(name), members.IMPERSONATOR)}
+    return {each: secret for each, secret in found.items() if secret}
+
+
+def _credentials(member: Cluster, name: str) -> members.Credentials | None:
+    return members.credentials_from(_token_secrets(member, name), name)
+
+
+def _wait_for_credentials(member: Cluster, name: str) -> members.Credentials:
+    deadline = time.monotonic() + TOKEN_SECONDS
+    while True:
+        credentials = _credentials(member, name)
+        if credentials:
+            return credentials
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"it did not fill the tokens of its service accounts within {TOKEN_SECONDS} s",
+                    where=f"{member.name}, namespace {MEMBER_NAMESPACE}",
+                    remedy="check that its kube-controller-manager runs, then run the playbook again",
+                ),
+                consequence="the accounts stay on the member; the next run goes on from there",
+            )
+        time.sleep(0.1)

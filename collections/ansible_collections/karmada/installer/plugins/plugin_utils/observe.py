@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at an instance as it is, for the report. Reads only; what cannot be read is reported as not ready."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+
+def observe(run: Run) -> Observation:
+    """What the host cluster and the control plane say now."""
+    components = _components(run)
+    etcd = next((each for each in components if each.name == ETCD.name), None)
+    api = _control_plane(run) if components else {}
+    return Observation(
+        now=run.now,
+        generation=run.deployment["metadata"].get("generation", 0),
+        karmada_version=run.instance.release.karmada,
+        kubernetes_version=api.get("version", ""),
+        components=components,
+        members=api.get("members", ()),
+        api_ready=bool(api.get("version")),
+        aggregated_ready=api.get("aggregated", False),
+        crds_installed=api.get("crds", False) or not run.spec["installCRD"],
+        etcd_storage=run.state.etcd.storage,
+        etcd_desired=settings_of(ETCD, run.spec)["replicas"],
+        etcd_ready=etcd.ready if etcd else 0,
+        certificates=certificates.expiries(run.material) if run.stored_state else {},
+        kubeconfig_secret=run.instance.object_name("admin-config"),
+        wanted_members=[entry["name"] for entry in run.spec["members"]],
+    )
+
+
+def _components(run: Run) -> list[ComponentStatus]:
+    """The workloads in the order of the table."""
+    selector = f"{INSTANCE_LABEL}={run.name}"
+    found: dict[str, Object] = {}
+    for kind in ("StatefulSet", "Deployment"):
+        for each in run.host.list("apps/v1", kind, run.namespace, labels=selector):
+            found[each["metadata"]["labels"].get(NAME_LABEL, "")] = each
+    return [
+        ComponentStatus(
+            name=component.name,
+            desired=found[component.name]["spec"].get("replicas", 1),
+            ready=found[component.name].get("status", {}).get("readyReplicas", 0),
+        )
+        for component in COMPONENTS
+        if component.name in found
+    ]
+
+
+def _control_plane(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    try:
+        control_plane = run.control_plane
+        found["version"] = control_plane.version(retry_seconds=0).get("gitVersion", "")
+        crds = control_plane.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        found["crds"] = any(crd["spec"]["group"].endswith("karmada.io") for crd in crds)
+        found["members"] = [_member(each) for each in control_plane.list(CLUSTER_API, "Cluster")]
+        service = control_plane.get("apiregistration.k8s.io/v1", "APIService", "v1alpha1.cluster.karmada.io") or {}
+        conditions = service.get("status", {}).get("conditions") or []
+        found["aggregated"] = any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+    except ApiError:
+        return found
+    return found
+
+
+def _member(cluster: Object) -> MemberStatus:
+    status = cluster.get("status") or {}
+    ready = next((each for each in status.get("conditions") or [] if each["type"] == "Ready"), {})
+    return MemberStatus(
+        name=cluster["metadata"]["name"],
+        mode=cluster["spec"].get("syncMode", ""),
+        version=status.get("kubernetesVersion", ""),
+        ready=ready.get("status") == "True",
+        reason=ready.get("reason", "NotSeenYet"),
+        since=cluster["metadata"].get("creationTimestamp", ""),
+    )

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From observations to the one report: what a playbook prints and leaves as JSON is what a resource's status will hold.
+
+No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+#: A certificate is called out when less than this is left.
+EXPIRY_WARNING = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class ComponentStatus:
+    """Pods of one component."""
+
+    name: str
+    desired: int
+    ready: int
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """One registered cluster, as the control plane sees it."""
+
+    name: str
+    mode: str
+    version: str
+    ready: bool
+    reason: str
+    since: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything the report is made from. Versions are what the servers answer, not what was asked for."""
+
+    now: datetime
+    generation: int
+    karmada_version: str
+    kubernetes_version: str
+    components: Sequence[ComponentStatus]
+    members: Sequence[MemberStatus]
+    api_ready: bool
+    aggregated_ready: bool
+    crds_installed: bool
+    etcd_storage: str
+    etcd_desired: int
+    etcd_ready: int
+    certificates: Mapping[str, str]
+    kubeconfig_secret: str
+    wanted_members: Sequence[str] = ()
+    notes: Sequence[str] = field(default=())
+
+
+def status(observed: Observation) -> dict[str, Any]:
+    """The status of a KarmadaDeployment."""
+    conditions = _conditions(observed)
+    ready = all(condition["status"] == "True" for condition in conditions)
+    return {
+        "phase": _phase(observed, ready=ready),
+        "observedGeneration": observed.generation,
+        "karmadaVersion": observed.karmada_version,
+        "kubernetesVersion": observed.kubernetes_version,
+        "secretRef": {"name": observed.kubeconfig_secret},
+        "conditions": [
+            _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
+            *conditions,
+        ],
+        "components": [
+            {"name": each.name, "desired": each.desired, "ready": each.ready} for each in observed.components
+        ],
+        "etcd": {
+            "storage": observed.etcd_storage,
+            "members": observed.etcd_desired,
+            "ready": observed.etcd_ready,
+        },
+        "members": [
+            {
+                "name": each.name,
+                "mode": each.mode,
+                "kubernetesVersion": each.version,
+                "ready": each.ready,
+                "reason": each.reason,
+                "lastTransitionTime": each.since,
+            }
+            for each in observed.members
+        ],
+        "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
+    }
+
+
+def warnings(observed: Observation) -> list[str]:
+    """What works today and may hurt tomorrow."""
+    found = []
+    if observed.etcd_storage == "emptyDir":
+        found.append(
+            "etcd keeps its data in the pod (emptyDir): it is lost with the pod. Give the host cluster a default "
+            "StorageClass, or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
+        )
+    soon = [
+        f"{name} ({end})"
+        for name, end in observed.certificates.items()
+        if datetime.fromisoformat(end) - observed.now < EXPIRY_WARNING
+    ]
+    if soon:
+        found.append(f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}")
+    return [*found, *observed.notes]
+
+
+def age(since: str, now: datetime) -> str:
+    """How long ago, as kubectl puts it: 45s, 12m, 5h, 3d."""
+    if not since:
+        return "-"
+    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
+    """The summary for people."""
+    now_status = status(observed)
+    lines = [
+        f"Karmada control plane {name}: {now_status['phase']}",
+        f"  versions    Karmada {observed.karmada_version}, Kubernetes API {observed.kubernetes_version or 'unknown'}",
+        "  components  " + ", ".join(f"{each.name} {each.ready}/{each.desired}" for each in observed.components),
+        f"  etcd        {observed.etcd_ready}/{observed.etcd_desired} members, {observed.etcd_storage}",
+    ]
+    if observed.certificates:
+        first = min(observed.certificates.items(), key=lambda item: item[1])
+        lines.append(f"  certificates the first to end is {first[0]}, at {first[1]}")
+    if observed.members:
+        rows = [("NAME", "VERSION", "MODE", "READY", "AGE")]
+        rows += [
+            (each.name, each.version or "-", each.mode, "True" if each.ready else f"False ({each.reason})", age(each.since, observed.now))
+            for each in observed.members
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines.append("  members")
+        lines += ["    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [f"  warning     {warning}" for warning in warnings(observed)]
+    lines += [f"  {hint}" for hint in hints]
+    return "\n".join(lines)
+
+
+def _phase(observed: Observation, *, ready: bool) -> str:
+    if ready:
+        return "Completed"
+    if not observed.components:
+        return "Preflight"
+    if not observed.api_ready:
+        return "Installing"
+    return "Waiting" if observed.crds_installed else "InstallCRD"
+
+
+def _conditions(observed: Observation) -> list[dict[str, Any]]:
+    lacking = [each for each in observed.components if each.ready < each.desired]
+    pods = bool(observed.components) and not lacking
+    api = observed.api_ready and observed.aggregated_ready and observed.crds_installed
+    states = {each.name: each for each in observed.members}
+    out = [name for name in observed.wanted_members if name not in states or not states[name].ready]
+    pods_told = ", ".join(f"{each.name} has {each.ready} of {each.desired} pods ready" for each in lacking)
+    return [
+        _condition(
+            observed,
+            "ComponentsReady",
+            pods,
+            "AllReady" if pods else "NotReady",
+            "all pods are ready" if pods else pods_told or "no component is installed",
+        ),
+        _condition(
+            observed,
+            "ControlPlaneReady",
+            api,
+            "Answering" if api else _api_reason(observed),
+            "the API server, the aggregated API and the CRDs answer" if api else "the control plane does not answer fully",
+        ),
+        _condition(
+            observed,
+            "MembersReady",
+            not out,
+            "AllReady" if not out else "NotReady",
+            "all listed members are ready" if not out else f"not ready: {', '.join(out)}",
+        ),
+    ]
+
+
+def _api_reason(observed: Observation) -> str:
+    if not observed.api_ready:
+        return "APIServerNotReady"
+    return "AggregatedAPINotReady" if not observed.aggregated_ready else "CRDsMissing"
+
+
+def _condition(observed: Observation, kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:  # noqa: FBT001
+    return {
+        "type": kind,
+        "status": "True" if good else "False",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": observed.generation,
+    }
+
+
+def _first_reason(conditions: Sequence[Mapping[str, Any]]) -> str:
+    return next(str(each["reason"]) for each in conditions if each["status"] == "False")
+
+
+def _summary(conditions: Sequence[Mapping[str, Any]]) -> str:
+    bad = [str(each["message"]) for each in conditions if each["status"] == "False"]
+    return "; ".join(bad) or "everything that was asked for is ready"

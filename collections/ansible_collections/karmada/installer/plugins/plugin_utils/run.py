@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one action has at hand: the document, the clusters, the instance's state and the lock.
+
+A run reads as much as it likes. It writes only inside ``writing``, which takes the lock first and reads the state again, so
+that a run with nothing to change sends nothing at all, and two runs never write side by side.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, certificates, control_plane_objects, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ETCD,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_APISERVER,
+    KARMADA_CA,
+    KARMADA_WEBHOOK,
+    Layout,
+    settings_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+    FIELD_MANAGER,
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    OWNER_LABEL,
+    Instance,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State, from_files, to_files
+
+Object = dict[str, Any]
+
+DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+#: How long a run waits for another one to end before it gives up.
+LOCK_WAIT_SECONDS = 120
+HOST = "host"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where this run stands: what the inventory source says beside the document. Paths are absolute or None."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    secrets: str | None = None
+    artifacts: str | None = None
+    kubeconfig_output: str | None = None
+
+
+class Run:
+    """One action's view of one instance.
+
+    ``operation`` names what the playbook is doing, for the journal. ``holder`` is the identity under which this playbook
+    holds the lock, the same in each of its actions. ``say`` shows a line to the person who waits.
+    """
+
+    def __init__(  # noqa: PLR0913 - all of it is given by the action
+        self,
+        deployment: Object,
+        connection: Connection,
+        *,
+        operation: str,
+        holder: str,
+        check: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        self.deployment = deployment
+        self.spec: Mapping[str, Any] = deployment["spec"]
+        self.connection = connection
+        self.operation = operation
+        self.holder = holder
+        self.check = check
+        self.say = say
+        self.now = datetime.now(UTC)
+        self._closing = ExitStack()
+        self._lock_kept = False
+
+    # -- clusters --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def host(self) -> Cluster:
+        """The cluster whose nodes run the control plane."""
+        settings = self.spec["hostCluster"]
+        reference = settings.get("secretRef")
+        if not reference:
+            context = settings.get("context") or self.connection.context
+            return self._kept(Cluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster"))
+        files = self.secret(reference["name"], "spec.hostCluster.secretRef")
+        return self._kept(cluster_from_secret(files, settings.get("context"), "host cluster", "spec.hostCluster.secretRef"))
+
+    @cached_property
+    def control_plane(self) -> Cluster:
+        """The API server of the instance, as its administrator: directly where it can be reached, else through the host."""
+        admin, authority = self.material.leaves["admin"], self.state.authorities[KARMADA_CA]
+        ca_pem, cert_pem, key_pem = (
+            part.decode() for part in (authority.certificate, admin.certificate, admin.key)
+        )
+        name = "control plane"
+        if self.spec["endpoint"]["type"] != "ClusterIP":
+            direct = Cluster.from_parts(self.public_url, ca_pem, cert_pem, key_pem, name=name)
+            try:
+                direct.get_raw("/readyz", retry_seconds=0)
+                return self._kept(direct)
+            except ApiError:
+                direct.close()
+        selector = ",".join(f"{key}={value}" for key, value in self.instance.selector(KARMADA_APISERVER.name).items())
+        forwarded = Cluster.through_port_forward(
+            self.host,
+            self.instance.namespace,
+            selector,
+            KARMADA_APISERVER.ports["https"],
+            ca_pem=ca_pem,
+            cert_pem=cert_pem,
+            key_pem=key_pem,
+            tls_server_name=self.instance.service_host(KARMADA_APISERVER.name),
+            name=name,
+        )
+        return self._kept(forwarded)
+
+    @property
+    def control_plane_exists(self) -> bool:
+        """Whether the API server of the instance has been deployed; in check mode it may not have been."""
+        return bool(
+            self.host.get("apps/v1", "Deployment", self.instance.object_name(KARMADA_APISERVER.name), self.instance.namespace)
+        )
+
+    def secret(self, name: str, where: str) -> dict[str, bytes]:
+        """A Secret that the document refers to: key → content. Raises ProblemsError when it is not there.
+
+        A file run has a directory in the place of Secrets, laid out as a mounted Secret is.
+        """
+        if self.connection.secrets:
+            return _secret_directory(Path(self.connection.secrets), name, where)
+        home = self._kept(Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster"))
+        namespace = self.deployment["metadata"]["namespace"]
+        found = home.get("v1", "Secret", name, namespace)
+        if found is None:
+            raise ProblemsError(
+                Problem(
+                    what=f"there is no Secret {namespace}/{name}",
+                    where=where,
+                    remedy="create it, or name a directory in the inventory source: secrets: ./secrets",
+                )
+            )
+        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+
+    def _kept(self, cluster: Cluster) -> Cluster:
+        cluster.on_trouble = self.say
+        self._closing.callback(cluster.close)
+        return cluster
+
+    def close(self) -> None:
+        """Stop renewing the lock and close every connection this run opened, the newest first."""
+        self._closing.close()
+
+    # -- what is known of the instance -----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The instance's name."""
+        name: str = self.deployment["metadata"]["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        """The instance's namespace in the host cluster."""
+        namespace: str = self.spec["hostCluster"]["namespace"]
+        return namespace
+
+    @cached_property
+    def stored_state(self) -> State | None:
+        """The state as the host cluster has it; None before the first install and after an uninstall."""
+        found = self.host.get("v1", "Secret", f"{self.name}-installer-state", self.namespace)
+        if found is None:
+            return None
+        files = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        return from_files(files, f"Secret {self.namespace}/{self.name}-installer-state of the host cluster")
+
+    @cached_property
+    def state(self) -> State:
+        """The stored state, or the one that a first install would begin with."""
+        return self.stored_state or self._first_state()
+
+    def _first_state(self) -> State:
+        state = State(
+            owner=self._owner_of_namespace() or str(uuid.uuid4()),
+            version=releases.choose(self.spec.get("version"), None).karmada,
+            etcd=EtcdState(token=str(uuid.uuid4()), storage=self._etcd_storage()),
+        )
+        return certificates.with_new_keys(state, self.spec, self.now)
+
+    def _owner_of_namespace(self) -> str | None:
+        """A run killed between making the namespace and writing its state left the owner on the namespace."""
+        found = self.host.get("v1", "Namespace", self.namespace)
+        labels = (found or {}).get("metadata", {}).get("labels") or {}
+        ours = labels.get(MANAGED_BY_LABEL) == FIELD_MANAGER and labels.get(INSTANCE_LABEL) == self.name
+        return labels.get(OWNER_LABEL) if ours else None
+
+    def _etcd_storage(self) -> str:
+        """What the document says; else a claim where the host cluster has a default class for it, else memory of the pod."""
+        chosen = settings_of(ETCD, self.spec).get("volumeData") or {}
+        if chosen:
+            return next(iter(chosen))
+        classes = self.host.list("storage.k8s.io/v1", "StorageClass")
+        defaults = (
+            (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS_ANNOTATION) == "true" for each in classes
+        )
+        return "volumeClaim" if any(defaults) else "emptyDir"
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The instance as renderers want it."""
+        release = releases.choose(self.spec.get("version"), self.stored_state.version if self.stored_state else None)
+        return Instance.of(self.deployment, release, self.state.owner)
+
+    @cached_property
+    def endpoint_host(self) -> str:
+        """The name or address at which people outside find the API server; empty with a ClusterIP and no host of its own.
+
+        Without one in the document it is an address of a node, chosen once and kept as long as a node has it, because it
+        is in a certificate and in everybody's kubeconfig.
+        """
+        endpoint = self.spec["endpoint"]
+        if endpoint.get("host") or endpoint["type"] == "ClusterIP":
+            return endpoint.get("host") or ""
+        addresses = [
+            address["address"]
+            for node in self.host.list("v1", "Node")
+            for address in node["status"].get("addresses", [])
+            if address["type"] == "InternalIP"
+        ]
+        recorded = self.state.endpoint_host
+        return recorded if recorded in addresses else addresses[0]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the processes of the instance find each other."""
+        return render.layout(self.instance, self.endpoint_host)
+
+    @cached_property
+    def issued(self) -> certificates.Issued:
+        """All certificates, with those that are missing or not as they should be made anew (not yet stored)."""
+        labels = f"{INSTANCE_LABEL}={self.name},{OWNER_LABEL}={self.state.owner}"
+        found = self.host.list("v1", "Secret", self.namespace, labels=labels) if self.stored_state else []
+        present = certificates.present_leaves(self.instance, {each["metadata"]["name"]: each for each in found})
+        return certificates.issue_missing(self.instance, self.state, self.layout, present, self.now)
+
+    @property
+    def material(self) -> Material:
+        """All keys and certificates of the instance."""
+        return self.issued.material
+
+    @cached_property
+    def public_url(self) -> str:
+        """Where the API server is for those outside: node and port, or within the host cluster with a ClusterIP."""
+        if self.spec["endpoint"]["type"] == "ClusterIP":
+            return self.layout.apiserver_url
+        name = self.instance.object_name(KARMADA_APISERVER.name)
+        service = self.host.get("v1", "Service", name, self.namespace) or {}
+        ports = service.get("spec", {}).get("ports") or [{}]
+        port = ports[0].get("nodePort") or self.spec["endpoint"].get("port") or 0
+        host = f"[{self.endpoint_host}]" if ":" in self.endpoint_host else self.endpoint_host
+        return f"https://{host}:{port}"
+
+    @property
+    def addresses(self) -> control_plane_objects.Addresses:
+        """How the control plane's API server finds its helpers, as its own objects have to say it."""
+        webhook, aggregated = (
+            self.instance.service_host(each.name) for each in (KARMADA_WEBHOOK, KARMADA_AGGREGATED_APISERVER)
+        )
+        return control_plane_objects.Addresses(
+            webhook_url=f"https://{webhook}:{render.SERVICE_PORTS[KARMADA_WEBHOOK.name]}",
+            aggregated_host=aggregated,
+            aggregated_port=render.SERVICE_PORTS[KARMADA_AGGREGATED_APISERVER.name],
+            public_url=self.public_url,
+            ca_bundle=self.state.authorities[KARMADA_CA].certificate,
+        )
+
+    def crds(self) -> list[Object]:
+        """Karmada's CRDs of the instance's release, verified; none if the document does not want them."""
+        if not self.spec["installCRD"]:
+            return []
+        settings, directory = self.spec["artifacts"], self.connection.artifacts
+        source = artifacts.Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
+        return artifacts.crds(self.instance.release.karmada, source)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, step: str) -> Iterator[None]:
+        """Hold the lock, with the state read after it was taken. ``step`` goes into the journal before anything is done.
+
+        Everything that was derived from an older state is forgotten on the way in; ask again inside.
+        """
+        if self.check:
+            raise AssertionError("a check run must not write")
+        created = self._ensure_namespace()
+        self._hold_lock()
+        draft = self.__dict__.get("state")
+        self._forget()
+        if self.stored_state is None and draft is not None:
+            self.__dict__["state"] = draft
+        self.save(self._journaled(step), namespace_uid=created)
+        yield
+        self._lock.check()
+
+    def resume_lock(self) -> None:
+        """Keep renewing the lock through this action if an earlier step of the same run took it."""
+        if not self.check and self._lock.is_ours():
+            self._hold_lock()
+
+    def _hold_lock(self) -> None:
+        if self._lock_kept:
+            self._lock.check()
+            return
+        self._lock.acquire(LOCK_WAIT_SECONDS, self.say)
+        # Not released at the end of a step: the run as a whole excludes others.
+        self._closing.enter_context(self._lock.held(release=False))
+        self._lock_kept = True
+
+    def release_lock(self) -> None:
+        """Let go of the lock if this run holds it."""
+        self._lock.release()
+
+    @cached_property
+    def _lock(self) -> Lock:
+        return Lock(self.host, self.namespace, f"{self.name}-installer", self.holder)
+
+    def _ensure_namespace(self) -> str | None:
+        """The UID of the namespace if this call made it."""
+        if self.host.get("v1", "Namespace", self.namespace):
+            return None
+        applied = self.host.apply(render.namespace(self.instance))
+        return str(applied.object["metadata"]["uid"])
+
+    def _journaled(self, step: str) -> State:
+        journal = self.state.journal
+        if journal.operation != self.operation or journal.run != self.holder or journal.finished:
+            journal = replace(
+                journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
+            )
+        return replace(self.state, journal=replace(journal, step=step), endpoint_host=self.endpoint_host)
+
+    def finish(self) -> bool:
+        """Mark the operation as brought to its end, keep the document, let go of the lock. False: there was nothing to do."""
+        stored = self.stored_state
+        if stored is None or (not stored.journal.interrupted and stored.document == self.deployment):
+            return False
+        with self.writing("finish"):
+            journal = replace(self.state.journal, finished=datetime.now(UTC).isoformat(), step="")
+            self.save(replace(self.state, journal=journal, document=self.deployment))
+        return True
+
+    def save(self, state: State, namespace_uid: str | None = None) -> None:
+        """Store the state. Only inside ``writing``."""
+        if namespace_uid:
+            state = state.with_owned(HOST, {f"Namespace {self.namespace}": namespace_uid})
+        self.host.apply(render.secret(self.instance, "installer", "installer-state", to_files(state)))
+        self.__dict__["stored_state"] = self.__dict__["state"] = state
+
+    def _forget(self) -> None:
+        for name in ("stored_state", "state", "instance", "endpoint_host", "layout", "issued", "public_url"):
+            self.__dict__.pop(name, None)
+
+    def apply_to_host(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
+        """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
+
+        Nothing is sent when nothing differs and everything is recorded. The objects are rendered again under the lock,
+        from the state as it is then.
+        """
+        if self.check:
+            return apply_all(self.host, render_objects(), check=True)
+        if self.stored_state:
+            planned = survey(self.host, render_objects())
+            if _nothing_to_do(planned) and not self._unrecorded(planned):
+                return planned
+        with self.writing(step):
+            changes = apply_all(self.host, render_objects())
+            self.save(self.state.with_owned(HOST, self._unrecorded(changes)))
+        return changes
+
+    def apply_to_control_plane(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
+        """Bring objects inside the control plane to what ``render_objects`` says. They go with it, so nothing is recorded."""
+        if self.check:
+            return apply_all(self.control_plane, render_objects(), check=True)
+        planned = survey(self.control_plane, render_objects())
+        if _nothing_to_do(planned):
+            return planned
+        with self.writing(step):
+            return apply_all(self.control_plane, render_objects())
+
+    def _unrecorded(self, changes: Iterable[Change]) -> dict[str, str]:
+        known = self.state.owned.get(HOST, {})
+        found = {str(change.ref): change.uid for change in changes if change.uid}
+        return {ref: uid for ref, uid in found.items() if known.get(ref) != uid}
+
+
+def _nothing_to_do(planned: Iterable[Change]) -> bool:
+    return all(change.action == "unchanged" for change in planned)
+
+
+def cluster_from_secret(files: Mapping[str, bytes], context: str | None, name: str, where: str) -> Cluster:
+    """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``."""
+    if "kubeconfig" in files:
+        try:
+            config = yaml.safe_load(files["kubeconfig"])
+        except (yaml.YAMLError, UnicodeDecodeError):
+            config = None
+        if not isinstance(config, dict):
+            raise ProblemsError(
+                Problem(what="the key `kubeconfig` does not hold a kubeconfig", where=where, remedy="put a kubeconfig there")
+            )
+        return Cluster.from_kubeconfig_dict(config, context, name=name)
+    missing = [key for key in ("server", "token", "ca.crt") if key not in files]
+    if missing:
+        raise ProblemsError(
+            Problem(
+                what=f"the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` (missing: {', '.join(missing)})",
+                where=where,
+                remedy="add one or the other",
+            )
+        )
+    server, token, authority = (files[key].decode().strip() for key in ("server", "token", "ca.crt"))
+    return Cluster.from_parts(server, authority, token=token, name=name)
+
+
+def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:
+    folder = secrets / name
+    # Secret names have no slash, so a name can never lead out of the directory; the check is for documents that were
+    # not validated.
+    if folder.parent != secrets or not folder.is_dir():
+        raise ProblemsError(
+            Problem(
+                what=f"there is no directory {name} among the secrets of this run",
+                where=f"{where} ({secrets})",
+                remedy=f"create {folder} with one file per key, such as {folder}/kubeconfig",
+            )
+        )
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
