@@ -194,3 +194,18 @@ def _deployment(name: str, namespace: str, labels: dict[str, str], pod: Object) 
             "template": {"metadata": {"labels": labels}, "spec": {"tolerations": [{"operator": "Exists"}], **pod}},
         },
     )  # fmt: skip
+
+
+def metallb_pool(lab: Lab, record: ClusterRecord) -> Object:
+    """The addresses MetalLB may hand out in this cluster, announced on the bridge (layer 2)."""
+    namespace, name = "metallb-system", "lab"
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [
+            _object("metallb.io/v1beta1", "IPAddressPool", name, namespace,
+                    spec={"addresses": [str(lab.load_balancer_range(record.index))]}),
+            _object("metallb.io/v1beta1", "L2Advertisement", name, namespace,
+                    spec={"ipAddressPools": [name], "interfaces": ["eth0"]}),
+        ],
+    }  # fmt: skip

@@ -119,3 +119,8 @@ def extract_crds(lab: Lab, karmada: Product) -> None:
         unfinished.chmod(0o755)
         unfinished.rename(target / name)
         say(f"ok  {target / name}")
+
+
+def metallb_manifest(metallb: Product) -> Path:
+    """MetalLB's own manifest for layer 2 and BGP without FRR, out of its module."""
+    return gobuild.module_directory(metallb.modules[0], metallb.version) / "config/manifests/metallb-native.yaml"

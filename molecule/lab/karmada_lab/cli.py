@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from karmada_lab import artifacts, cluster, diagnose, images, lifecycle, machine, prepare, products, rootfs, upstream
+from karmada_lab import artifacts, cluster, diagnose, images, lifecycle, machine, prepare, products, registry, rootfs, upstream
 from karmada_lab.cluster import Settings
 from karmada_lab.errors import LabError
 from karmada_lab.images import Image
@@ -86,6 +86,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--images", action="append", default=[], metavar="SET")
     one.set_defaults(run=_load)
 
+    one = commands.add_parser("push", help="push images to the lab's registry", parents=[versions, source])
+    one.add_argument("--image", action="append", default=[], metavar="REF=BINARY", help="an image around a static binary")
+    one.add_argument("--images", action="append", default=[], metavar="SET")
+    one.set_defaults(run=_push)
+
     one = commands.add_parser("exec", help="run a command in a host or node: lab exec NAME -- CMD...")
     one.add_argument("name")
     one.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
@@ -133,10 +138,9 @@ def _artifacts(lab: Lab, options: argparse.Namespace) -> None:
 def _up(lab: Lab, options: argparse.Namespace) -> None:
     wanted = lifecycle.Wanted(
         clusters=dict(lifecycle.parse_cluster(text) for text in options.cluster),
-        hosts=[lifecycle.check_name(name) for name in options.host],
+        hosts=[lifecycle.check_name(name) for name in options.host] + ([registry.NAME] if options.registry else []),
         image_sets=options.images,
         metallb=options.metallb,
-        registry=options.registry,
         pod_routes=options.pod_routes,
     )
     lifecycle.up(lab, _settings(options), wanted, options.source)
@@ -173,7 +177,8 @@ def _kubeconfig(lab: Lab, options: argparse.Namespace) -> None:
         print(text, end="")
 
 
-def _load(lab: Lab, options: argparse.Namespace) -> None:
+def _chosen_images(lab: Lab, options: argparse.Namespace) -> list[Image]:
+    """The images that --image and --images name, their binaries in the cache."""
     wanted: list[Image] = []
     for text in options.image:
         reference, separator, path = text.rpartition("=")
@@ -182,13 +187,22 @@ def _load(lab: Lab, options: argparse.Namespace) -> None:
             raise LabError(f"--image {text}: must be REPOSITORY:TAG=FILE, with the path of a static binary")
         inside = f"/bin/{file.name}"
         wanted.append(Image(reference=reference, binaries={inside: str(file)}, command=(inside,)))
-    settings = _settings(options)
     for name in options.images:
         wanted += images.image_set(name, rootfs.base(lab))
     needed = [name for image in wanted for name in image.binaries.values() if "/" not in name]
-    artifacts.ensure(lab, settings.products, needed, options.source)
+    artifacts.ensure(lab, _settings(options).products, needed, options.source)
+    return wanted
+
+
+def _load(lab: Lab, options: argparse.Namespace) -> None:
+    wanted = _chosen_images(lab, options)
     for name in options.clusters:
-        lifecycle.load_images(lab, settings, name, wanted)
+        lifecycle.load_images(lab, _settings(options), name, wanted)
+
+
+def _push(lab: Lab, options: argparse.Namespace) -> None:
+    for image in _chosen_images(lab, options):
+        print(registry.push(lab, image.reference, cluster.archive_of(lab, _settings(options), image)))
 
 
 def _exec(lab: Lab, options: argparse.Namespace) -> int:

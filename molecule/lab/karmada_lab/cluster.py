@@ -145,10 +145,11 @@ def own_images(lab: Lab, settings: Settings) -> list[Image]:
 def load(lab: Lab, settings: Settings, node: MachineRecord, wanted: Iterable[Image]) -> None:
     """Import images into the node's containerd; archives are made in the cache when missing."""
     for image in wanted:
-        machine.execute(lab, node, _import(_archive(lab, settings, image)))
+        machine.execute(lab, node, _import(archive_of(lab, settings, image)))
 
 
-def _archive(lab: Lab, settings: Settings, image: Image) -> Path:
+def archive_of(lab: Lab, settings: Settings, image: Image) -> Path:
+    """The image's OCI archive in the cache, made when missing."""
     names = [name for name in image.binaries.values() if "/" not in name]
     resolve = {name: artifacts.present(lab, settings.products, name) for name in names}
     return images.archive(lab, image, base(lab), resolve)
@@ -164,7 +165,7 @@ def _first_images(lab: Lab, settings: Settings, node: MachineRecord, wanted: Seq
     Importing costs a cluster ten seconds of processor time; the first cluster with a set of images pays them and
     leaves a copy for all others.
     """
-    archives = [_archive(lab, settings, image) for image in wanted]
+    archives = [archive_of(lab, settings, image) for image in wanted]
     seed = lab.cache / "containerd" / hashlib.sha256(repr(sorted(a.name for a in archives)).encode()).hexdigest()[:16]
     containerd = machine.folder(lab, node.name) / "containerd"
     with exclusive(seed.with_suffix(".lock"), "another cluster that loads the same images"):
@@ -275,6 +276,34 @@ def _wait_available(lab: Lab, settings: Settings, record: ClusterRecord) -> None
         return len(good) == record.nodes and len(items) >= 2 and len(available) == len(items)
 
     wait_for(f"nodes and addons of cluster {record.name}", ready, timeout=240, interval=0.5)
+
+
+def add_metallb(lab: Lab, settings: Settings, record: ClusterRecord) -> None:
+    """MetalLB by its own manifest, and a pool of addresses on the bridge; returns when the pool was accepted."""
+    manifest = artifacts.metallb_manifest(settings.products["metallb"])
+    kubectl(lab, settings, record.name, "apply", "--server-side", "-f", str(manifest))
+    kubectl(lab, settings, record.name, "rollout", "status", "-n", "metallb-system", "deployment/controller",
+            "--timeout=180s")  # fmt: skip
+    pool = json.dumps(addons.metallb_pool(lab, record))
+
+    def accepted() -> bool:
+        # Refused until the webhook of the controller has its certificate.
+        return bool(kubectl(lab, settings, record.name, "apply", "--server-side", "-f", "-", stdin=pool, check=False))
+
+    wait_for(f"MetalLB's webhook in cluster {record.name}", accepted, timeout=120, interval=1)
+    kubectl(lab, settings, record.name, "rollout", "status", "-n", "metallb-system", "daemonset/speaker",
+            "--timeout=180s")  # fmt: skip
+    record.addons = sorted({*record.addons, "metallb"})
+    save(lab, record)
+
+
+def trust_registry(lab: Lab, node: MachineRecord, hosts: Sequence[str], ca: str) -> None:
+    """Make the node's containerd trust the registry, known as each of hosts (NAME:PORT); takes effect at once."""
+    for host in hosts:
+        folder = f"/etc/containerd/certs.d/{host}"
+        text = f'server = "https://{host}"\n[host."https://{host}"]\n  ca = "{folder}/ca.crt"\n'
+        machine.execute(lab, node, ["sh", "-c", f"mkdir -p {folder}; cat >{folder}/ca.crt"], stdin=ca)
+        machine.execute(lab, node, ["sh", "-c", f"cat >{folder}/hosts.toml"], stdin=text)
 
 
 # Configuration -------------------------------------------------------------------------------------------------------

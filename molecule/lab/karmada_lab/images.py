@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from karmada_lab.errors import LabError
-from karmada_lab.products import ETCD_VERSION, KARMADA_VERSION, KUBERNETES_VERSION, COREDNS_VERSION, LOCAL_PATH_VERSION
+from karmada_lab.products import (
+    COREDNS_VERSION,
+    ETCD_VERSION,
+    KARMADA_VERSION,
+    KUBERNETES_VERSION,
+    LOCAL_PATH_VERSION,
+    METALLB_VERSION,
+)
 from karmada_lab.state import Lab
 
 PAUSE_IMAGE = "registry.k8s.io/pause:lab"
@@ -116,6 +123,18 @@ def cluster_images(
             command=("local-path-provisioner",),
         ),
         *(workload_images(lab_base) if workload else []),
+    ]
+
+
+def metallb_images() -> list[Image]:
+    """Controller and speaker, named and started as MetalLB's own manifest has them."""
+    return [
+        Image(
+            reference=f"quay.io/metallb/{part}:{METALLB_VERSION}",
+            binaries={f"/{part}": f"metallb-{part}"},
+            entrypoint=(f"/{part}",),
+        )
+        for part in ("controller", "speaker")
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from karmada_lab import artifacts, cluster, images, machine, network, prepare, rootfs
+from karmada_lab import artifacts, cluster, images, machine, network, prepare, registry, rootfs
 from karmada_lab.cluster import Settings
 from karmada_lab.errors import LabError
 from karmada_lab.images import Image
@@ -44,7 +44,6 @@ class Wanted:
     hosts: list[str] = field(default_factory=list)
     image_sets: list[str] = field(default_factory=list)
     metallb: bool = False
-    registry: bool = False
     pod_routes: bool = False
 
 
@@ -78,6 +77,8 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     rootfs.ensure_base(lab)
     sets = {name: images.image_set(name, rootfs.base(lab)) for name in wanted.image_sets}
     extra = [image for group in sets.values() for image in group]
+    if wanted.metallb:
+        extra += images.metallb_images()
     artifacts.ensure(lab, settings.products, _binaries(settings, wanted, extra), source)
     _remove_leftovers(lab)
     network.ensure_bridge(lab)
@@ -87,7 +88,9 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     plans = _plan(lab, settings, wanted)
     _in_parallel([lambda plan=plan: _make(lab, settings, plan, extra) for plan in plans])
     _connect(lab)
-    _in_parallel([lambda name=name: _load_missing(lab, settings, name, extra) for name in wanted.clusters])
+    _in_parallel([lambda name=name: _finish(lab, settings, wanted, name, extra) for name in wanted.clusters])
+    if registry.is_up(lab):
+        registry.trust_everywhere(lab)
     say(f"up after {time.monotonic() - begin:.1f} s")
 
 
@@ -139,6 +142,8 @@ def _nothing_to_do(lab: Lab, settings: Settings, wanted: Wanted) -> bool:
             names = {image.reference for image in images.image_set(image_set, rootfs.base(lab))}
             if not names <= set(clusters[name].images):
                 return False
+        if wanted.metallb and "metallb" not in clusters[name].addons:
+            return False
     for name in [*wanted.clusters, *wanted.hosts]:
         say(f"ok  {name} is up already")
     return True
@@ -215,7 +220,10 @@ def _make(lab: Lab, settings: Settings, plan: _Plan, extra: Sequence[Image]) -> 
         return
     for host in plan.machines:
         with step(f"{host.name}: boot a plain host at {host.address}"):
-            machine.start(lab, host, {}, {}, {})
+            if host.name == registry.NAME:
+                registry.start(lab, host)
+            else:
+                machine.start(lab, host, {}, {}, {})
             host.ready = True
             save(lab, host)
 
@@ -230,11 +238,15 @@ def _connect(lab: Lab) -> None:
         machine.execute(lab, record, ["sh", "-c", "cat >/etc/hosts"], stdin=text, check=False)
 
 
-def _load_missing(lab: Lab, settings: Settings, name: str, extra: Sequence[Image]) -> None:
+def _finish(lab: Lab, settings: Settings, wanted: Wanted, name: str, extra: Sequence[Image]) -> None:
+    """What was asked for and a cluster does not have yet: images, MetalLB."""
     record = cluster_records(lab)[name]
     missing = [image for image in extra if image.reference not in record.images]
     if missing:
         load_images(lab, settings, name, missing)
+    if wanted.metallb and "metallb" not in record.addons:
+        with step(f"{name}: MetalLB with {lab.load_balancer_range(record.index)}"):
+            cluster.add_metallb(lab, settings, cluster_records(lab)[name])
 
 
 def load_images(lab: Lab, settings: Settings, name: str, wanted: Sequence[Image]) -> None:
@@ -366,6 +378,7 @@ def status(lab: Lab) -> dict[str, Any]:
         "bridge": lab.id,
         "network": str(lab.subnet),
         "gateway": lab.gateway,
+        "registry": registry.facts(lab),
         "pod_routes": bool(read_json(lab.state / "options.json").get("pod_routes")),
         "clusters": clusters,
         "machines": machines,

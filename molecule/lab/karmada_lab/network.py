@@ -10,6 +10,7 @@ Nothing here needs forwarding on this machine.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from karmada_lab.shell import run, say
 from karmada_lab.state import ClusterRecord, Lab, MachineRecord, read_json, write_json
 
 NETNS = Path("/run/netns")
+_LINKS = Path("/sys/class/net")
+
+# Shared by all labs of this machine, and gone with a reboot like the settings themselves.
+_SYSCTLS = Path("/run/karmada-lab/sysctls.json")
 
 # Kernel-wide settings that kubelets and many watchers change or need; put back by `lab down`.
 RAISED_SYSCTLS = {"fs.inotify.max_user_instances": 2048, "fs.inotify.max_user_watches": 524288}
@@ -46,7 +51,7 @@ def hardware_address(address: str) -> str:
 
 def ensure_bridge(lab: Lab) -> None:
     """Bridge, its address and the rules; each only where missing."""
-    _remember_sysctls(lab)
+    _remember_sysctls()
     if lab.id not in links():
         _refuse_foreign_route(lab)
         run(["ip", "link", "add", lab.id, "address", hardware_address(lab.gateway), "type", "bridge"])
@@ -101,7 +106,7 @@ def remove_bridge(lab: Lab) -> None:
 
 def links() -> set[str]:
     """Names of all network interfaces of this machine."""
-    return {path.name for path in Path("/sys/class/net").iterdir()}
+    return {path.name for path in _LINKS.iterdir()}
 
 
 def namespaces(lab: Lab) -> list[str]:
@@ -202,23 +207,26 @@ def route_pods(
 # Kernel settings -----------------------------------------------------------------------------------------------------
 
 
-def _remember_sysctls(lab: Lab) -> None:
-    """Note the values once, before the first kubelet changes them, and raise what must be higher."""
-    path = lab.state / "sysctls.json"
-    if not path.exists():
-        write_json(path, {name: _sysctl(name).read_text().strip() for name in (*RAISED_SYSCTLS, *TOUCHED_SYSCTLS)})
+def _remember_sysctls() -> None:
+    """Note the values once, before the first kubelet of any lab changes them, and raise what must be higher."""
+    if not _SYSCTLS.exists():
+        write_json(_SYSCTLS, {name: _sysctl(name).read_text().strip() for name in (*RAISED_SYSCTLS, *TOUCHED_SYSCTLS)})
     for name, wanted in RAISED_SYSCTLS.items():
         if int(_sysctl(name).read_text()) < wanted:
             _sysctl(name).write_text(f"{wanted}\n")
 
 
 def _restore_sysctls(lab: Lab) -> None:
-    for name, value in read_json(lab.state / "sysctls.json").items():
+    """Put the values back, unless another lab is up on this machine: then its `down` does."""
+    if any(name.startswith("klab") and name != lab.id and (_LINKS / name / "bridge").exists() for name in links()):
+        return
+    for name, value in read_json(_SYSCTLS).items():
         try:
             if _sysctl(name).read_text().strip() != value:
                 _sysctl(name).write_text(f"{value}\n")
         except OSError as error:
             say(f"    kernel setting {name} could not be put back to {value}: {error}")
+    shutil.rmtree(_SYSCTLS.parent, ignore_errors=True)
 
 
 def _sysctl(name: str) -> Path:

@@ -22,6 +22,7 @@ PROGRAMS = {
     "nft": "nftables",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
+    "openssl": "openssl",
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "chroot": "coreutils",
