@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking an instance away: what is ours, in an order that disturbs nothing else. Only objects with our label and a UID on record."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_CA, KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Object, Run
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+#: What may be in a namespace that nobody uses.
+_ALWAYS_THERE = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+#: Kinds that tell whether somebody else lives in a namespace.
+_INHABITANTS = (
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("v1", "Pod"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("v1", "PersistentVolumeClaim"),
+)
+#: What the instance consists of in its namespace, apart from its claims and its state.
+_KINDS = (("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Secret"))
+_WORKLOADS = ("Deployment", "StatefulSet")
+
+
+def member_entries(run: Run) -> list[Entry]:
+    """The members that were joined, as they were reached then; the document may no longer list them."""
+    listed = {entry["name"]: entry for entry in run.spec["members"]}
+    return [listed.get(name) or {"name": name, **record} for name, record in sorted(run.state.members.items())]
+
+
+def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
+    """Members that would keep what is ours because they do not answer, apart from those given up by name."""
+    problems = []
+    for entry in member_entries(run):
+        if entry["name"] in abandoned:
+            continue
+        try:
+            with connected(run, entry) as member:
+                member.version(retry_seconds=5)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is why this member cannot be cleaned
+            left = ", ".join(sorted(run.state.owned.get(f"member/{entry['name']}", {})))
+            problems.append(
+                Problem(
+                    what=f"it does not answer, so these would be left on it: {left}. ({error})",
+                    where=f"member {entry['name']}",
+                    remedy=f'make it reachable, or give it up: -e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
+                )
+            )
+    return problems
+
+
+def stop_components(run: Run, keep: Sequence[str] = (ETCD.name, KARMADA_APISERVER.name)) -> list[Change]:
+    """Take away everything that acts, so that members are left as they are while their credentials go."""
+    deployments = [each for each in _ours(run, "apps/v1", "Deployment") if _component(each) not in keep]
+    return _delete(run, run.host, deployments, propagation="Foreground")
+
+
+def clean_member(run: Run, entry: Entry) -> list[Change]:
+    """Remove from a member what joining it created, and what Karmada itself put there to act for users."""
+    name = entry["name"]
+    with connected(run, entry) as member:
+        live = [
+            found
+            for each in members.objects_on_member(name, run.state.owner)
+            if (found := member.get(each["apiVersion"], each["kind"], *_name_and_namespace(each)))
+        ]
+        ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
+        impersonation = [
+            found
+            for kind in ("ClusterRoleBinding", "ClusterRole")
+            if (found := member.get(_RBAC, kind, members.IMPERSONATOR)) and members.made_by_karmada_for(name, found)
+        ]
+        changes = _delete(run, member, [*ours, *impersonation])
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
+            changes += _delete_namespace(run, member, namespace, going={Ref.of(each) for each in ours})
+    return changes
+
+
+def remove_control_plane(run: Run) -> list[Change]:
+    """Workloads first, and gone before what they mount; then everything else but claims and the state."""
+    workloads = [each for kind in _WORKLOADS for each in _ours(run, "apps/v1", kind)]
+    changes = _delete(run, run.host, workloads, propagation="Foreground")
+    state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
+    rest = [each for version, kind in _KINDS for each in _ours(run, version, kind) if Ref.of(each) != state]
+    changes += _delete(run, run.host, rest)
+    if run.spec["deletion"]["policy"] == "Delete":
+        selector = f"{OWNER_LABEL}={run.state.owner}"
+        claims = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=selector)
+        changes += _delete(run, run.host, claims)
+    return changes
+
+
+def remove_state(run: Run) -> list[Change]:
+    """The last step: the state, the lock, and the namespace if we made it. Kept with the data where that is retained."""
+    if run.spec["deletion"]["policy"] == "Retain":
+        return []
+    changes: list[Change] = []
+    namespace = run.host.get("v1", "Namespace", run.namespace)
+    if namespace and owned_by(namespace, run.state.owner, run.state.uids(HOST)):
+        changes += _delete_namespace(run, run.host, namespace, going=_bookkeeping(run))
+    if not any(change.action == "deleted" for change in changes):
+        present = [
+            (ref, None) for ref in _bookkeeping(run) if run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        ]
+        # The names are ours alone; the Lease has no UID on record because it is older than the record.
+        changes += delete_all(run.host, present, check=run.check)
+    return changes
+
+
+def remove_kubeconfig(run: Run) -> bool:
+    """Remove the administrator's kubeconfig from this machine if it is the one of this control plane."""
+    if not run.connection.kubeconfig_output:
+        return False
+    path = Path(run.connection.kubeconfig_output)
+    authority = run.state.authorities[KARMADA_CA].certificate
+    if not path.is_file() or not _holds(path, authority):
+        return False
+    if not run.check:
+        path.unlink()
+    return True
+
+
+def _holds(path: Path, authority: bytes) -> bool:
+
+
+    return base64.b64encode(authority).decode() in path.read_text(errors="replace")
+
+
+def _bookkeeping(run: Run) -> set[Ref]:
+    return {
+        Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace),
+        Ref("coordination.k8s.io/v1", "Lease", f"{run.name}-installer", run.namespace),
+    }
+
+
+def _ours(run: Run, api_version: str, kind: str) -> list[Object]:
+    """Objects of the instance's namespace that are ours by label and by record."""
+    selector = f"{INSTANCE_LABEL}={run.name},{OWNER_LABEL}={run.state.owner}"
+    found = run.host.list(api_version, kind, run.namespace, labels=selector)
+    return [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST))]
+
+
+def _delete(run: Run, cluster: Cluster, objects: Iterable[Object], propagation: str = "Background") -> list[Change]:
+    targets = [(Ref.of(each), each["metadata"]["uid"]) for each in objects]
+    return delete_all(cluster, targets, check=run.check, progress=run.say, propagation=propagation)
+
+
+def _delete_namespace(run: Run, cluster: Cluster, namespace: Object, going: set[Ref]) -> list[Change]:
+    """Delete a namespace that we made, unless somebody else has moved in."""
+    name = namespace["metadata"]["name"]
+    others = [
+        ref
+        for version, kind in _INHABITANTS
+        for each in cluster.list(version, kind, name)
+        if (ref := Ref.of(each)) not in going
+        and (kind, ref.name) not in _ALWAYS_THERE
+        and not each["metadata"].get("deletionTimestamp")
+    ]
+    if others:
+        shown = ", ".join(str(ref) for ref in others[:5])
+        run.say(f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}")
+        return []
+    return _delete(run, cluster, [namespace])
+
+
+def _component(each: Mapping[str, Any]) -> str:
+    labels: Mapping[str, str] = each["metadata"].get("labels") or {}
+    return labels.get(NAME_LABEL, "")
+
+
+def _name_and_namespace(each: Object) -> tuple[str, str | None]:
+    return each["metadata"]["name"], each["metadata"].get("namespace")
