@@ -138,7 +138,14 @@ def _local_path() -> list[Object]:
         "name": name,
         "image": f"docker.io/rancher/local-path-provisioner:{LOCAL_PATH_VERSION}",
         "imagePullPolicy": "IfNotPresent",
-        "command": ["local-path-provisioner", "start", "--config", "/etc/config/config.json", "--service-account-name", name],
+        "command": [
+            "local-path-provisioner",
+            "start",
+            "--config",
+            "/etc/config/config.json",
+            "--service-account-name",
+            name,
+        ],
         "env": [{"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "volumeMounts": [{"name": "config", "mountPath": "/etc/config/"}],
     }

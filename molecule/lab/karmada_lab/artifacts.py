@@ -76,7 +76,7 @@ def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:
     names = [name for name in names if not (into / name).exists()]
     if not names:
         return
-    chosen, why = choose(lab, product, names, source)
+    chosen, why = choose(product, names, source)
     if chosen == "upstream":
         with step(f"download {product.name} {product.version}: {', '.join(names)} ({why})"):
             upstream.download(product, names, into, lab.cache / "downloads")
@@ -91,7 +91,7 @@ def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:
         gobuild.build(product, names, work, into)
 
 
-def choose(lab: Lab, product: Product, names: list[str], source: str) -> tuple[str, str]:
+def choose(product: Product, names: list[str], source: str) -> tuple[str, str]:
     """Where to get these binaries from, and why in a few words."""
     if not upstream.publishes(product, names):
         return "go", "its publisher releases no such binaries"

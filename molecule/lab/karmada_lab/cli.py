@@ -9,12 +9,28 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from karmada_lab import artifacts, cluster, diagnose, images, lifecycle, machine, prepare, products, registry, rootfs, upstream
+from karmada_lab import (
+    artifacts,
+    cluster,
+    diagnose,
+    images,
+    lifecycle,
+    machine,
+    prepare,
+    products,
+    registry,
+    rootfs,
+    upstream,
+)
 from karmada_lab.cluster import Settings
 from karmada_lab.errors import LabError
 from karmada_lab.images import Image
 from karmada_lab.state import Lab, cluster_records, exclusive, machine_records, state_lock, write_text
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _CHANGING = {"up", "down", "load"}
 
@@ -80,14 +96,24 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--output", type=Path, metavar="FILE", help="write there, mode 0600")
     one.set_defaults(run=_kubeconfig)
 
+    _add_more(commands, versions, source)
+    return top
+
+
+def _add_more(commands: _Commands, versions: argparse.ArgumentParser, source: argparse.ArgumentParser) -> None:
+    """Commands for what is up already."""
     one = commands.add_parser("load", help="load images into clusters", parents=[versions, source])
     one.add_argument("clusters", nargs="+", metavar="CLUSTER")
-    one.add_argument("--image", action="append", default=[], metavar="REF=BINARY", help="an image around a static binary")
+    one.add_argument(
+        "--image", action="append", default=[], metavar="REF=BINARY", help="an image around a static binary"
+    )
     one.add_argument("--images", action="append", default=[], metavar="SET")
     one.set_defaults(run=_load)
 
     one = commands.add_parser("push", help="push images to the lab's registry", parents=[versions, source])
-    one.add_argument("--image", action="append", default=[], metavar="REF=BINARY", help="an image around a static binary")
+    one.add_argument(
+        "--image", action="append", default=[], metavar="REF=BINARY", help="an image around a static binary"
+    )
     one.add_argument("--images", action="append", default=[], metavar="SET")
     one.set_defaults(run=_push)
 
@@ -107,7 +133,6 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("dump", help="diagnostics into a folder, without secrets")
     one.add_argument("folder", type=Path)
     one.set_defaults(run=_dump)
-    return top
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -116,7 +141,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     return Settings(products.catalogue())
 
 
-def _prepare(lab: Lab, options: argparse.Namespace) -> None:
+def _prepare(lab: Lab, _options: argparse.Namespace) -> None:
     prepare.prepare(lab)
 
 
@@ -155,9 +180,13 @@ def _status(lab: Lab, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"lab {found['bridge']} in {found['state_folder']}, network {found['network']}, this machine {found['gateway']}")
+    print(
+        f"lab {found['bridge']} in {found['state_folder']}, network {found['network']}, this machine {found['gateway']}"
+    )
     for name, item in found["clusters"].items():
-        print(f"cluster {name:16} {item['state']:10} {item['kubernetes']:10} {item['server']} {item['age_seconds']} s old")
+        print(
+            f"cluster {name:16} {item['state']:10} {item['kubernetes']:10} {item['server']} {item['age_seconds']} s old"
+        )
     for name, item in found["machines"].items():
         print(f"{item['kind']:7} {name:16} {item['state']:10} {item['address']:14} pid {item['pid']}")
     for name in found["strays"]:
@@ -207,12 +236,12 @@ def _push(lab: Lab, options: argparse.Namespace) -> None:
 
 def _exec(lab: Lab, options: argparse.Namespace) -> int:
     record = machine_records(lab).get(options.name)
-    leader = machine.find_leader(lab, record) if record else None
+    leader = machine.find_leader(record) if record else None
     if leader is None:
         raise LabError(f"no machine {options.name} is up; `lab status` shows what is")
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
     command = [*machine.enter(leader), *(words or ["bash", "-l"])]
-    os.execvp(command[0], command)
+    os.execvp(command[0], command)  # noqa: S606 - becoming the command is the point: signals, exit code, terminal
 
 
 def _ssh_config(lab: Lab, options: argparse.Namespace) -> None:

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import http.client
 import json
+import re
 import ssl
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from karmada_lab import addons, artifacts, images, machine, seeds
+from karmada_lab import addons, artifacts, configuration, images, machine, seeds
+from karmada_lab.configuration import API_PORT
 from karmada_lab.errors import LabError
-from karmada_lab.images import PAUSE_IMAGE, Image
+from karmada_lab.images import Image
 from karmada_lab.products import Product
 from karmada_lab.rootfs import base
 from karmada_lab.shell import run, step, wait_for
@@ -29,8 +32,6 @@ from karmada_lab.state import (
     write_json,
     write_text,
 )
-
-API_PORT = 6443
 
 _NODE_TOOLS = ("kubeadm", "kubelet", "kubectl", "kube-proxy")
 
@@ -75,7 +76,9 @@ def audit_log(lab: Lab, cluster: str) -> Path:
     return machine.folder(lab, node_name(cluster, 0)) / "audit" / "audit.log"
 
 
-def kubectl(lab: Lab, settings: Settings, cluster: str, *words: str, stdin: str | None = None, check: bool = True) -> str:
+def kubectl(
+    lab: Lab, settings: Settings, cluster: str, *words: str, stdin: str | None = None, check: bool = True
+) -> str:
     """Run kubectl as the cluster's administrator and return what it printed on standard output."""
     program = artifacts.present(lab, settings.products, "kubectl")
     return run([program, "--kubeconfig", admin_conf(lab, cluster), *words], stdin=stdin, check=check).stdout
@@ -88,7 +91,8 @@ def create(
     lab: Lab, settings: Settings, record: ClusterRecord, nodes: list[MachineRecord], extra: Sequence[Image]
 ) -> None:
     """Make the cluster from nothing: boot its machines, load its images and the extra ones, kubeadm init and join,
-    addons; wait for them."""
+    addons; wait for them.
+    """
     save(lab, record)
     first, *others = nodes
     with step(f"{record.name}: boot {len(nodes)} node(s)"):
@@ -100,11 +104,14 @@ def create(
             _first_images(lab, settings, node, list(own.values()))
     with step(f"{record.name}: kubeadm init at {first.address}"):
         _init(lab, record, settings, first)
+    # kubeadm's label keeps load balancers off control plane nodes; here they are often the only ones.
+    label = "node.kubernetes.io/exclude-from-external-load-balancers-"
+    kubectl(lab, settings, record.name, "label", "node", first.name, label)
     for node in others:
         with step(f"{record.name}: kubeadm join {node.name}"):
-            _join(lab, first, node)
+            _join(first, node)
     for node in nodes:
-        _start_proxy(lab, record, first, node)
+        _start_proxy(first, node)
     with step(f"{record.name}: node(s) ready, CoreDNS and storage available"):
         kubectl(lab, settings, record.name, "apply", "--server-side", "-f", "-",
                 stdin=json.dumps(addons.base_manifest(lab, record)))  # fmt: skip
@@ -121,19 +128,22 @@ def create(
 def is_usable(lab: Lab, record: ClusterRecord, nodes: Iterable[MachineRecord]) -> bool:
     """Whether a cluster on record was finished, its machines run and its API answers."""
     machines = list(nodes)
-    if not record.ready or len(machines) != record.nodes or not all(machine.reusable(lab, node) for node in machines):
+    if not record.ready or len(machines) != record.nodes or not all(machine.reusable(node) for node in machines):
         return False
-    return api_ready(machines[0].address)
+    return api_ready(lab, record.name, machines[0].address)
 
 
-def api_ready(address: str) -> bool:
-    """Whether the API server there says it is ready."""
+def api_ready(lab: Lab, cluster: str, address: str) -> bool:
+    """Whether the cluster's API server says it is ready."""
     try:
-        # Only asks whether it is up: nothing secret is sent and the answer is not used for anything else.
-        context = ssl._create_unverified_context()
-        with urllib.request.urlopen(f"https://{address}:{API_PORT}/readyz", timeout=2, context=context) as answer:
-            return bool(answer.status == 200)
-    except OSError:
+        found = re.search(r"certificate-authority-data: (\S+)", admin_conf(lab, cluster).read_text())
+        if found is None:
+            return False
+        context = ssl.create_default_context(cadata=base64.b64decode(found.group(1)).decode())
+        connection = http.client.HTTPSConnection(address, API_PORT, timeout=2, context=context)
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
         return False
 
 
@@ -145,7 +155,7 @@ def own_images(lab: Lab, settings: Settings) -> list[Image]:
 def load(lab: Lab, settings: Settings, node: MachineRecord, wanted: Iterable[Image]) -> None:
     """Import images into the node's containerd; archives are made in the cache when missing."""
     for image in wanted:
-        machine.execute(lab, node, _import(archive_of(lab, settings, image)))
+        machine.execute(node, _import(archive_of(lab, settings, image)))
 
 
 def archive_of(lab: Lab, settings: Settings, image: Image) -> Path:
@@ -170,14 +180,14 @@ def _first_images(lab: Lab, settings: Settings, node: MachineRecord, wanted: Seq
     containerd = machine.folder(lab, node.name) / "containerd"
     with exclusive(seed.with_suffix(".lock"), "another cluster that loads the same images"):
         if not seed.exists():
-            machine.execute(lab, node, ["systemctl", "start", "containerd"])
+            machine.execute(node, ["systemctl", "start", "containerd"])
             for archive in archives:
-                machine.execute(lab, node, _import(archive))
-            machine.execute(lab, node, ["systemctl", "stop", "containerd"])
+                machine.execute(node, _import(archive))
+            machine.execute(node, ["systemctl", "stop", "containerd"])
             seeds.keep(containerd, seed)
         else:
             seeds.use(seed, containerd)
-    machine.execute(lab, node, ["systemctl", "enable", "--quiet", "--now", "containerd"])
+    machine.execute(node, ["systemctl", "enable", "--quiet", "--now", "containerd"])
 
 
 def _boot(lab: Lab, settings: Settings, record: ClusterRecord, node: MachineRecord) -> None:
@@ -195,42 +205,26 @@ def _boot(lab: Lab, settings: Settings, record: ClusterRecord, node: MachineReco
         "/opt/lab/kubernetes": artifacts.folder(lab, settings.products["kubernetes"]) / "bin",
         "/opt/lab/images": lab.cache / "images",
     }
-    machine.start(lab, node, _node_files(lab, record, node), binds, read_only)
+    machine.start(lab, node, configuration.node_files(lab, record, node), binds, read_only)
     links = "".join(f"ln -sf /opt/lab/kubernetes/{name} /usr/local/bin/{name}; " for name in _NODE_TOOLS)
-    machine.execute(lab, node, ["sh", "-c", f"{links} systemctl enable --quiet --now lab-node"])
-
-
-def _node_files(lab: Lab, record: ClusterRecord, node: MachineRecord) -> dict[str, str]:
-    pods = lab.node_pod_range(record.index, node.node)
-    return {
-        "/etc/containerd/config.toml": _CONTAINERD,
-        "/etc/systemd/system/containerd.service.d/lab.conf": "[Unit]\nAfter=lab-node.service\n[Service]\nOOMScoreAdjust=0\n",
-        "/etc/systemd/system/lab-node.service": _LAB_NODE_UNIT,
-        "/usr/local/sbin/lab-node!": _LAB_NODE,
-        "/etc/systemd/system/kubelet.service": _KUBELET_UNIT,
-        "/etc/systemd/system/kube-proxy.service": _PROXY_UNIT,
-        "/etc/kubernetes/kube-proxy.json": json.dumps(_proxy_configuration(lab, record, node)),
-        "/etc/kubernetes/audit-policy.json": json.dumps(_AUDIT_POLICY),
-        "/etc/cni/net.d/10-lab.conflist": json.dumps(_cni(str(pods))),
-        "/etc/crictl.yaml": "runtime-endpoint: unix:///run/containerd/containerd.sock\n",
-        "/etc/sysctl.d/90-lab.conf": "net.ipv4.ip_forward=1\n",
-    }
+    machine.execute(node, ["sh", "-c", f"{links} systemctl enable --quiet --now lab-node"])
 
 
 def _init(lab: Lab, record: ClusterRecord, settings: Settings, first: MachineRecord) -> None:
-    documents = kubeadm_documents(lab, record, settings, first)
-    machine.execute(lab, first, ["sh", "-c", "umask 077; cat >/etc/kubernetes/kubeadm.yaml"], stdin=documents)
-    machine.execute(
-        lab, first,
+    documents = configuration.kubeadm_documents(lab, record, settings.etcd, first)
+    machine.execute(first, ["sh", "-c", "umask 077; cat >/etc/kubernetes/kubeadm.yaml"], stdin=documents)
+    machine.execute(first,
         ["kubeadm", "init", "--config", "/etc/kubernetes/kubeadm.yaml", "--ignore-preflight-errors=all",
          "--skip-phases=addon,preflight,show-join-command"],
         timeout=300,
     )  # fmt: skip
-    write_text(admin_conf(lab, record.name), machine.execute(lab, first, ["cat", "/etc/kubernetes/admin.conf"]).stdout, 0o600)
+    write_text(
+        admin_conf(lab, record.name), machine.execute(first, ["cat", "/etc/kubernetes/admin.conf"]).stdout, 0o600
+    )
 
 
-def _join(lab: Lab, first: MachineRecord, node: MachineRecord) -> None:
-    words = machine.execute(lab, first, ["kubeadm", "token", "create", "--print-join-command"]).stdout.split()
+def _join(first: MachineRecord, node: MachineRecord) -> None:
+    words = machine.execute(first, ["kubeadm", "token", "create", "--print-join-command"]).stdout.split()
     token = words[words.index("--token") + 1]
     ca_hash = words[words.index("--discovery-token-ca-cert-hash") + 1]
     document = {
@@ -241,24 +235,31 @@ def _join(lab: Lab, first: MachineRecord, node: MachineRecord) -> None:
                 "token": token, "apiServerEndpoint": f"{first.address}:{API_PORT}", "caCertHashes": [ca_hash],
             }
         },
-        "nodeRegistration": _registration(node),
+        "nodeRegistration": configuration.registration(node),
     }  # fmt: skip
-    machine.execute(lab, node, ["sh", "-c", "umask 077; cat >/etc/kubernetes/join.yaml"], stdin=json.dumps(document))
-    machine.execute(
-        lab, node,
+    machine.execute(node, ["sh", "-c", "umask 077; cat >/etc/kubernetes/join.yaml"], stdin=json.dumps(document))
+    machine.execute(node,
         ["kubeadm", "join", "--config", "/etc/kubernetes/join.yaml", "--ignore-preflight-errors=all",
          "--skip-phases=preflight"],
         timeout=300,
     )  # fmt: skip
 
 
-def _start_proxy(lab: Lab, record: ClusterRecord, first: MachineRecord, node: MachineRecord) -> None:
+def _start_proxy(first: MachineRecord, node: MachineRecord) -> None:
     """kube-proxy as a unit, with an identity of its own (system:kube-proxy is bound to what it needs by default)."""
     conf = machine.execute(
-        lab, first, ["kubeadm", "kubeconfig", "user", "--client-name=system:kube-proxy", "--config", "/etc/kubernetes/kubeadm.yaml"]
+        first,
+        [
+            "kubeadm",
+            "kubeconfig",
+            "user",
+            "--client-name=system:kube-proxy",
+            "--config",
+            "/etc/kubernetes/kubeadm.yaml",
+        ],
     ).stdout
     command = "umask 077; cat >/etc/kubernetes/kube-proxy.conf; systemctl enable --quiet --now kube-proxy"
-    machine.execute(lab, node, ["sh", "-c", command], stdin=conf)
+    machine.execute(node, ["sh", "-c", command], stdin=conf)
 
 
 def _wait_available(lab: Lab, settings: Settings, record: ClusterRecord) -> None:
@@ -297,200 +298,13 @@ def add_metallb(lab: Lab, settings: Settings, record: ClusterRecord) -> None:
     save(lab, record)
 
 
-def trust_registry(lab: Lab, node: MachineRecord, hosts: Sequence[str], ca: str) -> None:
+def trust_registry(node: MachineRecord, hosts: Sequence[str], ca: str) -> None:
     """Make the node's containerd trust the registry, known as each of hosts (NAME:PORT); takes effect at once."""
     for host in hosts:
         folder = f"/etc/containerd/certs.d/{host}"
         text = f'server = "https://{host}"\n[host."https://{host}"]\n  ca = "{folder}/ca.crt"\n'
-        machine.execute(lab, node, ["sh", "-c", f"mkdir -p {folder}; cat >{folder}/ca.crt"], stdin=ca)
-        machine.execute(lab, node, ["sh", "-c", f"cat >{folder}/hosts.toml"], stdin=text)
-
-
-# Configuration -------------------------------------------------------------------------------------------------------
-
-
-def kubeadm_documents(lab: Lab, record: ClusterRecord, settings: Settings, first: MachineRecord) -> str:
-    """kubeadm's configuration: several documents, each JSON (which is YAML)."""
-    init = {
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
-        "kind": "InitConfiguration",
-        "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": API_PORT},
-        "nodeRegistration": _registration(first),
-    }
-    audit = "/var/log/kubernetes/audit"
-    policy = "/etc/kubernetes/audit-policy.json"
-    configuration = {
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
-        "kind": "ClusterConfiguration",
-        "clusterName": record.name,
-        "kubernetesVersion": settings.kubernetes,
-        "controlPlaneEndpoint": f"{first.address}:{API_PORT}",
-        "imageRepository": "registry.k8s.io",
-        # Small keys: making and using them costs a fraction of RSA's processor time.
-        "encryptionAlgorithm": "ECDSA-P256",
-        "networking": {"serviceSubnet": str(lab.service_range(record.index)), "dnsDomain": "cluster.local"},
-        "apiServer": {
-            "certSANs": [first.address, first.name, "127.0.0.1", "localhost"],
-            "extraArgs": _arguments({
-                "audit-log-path": f"{audit}/audit.log", "audit-policy-file": policy, "audit-log-maxsize": "512",
-                "v": "1", "goaway-chance": "0", "profiling": "false",
-            }),
-            "extraVolumes": [
-                {"name": "audit", "hostPath": audit, "mountPath": audit, "pathType": "DirectoryOrCreate"},
-                {"name": "policy", "hostPath": policy, "mountPath": policy, "readOnly": True, "pathType": "File"},
-            ],
-        },
-        "controllerManager": {"extraArgs": _arguments({"leader-elect": "false", "v": "1", "profiling": "false"})},
-        "scheduler": {"extraArgs": _arguments({"leader-elect": "false", "v": "1", "profiling": "false"})},
-        "etcd": {
-            "local": {
-                "imageRepository": "quay.io/coreos",
-                "imageTag": settings.etcd,
-                # A throw-away cluster: losing it in a power cut is fine, waiting for the disk is not.
-                "extraArgs": _arguments({"unsafe-no-fsync": "true"}),
-            }
-        },
-    }  # fmt: skip
-    kubelet = {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "cgroupDriver": "cgroupfs",
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "clusterDNS": [addons.dns_address(lab, record)],
-        "clusterDomain": "cluster.local",
-        "resolvConf": "/etc/resolv.conf",
-        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        "imageGCHighThresholdPercent": 100,
-        "imageGCLowThresholdPercent": 99,
-        "oomScoreAdj": 0,
-        "maxPods": 200,
-        "registryPullQPS": 0,
-        "eventRecordQPS": 0,
-    }
-    return "".join(f"---\n{json.dumps(document, indent=1)}\n" for document in (init, configuration, kubelet))
-
-
-def _registration(node: MachineRecord) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "criSocket": "unix:///run/containerd/containerd.sock",
-        "taints": [],
-        "imagePullPolicy": "IfNotPresent",
-        "kubeletExtraArgs": _arguments({"node-ip": node.address, "v": "1"}),
-    }
-
-
-def _arguments(flags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in flags.items()]
-
-
-def _proxy_configuration(lab: Lab, record: ClusterRecord, node: MachineRecord) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "mode": "nftables",
-        "clientConnection": {"kubeconfig": "/etc/kubernetes/kube-proxy.conf"},
-        "hostnameOverride": node.name,
-        "clusterCIDR": str(lab.cluster_pod_range(record.index)),
-        "detectLocalMode": "ClusterCIDR",
-        # Connection tracking limits are kernel-wide: not ours to change.
-        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-        "nftables": {"minSyncPeriod": "0.2s"},
-    }
-
-
-def _cni(pods: str) -> dict[str, Any]:
-    """Each pod on a cable of its own, routed: unlike a bridge this needs no bridge netfilter for Services to work.
-
-    No masquerading here: `network.route_pods` has one rule for it, which keeps pod addresses between nodes.
-    """
-    return {
-        "cniVersion": "0.4.0",
-        "name": "lab",
-        "plugins": [
-            {
-                "type": "ptp",
-                "ipMasq": False,
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
-            },
-            {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True},
-        ],
-    }
-
-
-_AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
-}
-
-_CONTAINERD = f"""version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
-  # Without CAP_SYS_RESOURCE a lower OOM score than the parent's cannot be set.
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "/etc/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "/etc/containerd/certs.d"
-"""
-
-_LAB_NODE_UNIT = """[Unit]
-Description=Control groups and mounts as containerd and the kubelet need them
-Before=containerd.service kubelet.service
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/local/sbin/lab-node
-[Install]
-WantedBy=multi-user.target
-"""
-
-_LAB_NODE = """#!/bin/sh
-# systemd-nspawn hands down control groups of version 1 read-only.
-set -eu
-mount --make-rshared /
-while read -r _ point kind _; do
-  case $kind in cgroup) mount -o remount,bind,rw "$point" ;; esac
-done </proc/self/mounts
-if [ -d /sys/fs/cgroup ] && grep -q ' /sys/fs/cgroup tmpfs ro' /proc/self/mounts; then
-  mount -o remount,rw /sys/fs/cgroup
-fi
-"""
-
-_KUBELET_UNIT = """[Unit]
-Description=kubelet
-After=containerd.service lab-node.service
-[Service]
-Environment=KUBECONFIGS="--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
-EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-ExecStart=/bin/sh -c 'exec /usr/local/bin/kubelet $KUBECONFIGS --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS'
-Restart=always
-RestartSec=2
-KillMode=process
-OOMScoreAdjust=0
-[Install]
-WantedBy=multi-user.target
-"""
-
-_PROXY_UNIT = """[Unit]
-Description=kube-proxy
-After=lab-node.service
-[Service]
-ExecStart=/usr/local/bin/kube-proxy --config=/etc/kubernetes/kube-proxy.json --v=1
-Restart=always
-RestartSec=2
-OOMScoreAdjust=0
-[Install]
-WantedBy=multi-user.target
-"""
+        machine.execute(node, ["sh", "-c", f"mkdir -p {folder}; cat >{folder}/ca.crt"], stdin=ca)
+        machine.execute(node, ["sh", "-c", f"cat >{folder}/hosts.toml"], stdin=text)
 
 
 # kubeconfig ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -32,8 +33,6 @@ def redact_text(text: str) -> str:
 
 def _redact_base64(found: re.Match[str]) -> str:
     # Certificates begin alike and are worth reading; "PRIVATE KEY" shows within the first characters.
-    import base64
-
     head = base64.b64decode(found.group()[:60] + "=" * (-len(found.group()[:60]) % 4), validate=False)
     return _REDACTED if b"PRIVATE" in head else found.group()
 
@@ -50,7 +49,7 @@ def redact_object(value: Any) -> Any:
     if value.get("kind") == "Secret":
         for key in ("data", "stringData"):
             if isinstance(value.get(key), dict):
-                result[key] = {name: _REDACTED for name in value[key]}
+                result[key] = dict.fromkeys(value[key], _REDACTED)
         annotations = result.get("metadata", {}).get("annotations", {})
         annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)
     return result
@@ -73,7 +72,7 @@ def dump(lab: Lab, settings: Settings, folder: Path) -> None:
             "processes.txt": ["ps", "auxww"],
             "network.txt": ["sh", "-c", "ip addr; ip route; nft list ruleset"],
         }.items():
-            _write(place / file, machine.execute(lab, record, command, check=False).stdout)
+            _write(place / file, machine.execute(record, command, check=False).stdout)
     for name, cluster_record in cluster_records(lab).items():
         if cluster_record.ready:
             try:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     """Make what is wanted and missing, say what is there already, repair leftovers of a command that was killed."""
     _check_names(lab, wanted)
     begin = time.monotonic()
-    if _nothing_to_do(lab, settings, wanted):
+    if _nothing_to_do(lab, wanted):
         return
     prepare.require(lab)
     rootfs.ensure_base(lab)
@@ -86,9 +87,9 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     if wanted.pod_routes:
         write_json(lab.state / "options.json", {"pod_routes": True})
     plans = _plan(lab, settings, wanted)
-    _in_parallel([lambda plan=plan: _make(lab, settings, plan, extra) for plan in plans])
+    _in_parallel([partial(_make, lab, settings, plan, extra) for plan in plans])
     _connect(lab)
-    _in_parallel([lambda name=name: _finish(lab, settings, wanted, name, extra) for name in wanted.clusters])
+    _in_parallel([partial(_finish, lab, settings, wanted, name, extra) for name in wanted.clusters])
     if registry.is_up(lab):
         registry.trust_everywhere(lab)
     say(f"up after {time.monotonic() - begin:.1f} s")
@@ -115,38 +116,43 @@ def _check_names(lab: Lab, wanted: Wanted) -> None:
             )
         if name in machines and machines[name].kind == "host":
             problems.append(f"{name} is a plain host: `lab down {name}` first, or choose another name")
-    for name in wanted.hosts:
-        if name in machines and machines[name].kind == "node":
-            problems.append(f"{name} is a node of cluster {machines[name].cluster}: choose another name")
+    problems += [
+        f"{name} is a node of cluster {machines[name].cluster}: choose another name"
+        for name in wanted.hosts
+        if name in machines and machines[name].kind == "node"
+    ]
     problems += [f"{name} is wanted twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if problems:
         raise LabError("\n".join(problems))
 
 
-def _nothing_to_do(lab: Lab, settings: Settings, wanted: Wanted) -> bool:
+def _nothing_to_do(lab: Lab, wanted: Wanted) -> bool:
     """The quick way for the second `lab up`: everything wanted is there and works."""
-    clusters, machines = cluster_records(lab), machine_records(lab)
-    if lab.id not in network.links() or leftovers(lab) or not network.has_rules(lab):
+    machines = machine_records(lab)
+    network_is_up = lab.id in network.links() and network.has_rules(lab)
+    if not network_is_up or leftovers(lab) or (wanted.pod_routes and not _pod_routes(lab)):
         return False
-    if wanted.pod_routes and not read_json(lab.state / "options.json").get("pod_routes"):
+    if not all(name in machines and machine.reusable(machines[name]) for name in wanted.hosts):
         return False
-    for name in wanted.hosts:
-        if name not in machines or not machine.reusable(lab, machines[name]):
-            return False
-    for name in wanted.clusters:
-        if name not in clusters or not cluster.is_usable(lab, clusters[name], cluster.nodes_of(lab, name)):
-            return False
-        for image_set in wanted.image_sets:
-            if not rootfs.base(lab).exists():
-                return False
-            names = {image.reference for image in images.image_set(image_set, rootfs.base(lab))}
-            if not names <= set(clusters[name].images):
-                return False
-        if wanted.metallb and "metallb" not in clusters[name].addons:
-            return False
+    if not all(_is_complete(lab, name, wanted) for name in wanted.clusters):
+        return False
     for name in [*wanted.clusters, *wanted.hosts]:
         say(f"ok  {name} is up already")
     return True
+
+
+def _is_complete(lab: Lab, name: str, wanted: Wanted) -> bool:
+    """Whether the cluster works and has all that was asked for."""
+    record = cluster_records(lab).get(name)
+    if record is None or not rootfs.base(lab).exists():
+        return False
+    references = {image.reference for text in wanted.image_sets for image in images.image_set(text, rootfs.base(lab))}
+    has_all = references <= set(record.images) and (not wanted.metallb or "metallb" in record.addons)
+    return has_all and cluster.is_usable(lab, record, cluster.nodes_of(lab, name))
+
+
+def _pod_routes(lab: Lab) -> bool:
+    return bool(read_json(lab.state / "options.json").get("pod_routes"))
 
 
 def _binaries(settings: Settings, wanted: Wanted, extra: Iterable[Image]) -> list[str]:
@@ -160,7 +166,7 @@ def leftovers(lab: Lab) -> list[MachineRecord]:
     return [
         record
         for record in machine_records(lab).values()
-        if not machine.reusable(lab, record)
+        if not machine.reusable(record)
         or (record.kind == "node" and (record.cluster not in clusters or not clusters[record.cluster].ready))
     ]
 
@@ -231,11 +237,11 @@ def _make(lab: Lab, settings: Settings, plan: _Plan, extra: Sequence[Image]) -> 
 def _connect(lab: Lab) -> None:
     """Routes between pods, and every machine's name in every machine."""
     machines, clusters = machine_records(lab), cluster_records(lab)
-    everywhere = bool(read_json(lab.state / "options.json").get("pod_routes"))
+    everywhere = _pod_routes(lab)
     network.route_pods(lab, machines, clusters, everywhere)
     text = machine.hosts_file(list(machines.values()))
     for record in machines.values():
-        machine.execute(lab, record, ["sh", "-c", "cat >/etc/hosts"], stdin=text, check=False)
+        machine.execute(record, ["sh", "-c", "cat >/etc/hosts"], stdin=text, check=False)
 
 
 def _finish(lab: Lab, settings: Settings, wanted: Wanted, name: str, extra: Sequence[Image]) -> None:
@@ -309,7 +315,7 @@ def _remove_cluster(lab: Lab, name: str) -> None:
 def _down_everything(lab: Lab) -> None:
     begin = time.monotonic()
     records = list(machine_records(lab).values())
-    _in_parallel([lambda record=record: machine.remove(lab, record) for record in records])
+    _in_parallel([partial(machine.remove, lab, record) for record in records])
     for name in machine.strays(lab):
         machine.kill_cgroups(name)
     network.remove_bridge(lab)
@@ -319,16 +325,20 @@ def _down_everything(lab: Lab) -> None:
     if left:
         raise LabError("the lab is down, but this is left:\n" + "\n".join(f"  - {item}" for item in left))
     state_lock(lab).unlink(missing_ok=True)
-    say(f"down after {time.monotonic() - begin:.1f} s: no process, mount, network namespace, link, rule or folder is left")
+    seconds = time.monotonic() - begin
+    say(f"down after {seconds:.1f} s: no process, mount, network namespace, link, rule or folder is left")
 
 
 def remains(lab: Lab) -> list[str]:
     """What of this lab can still be found on the machine; empty after a complete `lab down`."""
-    left = []
-    for name in sorted(machine.cgroup_names(lab)):
-        left.append(f"control group {name} with processes {sorted(machine.members(name))}")
+    left = [
+        f"control group {name} with processes {sorted(machine.members(name))}"
+        for name in sorted(machine.cgroup_names(lab))
+    ]
     left += [f"network namespace {name}" for name in network.namespaces(lab)]
-    left += [f"network link {name}" for name in sorted(network.links()) if name == lab.id or name.startswith(f"{lab.id}-")]
+    left += [
+        f"network link {name}" for name in sorted(network.links()) if name == lab.id or name.startswith(f"{lab.id}-")
+    ]
     if shutil.which("nft") and network.has_rules(lab):
         left.append(f"nftables table inet {lab.id}")
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -367,7 +377,7 @@ def status(lab: Lab) -> dict[str, Any]:
             "cluster": record.cluster,
             "address": record.address,
             "pid": record.pid if machine.is_alive(record) else 0,
-            "state": "up" if machine.reusable(lab, record) else "leftover",
+            "state": "up" if machine.reusable(record) else "leftover",
             "age_seconds": round(now - record.created),
         }
         for name, record in machine_records(lab).items()
@@ -379,7 +389,7 @@ def status(lab: Lab) -> dict[str, Any]:
         "network": str(lab.subnet),
         "gateway": lab.gateway,
         "registry": registry.facts(lab),
-        "pod_routes": bool(read_json(lab.state / "options.json").get("pod_routes")),
+        "pod_routes": _pod_routes(lab),
         "clusters": clusters,
         "machines": machines,
         "strays": machine.strays(lab),
@@ -388,6 +398,6 @@ def status(lab: Lab) -> dict[str, Any]:
 
 def _cluster_state(lab: Lab, record: ClusterRecord) -> str:
     nodes = cluster.nodes_of(lab, record.name)
-    if not record.ready or not all(machine.reusable(lab, node) for node in nodes):
+    if not record.ready or not all(machine.reusable(node) for node in nodes):
         return "leftover"
-    return "up" if cluster.api_ready(nodes[0].address) else "API does not answer"
+    return "up" if cluster.api_ready(lab, record.name, nodes[0].address) else "API does not answer"

@@ -47,7 +47,9 @@ def folder(lab: Lab, name: str) -> Path:
     return lab.machines / name
 
 
-def start(lab: Lab, machine: MachineRecord, files: dict[str, str], binds: dict[str, Path], read_only: dict[str, Path]) -> None:
+def start(
+    lab: Lab, machine: MachineRecord, files: dict[str, str], binds: dict[str, Path], read_only: dict[str, Path]
+) -> None:
     """Boot a fresh machine and return when systemd in it answers. An old one of that name is removed first.
 
     files: text to lay over the base, by path; a path that ends in `!` gets mode 0755. binds and read_only: path in the
@@ -91,18 +93,22 @@ def _wait_booted(lab: Lab, machine: MachineRecord, process: subprocess.Popen[byt
         if process.poll() is not None:
             console = (folder(lab, machine.name) / "console.log").read_text(errors="replace")
             raise LabError(f"machine {machine.name} ended while it booted:\n{console[-1500:]}")
-        answer = execute(lab, machine, ["systemctl", "is-system-running"], check=False)
+        answer = execute(machine, ["systemctl", "is-system-running"], check=False)
         return answer.stdout.strip() in ("running", "degraded")
 
     wait_for(f"systemd in {machine.name}", booted, timeout=120)
 
 
 def execute(
-    lab: Lab, machine: MachineRecord, command: Sequence[str], *, stdin: str | None = None, check: bool = True,
+    machine: MachineRecord,
+    command: Sequence[str],
+    *,
+    stdin: str | None = None,
+    check: bool = True,
     timeout: float | None = None,
-) -> subprocess.CompletedProcess[str]:  # fmt: skip
+) -> subprocess.CompletedProcess[str]:
     """Run a command inside the machine, as root. With check unset, a machine that is not up answers like a failure."""
-    leader = find_leader(lab, machine)
+    leader = find_leader(machine)
     if leader is None:
         if check:
             raise LabError(f"machine {machine.name} is not running")
@@ -119,7 +125,7 @@ def enter(leader: int) -> list[str]:
     ]  # fmt: skip
 
 
-def find_leader(lab: Lab, machine: MachineRecord) -> int | None:
+def find_leader(machine: MachineRecord) -> int | None:
     """Process id, out here, of the machine's process 1; None while there is none.
 
     It is the child of nspawn (the process on record) that is process 1 of a process id namespace.
@@ -162,9 +168,9 @@ def remove(lab: Lab, machine: MachineRecord) -> None:
         _remove_tree(home)
 
 
-def reusable(lab: Lab, machine: MachineRecord) -> bool:
+def reusable(machine: MachineRecord) -> bool:
     """Whether the machine is up and was finished: anything else is a leftover to be made anew."""
-    return machine.ready and find_leader(lab, machine) is not None
+    return machine.ready and find_leader(machine) is not None
 
 
 def strays(lab: Lab) -> list[str]:
@@ -304,7 +310,7 @@ def _host_key(lab: Lab, machine: MachineRecord, upper: Path) -> None:
 
 
 def ssh_config(lab: Lab, machines: Sequence[MachineRecord]) -> str:
-    """An ssh client configuration for the machines; writes the known_hosts file it names. Host keys are the real ones."""
+    """An ssh client configuration for the machines; writes the known_hosts file it names, with their real host keys."""
     known = lab.keys / "known_hosts"
     lines = []
     for machine in machines:

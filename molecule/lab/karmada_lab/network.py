@@ -42,7 +42,8 @@ def link_name(lab: Lab, index: int) -> str:
 
 def hardware_address(address: str) -> str:
     """The MAC address that goes with an IP address: a machine that is made anew is found at once, because what others
-    remember of the old one is still right. With random ones it is lost for half a minute."""
+    remember of the old one is still right. With random ones it is lost for half a minute.
+    """
     return "02:4b:" + ":".join(f"{int(part):02x}" for part in address.split("."))
 
 
@@ -117,7 +118,9 @@ def namespaces(lab: Lab) -> list[str]:
 
 
 def _refuse_foreign_route(lab: Lab) -> None:
-    routes: list[dict[str, Any]] = json.loads(run(["ip", "-j", "route", "show", "root", str(lab.subnet)]).stdout or "[]")
+    routes: list[dict[str, Any]] = json.loads(
+        run(["ip", "-j", "route", "show", "root", str(lab.subnet)]).stdout or "[]"
+    )
     if routes:
         raise LabError(
             f"the lab's network {lab.subnet} is in use on this machine (route {routes[0].get('dst')} on "
@@ -153,8 +156,8 @@ def unplug(lab: Lab, machine: MachineRecord) -> None:
         run(["ip", "link", "delete", link_name(lab, machine.index)], check=False)
 
 
-def masquerade_rules(lab: Lab, own_pods: str, reachable_pods: str) -> str:
-    """nftables rules in a node: pods keep their address among pods that can answer them, and take the node's elsewhere.
+def masquerade_rules(own_pods: str, reachable_pods: str) -> str:
+    """nftables rules in a node: pods keep their address where the way back is known, and take the node's elsewhere.
 
     reachable_pods: network whose members know the way back: the cluster's own range, or the lab's with --pod-routes.
     """
@@ -177,7 +180,8 @@ def route_pods(
     everywhere: bool,
 ) -> None:
     """Routes to the pod ranges of other nodes: within each cluster always, among all clusters and from this machine
-    when everywhere is set."""
+    when everywhere is set.
+    """
     nodes = [machine for machine in machines.values() if machine.kind == "node" and machine.cluster in clusters]
     for machine in machines.values():
         if not (NETNS / namespace(lab, machine.name)).exists():
@@ -194,7 +198,7 @@ def route_pods(
             own_pods = lab.cluster_pod_range(clusters[machine.cluster].index)
             reachable = lab.pod_network if everywhere else own_pods
             run(["ip", "netns", "exec", namespace(lab, machine.name), "nft", "-f", "-"],
-                stdin=masquerade_rules(lab, str(own_pods), str(reachable)))  # fmt: skip
+                stdin=masquerade_rules(str(own_pods), str(reachable)))  # fmt: skip
     if everywhere:
         lines = [
             f"route replace {lab.node_pod_range(clusters[node.cluster].index, node.node)} via {node.address}"

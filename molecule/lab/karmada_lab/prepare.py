@@ -46,8 +46,8 @@ def check(lab: Lab) -> list[str]:
     available = _available_memory()
     if available < MEMORY_NEEDED:
         problems.append(
-            f"{available:.1f} GiB of memory are available, the lab needs {MEMORY_NEEDED:.0f}: end other programs, or use "
-            "a larger machine"
+            f"{available:.1f} GiB of memory are available, the lab needs {MEMORY_NEEDED:.0f}: end other programs, "
+            "or use a larger machine"
         )
     problems += _kernel_problems()
     return problems
@@ -104,8 +104,8 @@ def _disk_problems(lab: Lab) -> list[str]:
         free = shutil.disk_usage(there).free / 2**30
         if free < total:
             problems.append(
-                f"the disk of {there} has {free:.1f} GiB free, the lab needs {total:.0f} ({', '.join(names)}): free some, "
-                "or move the folders with KARMADA_LAB_STATE and KARMADA_LAB_CACHE"
+                f"the disk of {there} has {free:.1f} GiB free, the lab needs {total:.0f} ({', '.join(names)}): "
+                "free some, or move the folders with KARMADA_LAB_STATE and KARMADA_LAB_CACHE"
             )
     return problems
 
@@ -137,7 +137,7 @@ def _kernel_problems() -> list[str]:
         if part not in known:
             problems.append(f"the kernel has no {part} file system: load the module ({part}), or use another kernel")
     if not machine.has_cgroups():
-        problems.append("no control groups are mounted below /sys/fs/cgroup: mount them (package cgroupfs-mount, or systemd)")
+        problems.append(
+            "no control groups are mounted below /sys/fs/cgroup: mount them (package cgroupfs-mount, or systemd)"
+        )
     return problems
-
-

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import ssl
 import tarfile
-import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,15 +46,15 @@ def start(lab: Lab, host: MachineRecord) -> None:
     machine.start(lab, host, {"/etc/docker/registry/config.yml": _CONFIGURATION}, {}, {})
     certificate, key = _certificate(lab, host.address)
     for name, text in (("tls.crt", certificate), ("tls.key", key)):
-        machine.execute(lab, host, ["sh", "-c", f"umask 027; cat >/etc/docker/registry/{name}"], stdin=text)
-    machine.execute(lab, host, ["chgrp", "docker-registry", "/etc/docker/registry/tls.key"])
-    machine.execute(lab, host, ["chmod", "0644", "/etc/docker/registry/tls.crt"])
-    machine.execute(lab, host, ["systemctl", "enable", "--quiet", "--now", "docker-registry"])
+        machine.execute(host, ["sh", "-c", f"umask 027; cat >/etc/docker/registry/{name}"], stdin=text)
+    machine.execute(host, ["chgrp", "docker-registry", "/etc/docker/registry/tls.key"])
+    machine.execute(host, ["chmod", "0644", "/etc/docker/registry/tls.crt"])
+    machine.execute(host, ["systemctl", "enable", "--quiet", "--now", "docker-registry"])
 
     def answers() -> bool:
         try:
             _ask(lab, host.address, "GET", "/v2/")
-        except OSError:
+        except (OSError, LabError):
             return False
         return True
 
@@ -64,7 +64,7 @@ def start(lab: Lab, host: MachineRecord) -> None:
 def is_up(lab: Lab) -> bool:
     """Whether this lab has a registry."""
     record = machine_records(lab).get(NAME)
-    return record is not None and machine.reusable(lab, record)
+    return record is not None and machine.reusable(record)
 
 
 def facts(lab: Lab) -> dict[str, str]:
@@ -81,7 +81,7 @@ def trust_everywhere(lab: Lab) -> None:
     records = machine_records(lab)
     for record in records.values():
         if record.kind == "node" and record.ready:
-            cluster.trust_registry(lab, record, [HOST, f"{records[NAME].address}:{PORT}"], ca)
+            cluster.trust_registry(record, [HOST, f"{records[NAME].address}:{PORT}"], ca)
 
 
 def push(lab: Lab, reference: str, archive: Path) -> str:
@@ -105,7 +105,9 @@ def _push_blob(lab: Lab, address: str, repository: str, content: bytes) -> None:
     location = _ask(lab, address, "POST", f"/v2/{repository}/blobs/uploads/", b"")["Location"]
     parts = urlsplit(location)
     digest = hashlib.sha256(content).hexdigest()
-    path = f"{parts.path}?{parts.query}&digest=sha256:{digest}" if parts.query else f"{parts.path}?digest=sha256:{digest}"
+    path = (
+        f"{parts.path}?{parts.query}&digest=sha256:{digest}" if parts.query else f"{parts.path}?digest=sha256:{digest}"
+    )
     _ask(lab, address, "PUT", path, content, {"Content-Type": "application/octet-stream"})
 
 
@@ -123,13 +125,17 @@ def _member(layout: tarfile.TarFile, name: str) -> bytes:
 def _ask(
     lab: Lab, address: str, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """One request to the registry; returns the answer's headers. Raises OSError when it fails."""
-    request = urllib.request.Request(
-        f"https://{address}:{PORT}{path}", data=content, method=method, headers=headers or {}
-    )
+    """One request to the registry; returns the answer's headers. Raises OSError or LabError."""
     context = ssl.create_default_context(cafile=str(ca_file(lab)))
-    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
-        return dict(answer.headers.items())
+    connection = http.client.HTTPSConnection(address, PORT, timeout=60, context=context)
+    connection.request(method, path, body=content, headers=headers or {})
+    answer = connection.getresponse()
+    text = answer.read()
+    if answer.status >= http.HTTPStatus.BAD_REQUEST:
+        raise LabError(
+            f"the registry answers {method} {path} with {answer.status}: {text.decode(errors='replace')[:300]}"
+        )
+    return dict(answer.headers.items())
 
 
 def _certificate(lab: Lab, address: str) -> tuple[str, str]:

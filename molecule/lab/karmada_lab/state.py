@@ -126,7 +126,7 @@ MAX_NODES = 4
 
 @dataclass
 class MachineRecord:
-    """A host or a cluster node. pid and started (clock ticks since boot) name the nspawn process; 0 before its start."""
+    """A host or a cluster node. pid and started (clock ticks since boot) name the nspawn process, 0 before it."""
 
     name: str
     index: int

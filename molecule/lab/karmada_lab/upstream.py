@@ -8,9 +8,9 @@ A release that is not in it is refused.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import tarfile
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,15 +62,12 @@ def publishes(product: Product, names: Sequence[str]) -> bool:
 def unusable(product: Product, names: Sequence[str]) -> str | None:
     """Why release files cannot be used now, in a few words; None when they can. Takes three seconds at most."""
     locked = _locked()
-    found = [release(product, name) for name in names]
-    if any(item is None or item.address not in locked for item in found):
+    found = [item for name in names if (item := release(product, name)) is not None]
+    if any(item.address not in locked for item in found):
         return f"no checksums are locked for {product.version} (`lab artifacts lock` computes them)"
-    first = found[0]
-    assert first is not None
     try:
-        request = urllib.request.Request(first.address, method="HEAD")
-        urllib.request.urlopen(request, timeout=3).close()
-    except (OSError, urllib.error.URLError) as error:
+        _open(found[0].address, timeout=3, method="HEAD").close()
+    except OSError as error:
         return f"the release site does not answer: {error}"
     return None
 
@@ -95,7 +92,8 @@ def download(product: Product, names: Sequence[str], into: Path, cache: Path) ->
 
 def lock(products: Sequence[Product]) -> None:
     """Write the lock file's entries for the products: each file is downloaded, its sum computed, and compared with
-    the sum its publisher serves beside it."""
+    the sum its publisher serves beside it.
+    """
     entries: dict[str, str] = dict(_locked())
     for product in products:
         for name in product.packages:
@@ -160,11 +158,19 @@ def _place(file: Path, item: Release, target: Path) -> None:
 
 def _read(address: str) -> bytes:
     try:
-        with urllib.request.urlopen(address, timeout=_TIMEOUT) as answer:
-            content: bytes = answer.read()
-            return content
-    except (OSError, urllib.error.URLError) as error:
+        with _open(address, _TIMEOUT) as answer:
+            return answer.read()
+    except OSError as error:
         raise LabError(
             f"{address} cannot be had: {error}\n"
             "    Check the network or name a mirror (see README), or build from Go modules: --source go"
         ) from error
+
+
+def _open(address: str, timeout: float, method: str = "GET") -> http.client.HTTPResponse:
+    """Ask the site. Raises OSError when it does not answer, or not with success."""
+    if not address.startswith(("https://", "http://")):
+        raise LabError(f"{address} is not a web address")
+    request = urllib.request.Request(address, method=method)  # noqa: S310 - the scheme was looked at
+    answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310 - likewise
+    return answer
