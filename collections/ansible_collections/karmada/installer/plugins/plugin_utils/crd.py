@@ -1,0 +1,392 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an API server does with the schema of a CRD: fill in defaults, check structure, evaluate CEL rules.
+
+Nothing here knows one kind from another. That the findings are for people shows in their words only: which fields are
+accepted, and at which path something is refused, is what an API server says under strict field validation.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import functools
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+try:
+    from jsonschema import Draft4Validator, ValidationError, validators
+except ImportError:  # reported by structure_findings
+    Draft4Validator = None  # type: ignore[assignment,misc]
+
+Path = tuple[str | int, ...]
+Schema = Mapping[str, Any]
+
+# After a violation of these an API server evaluates no rules, which rely on the types and sizes they declare.
+BLOCKING = frozenset({"type", "required", "enum", "maxLength", "maxItems", "maxProperties"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem whose place is still a path. ``keyword`` is the part of the schema it violates."""
+
+    keyword: str
+    path: Path
+    what: str
+    remedy: str = ""
+
+
+def spelt(path: Path) -> str:
+    """``spec.members[0].name``, as an API server spells it."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def shown(value: Any) -> str:
+    """A value for a message: short, on one line, and without what stands before the @ of a URL."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    text = re.sub(r"://[^/@\s]*@", "://***@", text)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
+def kind_of(value: Any) -> str:
+    """``a string``, as a person calls it."""
+    names: dict[type, str] = {dict: "a mapping", list: "a list", str: "a string", bool: "a boolean", int: "an integer"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of the names that was probably meant."""
+    by_lower = {str(candidate).lower(): str(candidate) for candidate in names}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def about(schema: Schema, path: Path = ()) -> str:
+    """What a field is for: the first sentence of its description, which tells the form or gives an example."""
+    for step in path:
+        schema = schema.get("properties", {}).get(step, {})
+    sentence, period, _ = str(schema.get("description", "")).partition(". ")
+    return f"{sentence}." if period else sentence
+
+
+def missing_library(module: str, package: str) -> ProblemsError:
+    """The refusal to work without a library, with the command that installs it where it is missing."""
+    return ProblemsError(
+        Problem(
+            f"the Python package {package} (module {module}) is missing",
+            sys.executable,
+            f"Install it where Ansible runs: {sys.executable} -m pip install {package}",
+        )
+    )
+
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def defaulted(document: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """A copy with the defaults of the schema filled in.
+
+    That includes what happens to ``null``: such a field counts as not given. The document need not be valid; what does
+    not fit the schema is left as it is.
+    """
+    completed = copy.deepcopy(dict(document))
+    _prune_nulls(completed, schema)
+    _fill(completed, schema)
+    return completed
+
+
+def _child(schema: Schema | None, key: str) -> Schema | None:
+    if schema is None:
+        return None
+    found = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+    return found if isinstance(found, Mapping) else None
+
+
+def _is_dropped(value: Any, schema: Schema | None) -> bool:
+    return value is None and schema is not None and not schema.get("nullable") and "default" not in schema
+
+
+def _prune_nulls(value: Any, schema: Schema | None) -> None:
+    if isinstance(value, dict):
+        for key in list(value):
+            child = _child(schema, key)
+            if _is_dropped(value[key], child):
+                del value[key]
+            else:
+                _prune_nulls(value[key], child)
+    elif isinstance(value, list):
+        for item in value:
+            _prune_nulls(item, (schema or {}).get("items"))
+
+
+def _fill(value: Any, schema: Schema) -> None:
+    if isinstance(value, dict):
+        for key, child in schema.get("properties", {}).items():
+            if "default" in child and value.get(key) is None:
+                value[key] = copy.deepcopy(child["default"])
+        for key in value:
+            child = _child(schema, key)
+            if child is not None:
+                _fill(value[key], child)
+    elif isinstance(value, list) and "items" in schema:
+        for item in value:
+            _fill(item, schema["items"])
+
+
+# -- structure --------------------------------------------------------------------------------------------------------
+
+
+def structure_findings(document: Mapping[str, Any], schema: Schema) -> Iterator[Finding]:
+    """Types, sizes, forms and names of fields."""
+    if Draft4Validator is None:
+        raise missing_library("jsonschema", "jsonschema")
+    for error in _validator()(schema).iter_errors(document):
+        keyword = str(error.validator)
+        what, remedy = _explained(keyword, error, schema)
+        yield Finding(keyword, tuple(error.absolute_path), what, remedy)
+
+
+@functools.cache
+def _validator() -> Any:
+    """A jsonschema validator of the dialect that CRDs are written in."""
+    taken = ["anyOf", "enum", "items", "maximum", "minimum", "maxItems", "maxLength", "maxProperties"]
+    taken += ["minItems", "minLength", "minProperties", "additionalProperties"]
+    return validators.create(
+        meta_schema={},
+        validators={
+            **{keyword: Draft4Validator.VALIDATORS[keyword] for keyword in taken},
+            "properties": _check_properties,
+            "type": _check_type,
+            "required": _check_required,
+            "pattern": _check_pattern,
+            "x-kubernetes-list-type": _check_list_type,
+        },
+        type_checker=Draft4Validator.TYPE_CHECKER,
+    )
+
+
+def _check_properties(validator: Any, properties: Any, instance: Any, node: Any) -> Iterator[Any]:
+    yield from Draft4Validator.VALIDATORS["properties"](validator, properties, instance, node)
+    if isinstance(instance, dict) and "additionalProperties" not in node:
+        for key in instance:
+            if key not in properties:
+                yield ValidationError("unknown", validator="unknown", path=[key], instance=key, schema=node)
+
+
+def _check_type(validator: Any, wanted: str, instance: Any, node: Any) -> Iterator[Any]:
+    yield from Draft4Validator.VALIDATORS["type"](validator, wanted, instance, node)
+    if wanted == "object" and not {"properties", "additionalProperties"} & set(node):
+        yield from _check_properties(validator, {}, instance, node)
+
+
+def _check_required(_validator: Any, required: Any, instance: Any, node: Any) -> Iterator[Any]:
+    for key in required if isinstance(instance, dict) else ():
+        if key not in instance:
+            child = node.get("properties", {}).get(key, {})
+            yield ValidationError("required", validator="required", path=[key], schema=child)
+
+
+def _check_pattern(_validator: Any, pattern: str, instance: Any, _node: Any) -> Iterator[Any]:
+    if isinstance(instance, str) and not _matches(pattern, instance):
+        yield ValidationError("pattern")
+
+
+def _check_list_type(_validator: Any, kind: str, instance: Any, node: Any) -> Iterator[Any]:
+    if not isinstance(instance, list) or kind == "atomic":
+        return
+    seen = set()
+    for index, item in enumerate(instance):
+        identity = item
+        if kind == "map":
+            if not isinstance(item, dict):
+                continue
+            identity = {key: item.get(key) for key in node["x-kubernetes-list-map-keys"]}
+        text = json.dumps(identity, sort_keys=True)
+        if text in seen:
+            yield ValidationError("twice", validator="twice", path=[index], instance=identity, schema=node)
+        seen.add(text)
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # In Go, $ without flags is the end of the text; in Python it also stands before a final line break.
+    return re.compile(re.sub(r"(?<!\\)\$(?![^\[]*\])", r"\\Z", pattern))
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return _compiled(pattern).search(text) is not None
+
+
+def _explained(keyword: str, error: Any, root: Schema) -> tuple[str, str]:
+    """What a violation means, in words, and what to do about it."""
+    node, value, limit = error.schema, error.instance, error.validator_value
+    purpose = about(node)
+    if keyword == "unknown":
+        return "is not a field of this document", _remedy_for_unknown(value, node, tuple(error.absolute_path), root)
+    if keyword == "required":
+        return "is required", purpose
+    if keyword == "twice":
+        return f"{shown(value)} is there twice", "Remove one of the two."
+    if keyword == "type":
+        article = {"integer": "an integer", "object": "a mapping", "array": "a list"}.get(limit, f"a {limit}")
+        unquoted = limit == "string" and isinstance(value, bool | int | float)
+        return f"must be {article}, not {kind_of(value)} ({shown(value)})", "Put it in quotes." if unquoted else purpose
+    if keyword == "enum":
+        near = nearest(str(value), limit)
+        return f"is {shown(value)}, but must be {' or '.join(limit)}", f"Did you mean {near}?" if near else purpose
+    texts = {
+        "pattern": f"{shown(value)} does not have the form that this field needs",
+        "anyOf": f"must be an integer or a string, not {kind_of(value)}",
+        "minimum": f"is {shown(value)}, but must be at least {limit}",
+        "maximum": f"is {shown(value)}, but must be at most {limit}",
+        "minLength": "is empty" if limit == 1 else f"must have at least {limit} characters",
+        "maxLength": f"must have at most {limit} characters",
+        "minItems": f"must have at least {limit} entries",
+        "maxItems": f"must have at most {limit} entries",
+        "minProperties": f"must have at least {limit} entries",
+        "maxProperties": f"must have at most {limit} entries",
+    }
+    return texts[keyword], purpose
+
+
+def _remedy_for_unknown(name: str, node: Schema, path: Path, root: Schema) -> str:
+    fields = list(node.get("properties", {}))
+    if near := nearest(name, fields):
+        return f"Did you mean {near}?"
+    elsewhere = _places_of(name, root["properties"].get("spec", {}), "spec")
+    if elsewhere:
+        return f"It belongs elsewhere: {', '.join(elsewhere[:3])}."
+    if not fields:
+        return "There are no fields here."
+    place = spelt(path[:-1])
+    return f"Fields of {place}: {', '.join(fields)}." if place else f"Fields: {', '.join(fields)}."
+
+
+def _places_of(name: str, schema: Schema, path: str) -> list[str]:
+    found = []
+    for key, child in schema.get("properties", {}).items():
+        if key == name:
+            found.append(f"{path}.{key}")
+        found += _places_of(name, child, f"{path}.{key}")
+    return found + (_places_of(name, schema["items"], f"{path}[]") if "items" in schema else [])
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+# Fields with names that CEL keeps for itself, or cannot spell, are spelt like this in rules.
+_CEL_KEYWORDS = frozenset(
+    {
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    }
+)
+_CEL_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_ABSENT = object()
+
+
+def rule_findings(
+    document: Mapping[str, Any], schema: Schema, previous: Mapping[str, Any] | None = None
+) -> Iterator[Finding]:
+    """Rules that do not hold. Both documents have their defaults; the new one fits the structure of the schema."""
+    yield from _rule_findings(document, _ABSENT if previous is None else previous, schema, ())
+
+
+def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator[Finding]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        needs_old = re.search(r"\boldSelf\b", rule["rule"]) is not None
+        if needs_old and old is _ABSENT:
+            continue
+        names = {"self": _for_cel(value, schema)}
+        if needs_old:
+            names["oldSelf"] = _for_cel(old, schema)
+        failure = _failure(rule["rule"], names)
+        if failure is not None:
+            below: Path = tuple(step for step in rule.get("fieldPath", "").split(".") if step)
+            what = f"{shown(value)} {rule['message']}" if isinstance(value, str | int) else rule["message"]
+            yield Finding("rule", path + below, f"{what} ({failure})" if failure else what, about(schema, below))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            child = _child(schema, key)
+            if child is not None:
+                before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
+                yield from _rule_findings(item, before, child, (*path, key))
+    elif isinstance(value, list) and "items" in schema:
+        for index, item in enumerate(value):
+            yield from _rule_findings(item, _counterpart(item, old, schema), schema["items"], (*path, index))
+
+
+def _counterpart(item: Any, old: Any, schema: Schema) -> Any:
+    """The entry of the previous list that has the same keys. Entries of other lists have no identity over time."""
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if not keys or not isinstance(old, list) or not isinstance(item, dict):
+        return _ABSENT
+    for candidate in old:
+        if isinstance(candidate, dict) and all(candidate.get(key) == item.get(key) for key in keys):
+            return candidate
+    return _ABSENT
+
+
+def _for_cel(value: Any, schema: Schema | None) -> Any:
+    """Plain data with the names of fields, not those of map entries, spelt as rules spell them."""
+    if isinstance(value, dict):
+        fields = (schema or {}).get("properties", {})
+        return {
+            (_escaped(key) if key in fields else key): _for_cel(item, _child(schema, key))
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_for_cel(item, (schema or {}).get("items")) for item in value]
+    return value
+
+
+def _escaped(name: str) -> str:
+    if name in _CEL_KEYWORDS:
+        return f"__{name}__"
+    return re.sub(r"__|[.\-/]", lambda found: _CEL_ESCAPES[found[0]], name)
+
+
+def _failure(expression: str, names: Mapping[str, Any]) -> str | None:
+    """None if the rule holds, an empty text if it does not, else why it could not be evaluated."""
+    celpy = _celpy()
+    try:
+        holds = _program(expression).evaluate({name: celpy.json_to_cel(value) for name, value in names.items()})
+    except celpy.CELEvalError as error:
+        return f"the rule could not be evaluated: {error.args[0] if error.args else error}"
+    return None if holds else ""
+
+
+@functools.cache
+def _celpy() -> Any:
+    # Half of the time that a small document takes; documents that are refused for their structure do without.
+    try:
+        import celpy  # noqa: PLC0415
+        import celpy.celtypes  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_library("celpy", "cel-python") from error
+    return celpy
+
+
+@functools.cache
+def _environment() -> Any:
+    return _celpy().Environment()
+
+
+@functools.cache
+def _program(expression: str) -> Any:
+    """Compiled when it is first needed: a document meets few of the rules."""
+    environment = _environment()
+    return environment.program(environment.compile(expression), functions={"matches": _cel_matches})
+
+
+def _cel_matches(text: Any, pattern: Any) -> Any:
+    # the same regular expressions as for patterns, whatever library celpy would take
+    return _celpy().celtypes.BoolType(_matches(str(pattern), str(text)))

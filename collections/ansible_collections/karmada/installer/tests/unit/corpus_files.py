@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of ``corpus/``, with what their leading comments say of them.
+
+``# expect: PATH: PART OF THE MESSAGE`` is a problem that must be found; all of a document's problems are listed.
+``# update of: NAME`` makes the good document of that name the one that was carried out before.
+``# stage: text`` says that the text is refused before it becomes a document.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+DIRECTORY = Path(__file__).parent / "corpus"
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """One document and what is said of it."""
+
+    path: Path
+    text: str
+    expected: tuple[tuple[str, str], ...]
+    update_of: str
+    is_text_stage: bool
+
+    def __str__(self) -> str:
+        return self.path.stem
+
+
+def good() -> list[CorpusFile]:
+    return [_read(path) for path in sorted((DIRECTORY / "good").glob("*.yaml"))]
+
+
+def bad() -> list[CorpusFile]:
+    return [_read(path) for path in sorted((DIRECTORY / "bad").glob("*.yaml"))]
+
+
+def named(name: str) -> CorpusFile:
+    return _read(DIRECTORY / "good" / f"{name}.yaml")
+
+
+def _read(path: Path) -> CorpusFile:
+    text = path.read_text(encoding="utf-8")
+    update = re.search(r"^# update of: (\S+)$", text, re.MULTILINE)
+    return CorpusFile(
+        path=path,
+        text=text,
+        # a path has no colon followed by a space; that of a whole text is empty
+        expected=tuple((found[1], found[2]) for found in re.finditer(r"^# expect: ?(.*?): (.*)$", text, re.MULTILINE)),
+        update_of=update[1] if update else "",
+        is_text_stage="\n# stage: text\n" in text,
+    )
