@@ -16,6 +16,7 @@ from typing import Any
 
 from karmada_lab import artifacts, cluster, images, machine, network, prepare, registry, rootfs
 from karmada_lab.cluster import Settings
+from karmada_lab.configuration import API_PORT
 from karmada_lab.errors import LabError
 from karmada_lab.images import Image
 from karmada_lab.shell import say, step
@@ -359,7 +360,7 @@ def status(lab: Lab) -> dict[str, Any]:
         name: {
             "kubernetes": record.kubernetes,
             "nodes": [node.name for node in cluster.nodes_of(lab, name)],
-            "server": f"https://{cluster.nodes_of(lab, name)[0].address}:{cluster.API_PORT}" if record.ready else "",
+            "server": f"https://{cluster.nodes_of(lab, name)[0].address}:{API_PORT}" if record.ready else "",
             "state": _cluster_state(lab, record),
             "age_seconds": round(now - record.created),
             "audit_log": record.audit_log,

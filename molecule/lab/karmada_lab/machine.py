@@ -217,12 +217,17 @@ def members(name: str) -> set[int]:
     """Processes in the control group or below, in any hierarchy."""
     found: set[int] = set()
     for hierarchy in _hierarchies():
-        for procs in (hierarchy / name).rglob("cgroup.procs"):
+        for group in _groups_below(hierarchy / name):
             try:
-                found |= {int(line) for line in procs.read_text().split()}
+                found |= {int(line) for line in (group / "cgroup.procs").read_text().split()}
             except OSError:
                 continue
     return {pid for pid in found if pid > 0}
+
+
+def _groups_below(group: Path) -> list[Path]:
+    """The group and all below it, parents first. os.walk, because groups come and go while we look."""
+    return [Path(path) for path, _, _ in os.walk(group)]
 
 
 def kill_cgroups(name: str) -> None:
@@ -240,9 +245,8 @@ def kill_cgroups(name: str) -> None:
     for hierarchy in _hierarchies():
         group = hierarchy / name
         for _ in range(50):
-            for path in sorted(group.rglob("*"), key=lambda path: len(path.parts), reverse=True):
-                if path.is_dir():
-                    _rmdir(path)
+            for path in reversed(_groups_below(group)):
+                _rmdir(path)
             if _rmdir(group):
                 break
             time.sleep(0.05)
