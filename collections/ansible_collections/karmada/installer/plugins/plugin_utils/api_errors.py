@@ -77,7 +77,9 @@ def from_status(cluster: str, server: str, method: str, path: str, code: int, st
     if "/secrets" in path:
         # Validation quotes the values it refuses.
         message = re.sub(r'Invalid value: ("(?:[^"\\]|\\.)*"|\S+)', "Invalid value: <redacted>", message)
-    return BY_STATUS.get(code, ApiError)(cluster, method, path, code, reason, message)
+    # A field or type that the schema does not have is an internal error to server-side apply: it stays wrong.
+    kind = Invalid if code == 500 and "typed patch object" in message else BY_STATUS.get(code, ApiError)
+    return kind(cluster, method, path, code, reason, message)
 
 
 _NOT_OUR_CA = "the server's certificate is not signed by the CA we were given"

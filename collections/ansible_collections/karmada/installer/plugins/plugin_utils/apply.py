@@ -90,6 +90,13 @@ def plan(
     return apply_all(cluster, objects, check=True, adopt=adopt, workers=workers)
 
 
+def survey(
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+) -> list[Change]:
+    """Which of the objects are to be created or changed, by reading only; without diffs. Raises like ``plan``."""
+    return [step.change for step in _steps(cluster, list(objects), adopt, workers)]
+
+
 def apply_all(
     cluster: Cluster,
     objects: Iterable[Object],

@@ -618,7 +618,7 @@ class Cluster:
                 if response.status == 401 and not renewed and self.access.refresh():
                     renewed = True
                     continue
-                if response.status not in RETRIED_STATUS:
+                if response.status not in RETRIED_STATUS or isinstance(trouble, Invalid):
                     raise trouble
                 after = _retry_after(response)
             pause = max(after or 0.0, min(5.0, 0.1 * 2 ** (attempt - 1)) * random.uniform(0.5, 1))  # noqa: S311

@@ -91,6 +91,7 @@ class Lock:
         self.cluster, self.namespace, self.name, self.holder = cluster, namespace, name, holder
         self.duration_seconds = duration_seconds
         self.lost = threading.Event()
+        self.released = False
         # A renewal that is still being tried when the lock expires helps nobody.
         self._quick = cluster.with_patience(retry_seconds=duration_seconds / 6, read_seconds=duration_seconds / 6)
         self._lease: Object | None = None  # as we last wrote it
@@ -134,8 +135,13 @@ class Lock:
                 said = now
             time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
 
+    def is_ours(self) -> bool:
+        """Whether the Lease names us as its holder; costs one read."""
+        lease = self._read()
+        return bool(lease) and (lease or {}).get("spec", {}).get("holderIdentity") == self.holder
+
     def renew(self) -> None:
-        """Say that we are still here. Raises LockLost when the lock is not ours any more, ApiError when nobody hears."""
+        """Say that we are still here. Raises LockLost when the lock is not ours any more, ApiError unheard."""
         with self._guard:
             for _ in range(3):
                 if self._lease is None or (self._lease.get("spec") or {}).get("holderIdentity") != self.holder:
@@ -160,9 +166,10 @@ class Lock:
             raise self._lost("it could not be renewed in time")
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Lock]:
+    def held(self, *, release: bool = True) -> Iterator[Lock]:
         """Renew in the background while the block runs, and release at its end.
 
+        Without ``release`` the lock stays ours until it expires or is released: the next step of the same run goes on.
         ``lost`` is set as soon as the lock is lost; a block that ends then raises LockLost.
         """
         over = threading.Event()
@@ -170,17 +177,19 @@ class Lock:
         thread.start()
         try:
             yield self
-            self.check()
+            if not self.released:
+                self.check()
         finally:
             over.set()
             thread.join(self.duration_seconds)
-            if not self.lost.is_set():
+            if release and not self.lost.is_set() and not self.released:
                 self.release()
 
     def release(self) -> None:
         """Give the lock back if it is still ours. Never raises for a lock that is not."""
         with self._guard:
             self._expires = 0.0
+            self.released = True
             for _ in range(3):
                 lease = self._read()
                 if lease is None or lease["spec"].get("holderIdentity") != self.holder:
@@ -231,6 +240,7 @@ class Lock:
         except Conflict:
             return False
         self._expires = started + self.duration_seconds
+        self.released = False
         self.lost.clear()
         return True
 
@@ -247,7 +257,8 @@ class Lock:
             except ApiError:
                 pass  # as long as the period lasts, the next try may succeed
             if time.monotonic() >= self._expires:
-                self.lost.set()
+                if not self.released:
+                    self.lost.set()
                 return
 
     def _lost(self, why: str) -> LockLost:

@@ -222,7 +222,7 @@ def _container_trouble(status: Object) -> str | None:
         return f"container {name}: {reason}{detail}{f' ({message})' if message and not restarts else ''}"
     if terminated and terminated.get("exitCode"):
         return f"container {name}: {terminated.get('reason') or 'Error'}, exit code {terminated['exitCode']}"
-    if state.get("running") and not status.get("ready"):
+    if "running" in state and not status.get("ready"):
         return f"container {name}: runs, its readiness probe does not pass yet{_last_exit(status)}"
     return None
 

@@ -1,0 +1,348 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""The client, apply, waiting and the lock against a real API server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import kube
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, plan, wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, drift, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+
+LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
+WRITES = ("apply", "create", "replace", "patch", "delete")
+
+
+@pytest.fixture
+def cluster(api_server: Any) -> Iterator[Cluster]:
+    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
+        yield found
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+def writes(cluster: Cluster) -> int:
+    return sum(cluster.counts[verb] for verb in WRITES)
+
+
+def meta(name: str, namespace: str) -> dict[str, Any]:
+    return {"name": name, "namespace": namespace, "labels": dict(LABELS)}
+
+
+def config_map(namespace: str, name: str = "one", **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(name, namespace), "data": data}
+
+
+def everything(namespace: str) -> list[dict[str, Any]]:
+    """One of each kind that we render, with what API servers like to write their own way."""
+    pod = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "affinity": {
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 100,
+                            "podAffinityTerm": {
+                                "topologyKey": "kubernetes.io/hostname",
+                                "labelSelector": {"matchLabels": {"app": "a"}},
+                            },
+                        }
+                    ]
+                }
+            },
+            "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+            "initContainers": [],
+            "containers": [
+                {
+                    "name": "server",
+                    "image": "x:1",
+                    "args": ["--a"],
+                    "env": [{"name": "EMPTY", "value": ""}, {"name": "A", "value": "1"}],
+                    "ports": [{"name": "https", "containerPort": 5443}, {"name": "m", "containerPort": 8080}],
+                    "resources": {"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {"memory": "2048Mi"}},
+                    "readinessProbe": {"httpGet": {"path": "/readyz", "port": 5443, "scheme": "HTTPS"}},
+                    "volumeMounts": [
+                        {"name": "b", "mountPath": "/b", "readOnly": True},
+                        {"name": "t", "mountPath": "/t"},
+                    ],
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                }
+            ],
+            "volumes": [{"name": "b", "secret": {"secretName": "s"}}, {"name": "t", "emptyDir": {}}],
+        },
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
+    }
+    selector = {"matchLabels": {"app": "a"}}
+    return [
+        config_map(namespace, k="v"),
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": meta("s", namespace),
+            "stringData": {"a": "b"},
+            "type": "Opaque",
+        },
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta("a", namespace)},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": meta("a", namespace),
+            "spec": {
+                "selector": {"app": "a"},
+                "ports": [
+                    {"name": "https", "port": 443, "targetPort": 5443},
+                    {"name": "dns", "port": 53, "protocol": "UDP"},
+                ],
+            },
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta("a", namespace),
+            "spec": {"replicas": 2, "selector": selector, "template": pod},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": meta("e", namespace),
+            "spec": {
+                "serviceName": "a",
+                "replicas": 3,
+                "selector": selector,
+                "template": pod,
+                "volumeClaimTemplates": [claim],
+                "updateStrategy": {"type": "OnDelete"},
+            },
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": meta("a", namespace),
+            "spec": {"minAvailable": 1, "selector": selector},
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": meta("a", namespace),
+            "spec": {
+                "podSelector": {},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": {"matchLabels": {"a": "b"}}}], "ports": [{"port": 2379}]}],
+            },
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": meta("a", namespace),
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}],
+        },
+    ]
+
+
+def test_a_second_run_writes_nothing_and_asks_nothing(cluster: Cluster, namespace: str) -> None:
+    wanted = everything(namespace)
+    assert {one.action for one in apply_all(cluster, wanted)} == {"created"}
+    cluster.counts.clear()
+    assert {one.action for one in apply_all(cluster, wanted)} == {"unchanged"}
+    assert writes(cluster) == 0
+    assert cluster.counts["dry-run"] == 0, "our comparison does not know something that the API server does to objects"
+
+
+@pytest.mark.parametrize("index", range(9))
+def test_live_objects_cover_what_was_applied(cluster: Cluster, namespace: str, index: int) -> None:
+    desired = everything(namespace)[index]
+    assert drift(cluster.apply(desired).object, desired) == []
+
+
+def test_foreign_fields_survive_and_ours_come_back(cluster: Cluster, namespace: str) -> None:
+    apply_all(cluster, [config_map(namespace, ours="1", gone="1")])
+    patch = {"data": {"theirs": "x", "ours": "theirs"}, "metadata": {"labels": {"team": "t"}}}
+    cluster.patch_merge("v1", "ConfigMap", "one", namespace, patch)
+    # The patch above is made by our manager as an Update; what counts is that no Apply owns those fields.
+    assert plan(cluster, [config_map(namespace, ours="1")])[0].action == "changed"
+    done = apply_all(cluster, [config_map(namespace, ours="1")])
+    assert done[0].action == "changed"
+    found = cluster.get("v1", "ConfigMap", "one", namespace)
+    assert found
+    assert found["data"] == {"theirs": "x", "ours": "1"}
+    assert found["metadata"]["labels"]["team"] == "t"
+    assert owned_by(found, "me", set())
+
+
+def test_conflicts_preconditions_and_strictness(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(config_map(namespace, a="1"), field_manager="somebody")
+    with pytest.raises(kube.Conflict, match="somebody"):
+        cluster.apply(config_map(namespace, a="2"), force=False)
+    with pytest.raises(kube.Invalid, match=r"unknown field|field not declared"):
+        cluster.apply({**config_map(namespace), "spec": {"typo": 1}})
+    with pytest.raises(kube.Conflict, match="already exists"):
+        cluster.create(config_map(namespace))
+    with pytest.raises(kube.Conflict):
+        cluster.delete("v1", "ConfigMap", "one", namespace, uid=str(uuid.uuid4()))
+    with pytest.raises(kube.NotFound, match="namespaces"):
+        cluster.apply(config_map("no-such-namespace"))
+    with pytest.raises(kube.NotFound, match="resource type"):
+        cluster.apply({"apiVersion": "example.com/v1", "kind": "Nope", "metadata": {"name": "x"}}, dry_run=True)
+    found = cluster.get("v1", "ConfigMap", "one", namespace)
+    assert found
+    with pytest.raises(ProblemsError, match="was not made by this installer"):
+        apply_all(cluster, [{**config_map(namespace, "two")}, _without_labels(cluster, namespace)])
+    assert cluster.delete("v1", "ConfigMap", "one", namespace, uid=found["metadata"]["uid"])
+
+
+def _without_labels(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": namespace}})
+    return config_map(namespace, "theirs", a="1")
+
+
+def test_check_mode_predicts_inside_a_namespace_that_is_not_there(cluster: Cluster) -> None:
+    changes = apply_all(cluster, everything("not-yet"), check=True)
+    assert {one.action for one in changes} == {"created"}
+    assert writes(cluster) == 0
+    assert "app.kubernetes.io/managed-by" in changes[0].diff["after"]
+
+
+def test_a_new_kind_can_be_used_at_once_and_is_waited_for(cluster: Cluster) -> None:
+    group = f"g{uuid.uuid4().hex[:8]}.example.com"
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"things.{group}", "labels": dict(LABELS)},
+        "spec": {
+            "group": group,
+            "names": {"plural": "things", "kind": "Thing"},
+            "scope": "Cluster",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+    thing = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Thing",
+        "metadata": {"name": "x", "labels": dict(LABELS)},
+        "spec": {"a": 1},
+    }
+    assert cluster.get(f"{group}/v1", "Thing", "x") is None
+    assert apply_all(cluster, [thing], check=True)[0].action == "created"
+    said: list[str] = []
+    ref = Ref.of(crd)
+    waiting = threading.Timer(0.3, apply_all, (cluster, [crd]))
+    waiting.start()
+    wait_until(cluster, [ref], timeout=30, progress=said.append)
+    waiting.join()
+    assert "it does not exist" in said[0] or "no answer" in said[0]
+    done = apply_all(cluster, [thing])
+    assert done[0].action == "created"
+    assert apply_all(cluster, [thing, crd])[0].action == "unchanged"
+    with pytest.raises(kube.Expired):
+        list(cluster.watch(f"{group}/v1", "Thing", resource_version="1", timeout_seconds=2))
+    live = cluster.get(ref.api_version, ref.kind, ref.name)
+    assert live
+    assert [
+        one.action for one in delete_all(cluster, [(done[0].ref, done[0].uid), (ref, live["metadata"]["uid"])])
+    ] == [
+        "deleted",
+        "deleted",
+    ]
+    assert cluster.get(ref.api_version, ref.kind, ref.name) is None
+
+
+def test_a_watch_goes_on_from_a_list(cluster: Cluster, namespace: str) -> None:
+    version = cluster.list("v1", "ConfigMap", namespace).resource_version
+    cluster.apply(config_map(namespace, a="1"))
+    cluster.delete("v1", "ConfigMap", "one", namespace)
+    events = list(cluster.watch("v1", "ConfigMap", namespace, resource_version=version, timeout_seconds=2))
+    kinds = [one["type"] for one in events if one["type"] != "BOOKMARK"]
+    assert kinds == ["ADDED", "DELETED"]
+
+
+def test_many_objects_come_in_pages(cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    apply_all(cluster, [config_map(namespace, f"c{index}") for index in range(12)])
+    monkeypatch.setattr(kube, "PAGE", 5)
+    cluster.counts.clear()
+    found = cluster.list("v1", "ConfigMap", namespace)
+    assert sorted(one["metadata"]["name"] for one in found) == sorted(f"c{index}" for index in range(12))
+    assert cluster.counts["list"] == 3
+
+
+def test_access_is_reviewed_for_who_we_are(api_server: Any, cluster: Cluster, namespace: str) -> None:
+    wanted = [("create", "apps", "deployments", namespace), ("get", "", "pods", namespace, "log")]
+    assert cluster.can_i(wanted) == []
+    config = yaml.safe_load(api_server.kubeconfig.read_text())
+    config["users"][0]["user"]["as"] = "nobody"
+    with Cluster.from_kubeconfig_dict(config, name="host cluster") as other:
+        assert len(other.can_i(wanted)) == 2
+        with pytest.raises(kube.Forbidden, match='User "nobody" cannot'):
+            other.list("v1", "Pod", namespace)
+
+
+def test_trust_and_identity_that_do_not_fit_are_told_apart(api_server: Any) -> None:
+    cert, key = api_server.client_certificate.read_text(), api_server.client_key.read_text()
+    ca = api_server.ca.read_text()
+    with pytest.raises(kube.Unreachable, match="not signed by the CA we were given"):
+        Cluster.from_parts(api_server.url, None, cert, key).version()
+    other_name = Cluster.from_parts(api_server.url, ca, cert, key, tls_server_name="example.com")
+    with pytest.raises(kube.Unreachable, match="not valid for this address"):
+        other_name.version()
+    with pytest.raises(kube.Unauthorized, match="does not accept our certificate or token"):
+        Cluster.from_parts(api_server.url, ca, token="x.y.z").list("v1", "Pod")
+    assert Cluster.from_parts(api_server.url, ca, cert, key, tls_server_name="localhost").version()["gitVersion"]
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cluster, namespace: str) -> None:
+    code = (
+        "import sys, time\n"
+        "from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster\n"
+        "from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity\n"
+        "lock = Lock(Cluster.from_kubeconfig(sys.argv[1]), sys.argv[2], 'prod-installer', holder_identity(), 3)\n"
+        "lock.acquire()\n"
+        "with lock.held():\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", code, str(api_server.kubeconfig), namespace]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        mine = Lock(cluster, namespace, "prod-installer", holder_identity(), 3)
+        with pytest.raises(ProblemsError, match=f"process {process.pid} on"):
+            mine.acquire(4)  # longer than its duration: it does renew
+        process.kill()
+        process.wait()
+    start = time.monotonic()
+    mine.acquire()
+    assert time.monotonic() - start < 1
+    lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", namespace)
+    assert lease
+    assert lease["spec"]["leaseTransitions"] == 1
+    mine.release()

@@ -1,0 +1,378 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""The client against an API server that misbehaves, and kubeconfigs that do."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import kube, kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
+
+TOKEN = "t0ps3cret"
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    with StubApi() as found:
+        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+        yield found
+
+
+@pytest.fixture
+def cluster(api: StubApi) -> Iterator[Cluster]:
+    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
+        yield found
+
+
+def config_map(name: str = "one", **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"}, "data": data}
+
+
+def test_what_is_applied_can_be_read_and_deleted(cluster: Cluster, api: StubApi) -> None:
+    assert cluster.get("v1", "ConfigMap", "one", "ns") is None
+    assert cluster.apply(config_map(a="1")).created
+    again = cluster.apply(config_map(a="2"))
+    assert not again.created
+    found = cluster.get("v1", "ConfigMap", "one", "ns")
+    assert found is not None
+    assert found["data"] == {"a": "2"}
+    with pytest.raises(kube.Conflict):
+        cluster.delete("v1", "ConfigMap", "one", "ns", uid="another")
+    assert cluster.delete("v1", "ConfigMap", "one", "ns", uid=found["metadata"]["uid"])
+    assert not cluster.delete("v1", "ConfigMap", "one", "ns")
+    assert cluster.counts["apply"] == 2
+    assert cluster.counts["delete"] == 3
+    assert api.headers[-1]["Authorization"] == f"Bearer {TOKEN}"
+
+
+def test_apply_asks_for_strict_validation_and_our_field_manager(cluster: Cluster, api: StubApi) -> None:
+    cluster.apply(config_map(), dry_run=True)
+    assert cluster.get("v1", "ConfigMap", "one", "ns") is None
+    path = api.requests[0][1]
+    for part in ("fieldManager=karmada-installer", "force=true", "fieldValidation=Strict", "dryRun=All"):
+        assert part in path
+
+
+def test_lists_are_paged_and_their_items_complete(cluster: Cluster, api: StubApi) -> None:
+    api.page = 2
+    for index in range(5):
+        cluster.apply(config_map(f"c{index}"))
+    before = cluster.counts["list"]
+    found = cluster.list("v1", "ConfigMap", "ns")
+    assert [one["metadata"]["name"] for one in found] == ["c0", "c1", "c2", "c3", "c4"]
+    assert found[0]["kind"] == "ConfigMap"
+    assert found[0]["apiVersion"] == "v1"
+    assert cluster.counts["list"] - before == 3
+
+
+def test_a_list_whose_continuation_expired_starts_again_in_one_piece(cluster: Cluster, api: StubApi) -> None:
+    for index in range(5):
+        cluster.apply(config_map(f"c{index}"))
+    api.page = 2
+    api.faults.append(Fault("status", path="continue=2", status=410))
+
+    def lift() -> None:
+        while api.faults[0].times:
+            time.sleep(0.001)
+        api.page = 100
+
+    threading.Thread(target=lift).start()
+    assert len(cluster.list("v1", "ConfigMap", "ns")) == 5
+
+
+def test_a_resource_type_that_appears_later_is_found(cluster: Cluster, api: StubApi) -> None:
+    assert cluster.get("example.com/v1", "Widget", "w", "ns") is None
+    assert list(cluster.list("example.com/v1", "Widget", "ns")) == []
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "ns"}}
+    api.types["example.com/v1"] = []
+
+    def serve() -> None:
+        api.types["example.com/v1"] = [{"name": "widgets", "kind": "Widget", "namespaced": True}]
+
+    timer = threading.Timer(0.7, serve)
+    timer.start()
+    assert cluster.apply(widget).created  # waits for the discovery of a CRD that was just established
+    timer.join()
+    before = cluster.counts["discovery"]
+    assert cluster.get("example.com/v1", "Widget", "w", "ns")
+    assert cluster.counts["discovery"] == before
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("status", status=429, headers={"Retry-After": "0"}, times=2),
+        Fault("status", status=500, times=2),
+        Fault("status", status=503, times=2),
+        Fault("reset", times=2),
+        Fault("reset-after", times=2),
+    ],
+    ids=lambda fault: f"{fault.kind}-{fault.status}",
+)
+def test_passing_trouble_is_outlived(cluster: Cluster, api: StubApi, fault: Fault) -> None:
+    api.faults.append(fault)
+    cluster.apply(config_map(a="1"))
+    assert cluster.counts["retry"] == 2
+    assert cluster.get("v1", "ConfigMap", "one", "ns")
+
+
+def test_a_minute_of_darkness_ends_at_the_deadline_with_the_reason(cluster: Cluster, api: StubApi) -> None:
+    api.faults.append(Fault("status", status=503, times=1000))
+    cluster.retry_seconds = 0.6
+    start = time.monotonic()
+    with pytest.raises(kube.ApiError, match="injected") as caught:
+        cluster.get("v1", "ConfigMap", "one", "ns")
+    assert caught.value.status == 503
+    assert 0.2 < time.monotonic() - start < 2
+
+
+def test_retry_after_is_kept(cluster: Cluster, api: StubApi) -> None:
+    api.faults.append(Fault("status", status=429, headers={"Retry-After": "1"}))
+    start = time.monotonic()
+    cluster.version()
+    assert time.monotonic() - start >= 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, kube.Invalid), (401, kube.Unauthorized), (403, kube.Forbidden), (409, kube.Conflict), (422, kube.Invalid)],
+)
+def test_refusals_are_not_tried_again(cluster: Cluster, api: StubApi, status: int, kind: type[kube.ApiError]) -> None:
+    api.faults.append(Fault("status", status=status, times=5))
+    with pytest.raises(kind) as caught:
+        cluster.apply(config_map())
+    assert len(api.requests) == 1
+    assert "host cluster" in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+def test_a_schema_error_that_calls_itself_internal_is_not_tried_again(cluster: Cluster, api: StubApi) -> None:
+    message = "failed to create typed patch object (ns/one; /v1, Kind=ConfigMap): .spec: field not declared in schema"
+    api.faults.append(Fault("status", status=500, body={"kind": "Status", "message": message}, times=5))
+    with pytest.raises(kube.Invalid, match=r"\.spec: field not declared"):
+        cluster.apply(config_map())
+    assert len(api.requests) == 1
+
+
+def test_a_server_that_never_answers_is_given_up(cluster: Cluster, api: StubApi) -> None:
+    api.faults.append(Fault("hang", times=9))
+    with pytest.raises(kube.Unreachable, match="no answer in time"):
+        cluster.with_patience(retry_seconds=0, read_seconds=0.2).get("v1", "ConfigMap", "one", "ns")
+
+
+def test_a_refused_connection_names_the_address() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cluster = Cluster.from_parts(f"https://127.0.0.1:{port}", None, token=TOKEN, name="member1")
+    with pytest.raises(kube.Unreachable, match=f"member1: .*127.0.0.1:{port}.*refused"):
+        cluster.version(retry_seconds=0)
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_away(api: StubApi) -> None:
+    cluster = Cluster.from_parts(api.url.replace("http:", "https:"), None, token=TOKEN)
+    with pytest.raises(kube.Unreachable, match="does not speak TLS"):
+        cluster.version()
+
+
+def test_values_of_secrets_are_not_in_messages(cluster: Cluster, api: StubApi) -> None:
+    body = {"kind": "Status", "message": 'Secret "s" is invalid: data[k]: Invalid value: "hunter\\"2": no', "code": 422}
+    api.faults.append(Fault("status", status=422, body=body))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}}
+    with pytest.raises(kube.Invalid) as caught:
+        cluster.apply(secret)
+    assert "hunter" not in str(caught.value)
+    assert "data[k]" in str(caught.value)
+
+
+# -- watches -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_watch_goes_on_from_a_list_and_ends_by_itself(cluster: Cluster) -> None:
+    version = cluster.list("v1", "ConfigMap", "ns").resource_version
+    cluster.apply(config_map(a="1"))
+    events = list(cluster.watch("v1", "ConfigMap", "ns", resource_version=version, timeout_seconds=1))
+    assert [(one["type"], one["object"]["metadata"]["name"]) for one in events] == [("ADDED", "one")]
+
+
+def test_a_watch_from_too_long_ago_says_so(cluster: Cluster, api: StubApi) -> None:
+    api.forget()
+    with pytest.raises(kube.Expired):
+        list(cluster.watch("v1", "ConfigMap", "ns", resource_version="1", timeout_seconds=1))
+
+
+def test_a_half_open_watch_does_not_hang(cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Cluster._request
+
+    def impatient(self: Cluster, *args: Any, **options: Any) -> Any:
+        return real(self, *args, **{**options, "read_seconds": 0.3})
+
+    monkeypatch.setattr(Cluster, "_request", impatient)
+    start = time.monotonic()
+    assert list(cluster.watch("v1", "ConfigMap", "ns", resource_version=str(api.version), timeout_seconds=30)) == []
+    assert time.monotonic() - start < 3
+
+
+def test_closing_a_watch_wakes_its_reader(cluster: Cluster, api: StubApi) -> None:
+    watch = cluster.watch("v1", "ConfigMap", "ns", resource_version=str(api.version), timeout_seconds=30)
+    reader = threading.Thread(target=lambda: list(watch))
+    reader.start()
+    time.sleep(0.1)
+    watch.close()
+    reader.join(2)
+    assert not reader.is_alive()
+
+
+def test_what_we_may_not_do_is_listed(cluster: Cluster) -> None:
+    denied = cluster.can_i([("get", "", "pods"), ("escalate", "rbac.authorization.k8s.io", "roles", "ns")])
+    assert [str(one) for one in denied] == ["escalate roles.rbac.authorization.k8s.io in namespace ns"]
+
+
+# -- kubeconfigs -------------------------------------------------------------------------------------------------------
+
+
+def written(tmp_path: Path, config: Any) -> str:
+    file = tmp_path / "kubeconfig"
+    file.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
+    return str(file)
+
+
+def changed(api: StubApi, **user: Any) -> dict[str, Any]:
+    return {**api.kubeconfig(), "users": [{"name": "me", "user": user}]}
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError, match=f"{tmp_path}/none: there is no such kubeconfig"):
+        Cluster.from_kubeconfig(str(tmp_path / "none"))
+
+
+def test_broken_yaml_names_the_line_and_not_its_content(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError, match=r"not YAML \(line 2\)") as caught:
+        Cluster.from_kubeconfig(written(tmp_path, f"a: b\n- {TOKEN}\n"))
+    assert TOKEN not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"current-context": "nope"}, "no context 'nope'.*There are: stub"),
+        ({"current-context": ""}, "sets no current-context"),
+        ({"users": []}, "names user 'me', which is not in users"),
+        ({"clusters": []}, "names cluster 'stub', which is not in clusters"),
+        ({"clusters": [{"name": "stub", "cluster": {}}]}, "has no server address"),
+        ({"users": [{"name": "me", "user": {"tokenFile": "gone"}}]}, "gone does not exist"),
+        ({"users": [{"name": "me", "user": {"client-certificate": "gone"}}]}, "gone does not exist"),
+        (
+            {"users": [{"name": "me", "user": {"client-key-data": "?", "client-certificate-data": "eA=="}}]},
+            "not base64",
+        ),
+        ({"users": [{"name": "me", "user": {"exec": {"command": "no-such-plugin", "apiVersion": "v"}}}]}, "no-such-pl"),
+    ],
+)
+def test_what_is_wrong_in_a_kubeconfig_is_named(
+    api: StubApi, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ProblemsError, match=message):
+        Cluster.from_kubeconfig(written(tmp_path, {**api.kubeconfig(), **change}))
+
+
+def test_two_files_are_merged_as_kubectl_does(api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    config = api.kubeconfig()
+    first.write_text(yaml.safe_dump({"contexts": config["contexts"], "current-context": "stub"}))
+    second.write_text(yaml.safe_dump({"clusters": config["clusters"], "users": config["users"]}))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'absent'}:{second}")
+    assert Cluster.from_kubeconfig().version()["gitVersion"] == "v1.35.4"
+
+
+def test_an_exec_plugin_gives_the_token_and_is_asked_again_when_refused(api: StubApi, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "import json, pathlib\n"
+        f"count = pathlib.Path({str(tmp_path)!r}, 'count'); n = int(count.read_text()) + 1 if count.exists() else 1\n"
+        "count.write_text(str(n))\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': {'token': f'token-{n}'}}))\n"
+    )
+    user = {"command": sys.executable, "args": [str(plugin)], "apiVersion": "client.authentication.k8s.io/v1"}
+    cluster = Cluster.from_kubeconfig_dict(changed(api, exec=user))
+    cluster.version()
+    assert api.headers[-1]["Authorization"] == "Bearer token-1"
+    api.faults.append(Fault("status", status=401))
+    cluster.version()
+    assert api.headers[-1]["Authorization"] == "Bearer token-2"
+
+
+def test_a_token_file_is_read_again_when_refused(api: StubApi, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    cluster = Cluster.from_kubeconfig(written(tmp_path, changed(api, tokenFile="token")))
+    token.write_text("new\n")
+    api.faults.append(Fault("status", status=401))
+    cluster.version()
+    assert [one["Authorization"] for one in api.headers] == ["Bearer old", "Bearer new"]
+
+
+def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ProblemsError, match="does not run in a pod"):
+        Cluster.from_kubeconfig()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "token").write_text("pod-token")
+    ca_pem, _ = _certificate()
+    (tmp_path / "ca.crt").write_text(ca_pem)
+    cluster = Cluster.from_kubeconfig()
+    assert cluster.server == "https://[fd00::1]:443"
+    assert cluster.access.headers() == {"Authorization": "Bearer pod-token"}
+
+
+def test_client_keys_stay_in_memory(api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    cert, key = (base64.b64encode(pem.encode()).decode() for pem in _certificate())
+    Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": key}))
+    assert list(tmp_path.iterdir()) == []
+    other_key = base64.b64encode(_certificate()[1].encode()).decode()
+    with pytest.raises(ProblemsError, match="client certificate and key cannot be used"):
+        Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": other_key}))
+
+
+def _certificate() -> tuple[str, str]:
+    import datetime  # noqa: PLC0415
+
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
+    now = datetime.datetime.now(datetime.UTC)
+    cert = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return cert.public_bytes(serialization.Encoding.PEM).decode(), private.decode()

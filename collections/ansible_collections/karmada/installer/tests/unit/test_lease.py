@@ -1,0 +1,191 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""The lock: one at a time, taken over from the dead, noticed when lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import (
+    Lock,
+    LockLost,
+    holder_identity,
+    holder_is_dead,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
+
+PREFIX = "apis/coordination.k8s.io/v1/leases"
+ELSEWHERE = "other-host/other-boot/12/34"
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    with StubApi() as found:
+        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+        yield found
+
+
+@pytest.fixture
+def cluster(api: StubApi) -> Iterator[Cluster]:
+    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
+        yield found
+
+
+def lock(cluster: Cluster, holder: str, seconds: int = 30) -> Lock:
+    return Lock(cluster, "ns", "prod-installer", holder, seconds)
+
+
+def spec(cluster: Cluster) -> dict[str, Any]:
+    found = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
+    assert found
+    return dict(found["spec"])
+
+
+def dead_process() -> str:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    identity = holder_identity(process.pid)
+    assert not holder_is_dead(identity)
+    process.kill()
+    process.wait()
+    return identity
+
+
+def test_a_second_run_is_refused_by_name_and_admitted_after_release(cluster: Cluster) -> None:
+    first, second = lock(cluster, ELSEWHERE), lock(cluster, holder_identity())
+    first.acquire()
+    with pytest.raises(ProblemsError, match="another run is writing: process 12 on other-host"):
+        second.acquire()
+    first.release()
+    assert spec(cluster)["holderIdentity"] == ""
+    second.acquire()
+    assert spec(cluster)["holderIdentity"] == holder_identity()
+    assert spec(cluster)["leaseTransitions"] == 1
+    first.release()
+    assert spec(cluster)["holderIdentity"] == holder_identity()
+
+
+def test_a_waiting_run_goes_on_when_the_lock_is_released(cluster: Cluster) -> None:
+    first, second = lock(cluster, ELSEWHERE), lock(cluster, holder_identity())
+    first.acquire()
+    threading.Timer(0.3, first.release).start()
+    said: list[str] = []
+    second.acquire(10, said.append)
+    assert said == ["waiting for the lock ns/prod-installer, held by process 12 on other-host"]
+
+
+def test_a_killed_process_of_this_machine_loses_it_at_once(cluster: Cluster) -> None:
+    lock(cluster, dead_process()).acquire()
+    start = time.monotonic()
+    lock(cluster, holder_identity()).acquire()
+    assert time.monotonic() - start < 1
+
+
+def test_identities_that_cannot_be_judged_count_as_alive() -> None:
+    assert not holder_is_dead(ELSEWHERE)
+    assert not holder_is_dead("somebody")
+    assert not holder_is_dead(holder_identity())
+    host, boot, pid, start = holder_identity().split("/")
+    assert holder_is_dead(f"{host}/{boot}/{pid}/{int(start) + 1}"), "the pid was given to another process"
+
+
+def test_a_holder_elsewhere_loses_it_only_after_it_stood_still(cluster: Cluster, api: StubApi) -> None:
+    first = lock(cluster, ELSEWHERE, 1)
+    first.acquire()
+    # Its clock is an hour behind ours: must not matter.
+    lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
+    assert lease
+    lease["spec"]["renewTime"] = "2001-01-01T00:00:00.000000Z"
+    cluster.replace(lease)
+    start = time.monotonic()
+    lock(cluster, holder_identity(), 1).acquire(10)
+    assert 1 <= time.monotonic() - start < 4
+
+
+def test_a_holder_that_renews_keeps_it(cluster: Cluster) -> None:
+    first = lock(cluster, ELSEWHERE, 1)
+    first.acquire()
+    with first.held():
+        with pytest.raises(ProblemsError, match="another run is writing"):
+            lock(cluster, holder_identity(), 1).acquire(2.5)
+        first.check()
+    assert spec(cluster)["holderIdentity"] == ""
+
+
+def test_of_two_takers_one_gets_it(cluster: Cluster) -> None:
+    lock(cluster, dead_process()).acquire()
+    locks = [lock(cluster, f"host{index}/b/1/1") for index in range(8)]
+    got: list[Lock] = []
+
+    def take(one: Lock) -> None:
+        try:
+            one.acquire()
+        except ProblemsError:
+            return
+        got.append(one)
+
+    threads = [threading.Thread(target=take, args=(one,)) for one in locks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 1
+    assert spec(cluster)["holderIdentity"] == got[0].holder
+
+
+def test_work_is_told_when_somebody_took_the_lock(cluster: Cluster) -> None:
+    mine = lock(cluster, holder_identity(), 1)
+    mine.acquire()
+    lost_in_time = False
+
+    def work() -> None:
+        nonlocal lost_in_time
+        with mine.held():
+            lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
+            assert lease
+            lease["spec"]["holderIdentity"] = ELSEWHERE
+            cluster.replace(lease)
+            lost_in_time = mine.lost.wait(2)
+
+    with pytest.raises(LockLost):
+        work()
+    assert lost_in_time
+    assert spec(cluster)["holderIdentity"] == ELSEWHERE
+
+
+def test_work_is_told_when_the_server_is_away_for_too_long(cluster: Cluster, api: StubApi) -> None:
+    mine = lock(cluster, holder_identity(), 1)
+    mine.acquire()
+    api.faults.append(Fault("status", method="PUT", status=503, times=1000))
+    start = time.monotonic()
+
+    def work() -> None:
+        with mine.held():
+            assert mine.lost.wait(5)
+            mine.check()
+
+    with pytest.raises(LockLost, match="could not be renewed in time"):
+        work()
+    assert time.monotonic() - start < 3
+
+
+def test_a_renewal_that_was_written_unheard_is_still_ours(cluster: Cluster, api: StubApi) -> None:
+    mine = lock(cluster, holder_identity())
+    mine.acquire()
+    api.faults.append(Fault("reset-after", method="PUT"))
+    mine.renew()
+    mine.check()
+    assert not mine.lost.is_set()
+
+
+def test_identity_is_of_the_process_that_was_named() -> None:
+    assert holder_identity().split("/")[2] == str(os.getpid())
+    assert holder_identity(os.getppid()).split("/")[2] == str(os.getppid())
