@@ -145,7 +145,10 @@ def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeou
         check_identity(name, registration, registered)
         if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
             outcome.on_member += apply_all(member, [members.namespace_on_member(owner)])
-        outcome.on_member += apply_all(member, members.objects_on_member(name, owner))
+        # A member deletes a token whose account it does not know yet, so the accounts come first.
+        wanted = members.objects_on_member(name, owner)
+        for wave in (True, False):
+            outcome.on_member += apply_all(member, [each for each in wanted if (each["kind"] == "ServiceAccount") is wave])
         credentials = _wait_for_credentials(member, name)
     control_plane = run.control_plane
     if name not in registered:

@@ -95,9 +95,11 @@ def clean_member(run: Run, entry: Entry) -> list[Change]:
 
 
 def remove_control_plane(run: Run) -> list[Change]:
-    """Workloads first, and gone before what they mount; then everything else but claims and the state."""
-    workloads = [each for kind in _WORKLOADS for each in _ours(run, "apps/v1", kind)]
-    changes = _delete(run, run.host, workloads, propagation="Foreground")
+    """API server, etcd, each gone before what it needs; then everything else, claims by policy, but not the state."""
+    changes: list[Change] = []
+    # An API server without its etcd takes half a minute to give up.
+    for kind in _WORKLOADS:
+        changes += _delete(run, run.host, _ours(run, "apps/v1", kind), propagation="Foreground")
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
     rest = [each for version, kind in _KINDS for each in _ours(run, version, kind) if Ref.of(each) != state]
     changes += _delete(run, run.host, rest)
