@@ -17,6 +17,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import
 
 Related = list[Object]
 
+# A wait of a blink is not worth a line; a long one speaks when something changes, but not with every pod.
+QUIET_SECONDS = 2.0
+CHANGE_SECONDS = 3.0
 SAY_SECONDS = 10.0
 # How often pods and events are read to explain; readiness itself comes by watch.
 EXPLAIN_SECONDS = 5.0
@@ -58,7 +61,8 @@ def wait_until(
 ) -> None:
     """Return as soon as every target exists and is ready.
 
-    ``progress`` hears what is waited for and why it is not ready, whenever that changes and at least every 10 s.
+    ``progress`` hears what is waited for and why it is not ready: after the first seconds, when that changes, and at
+    least every 10 s.
     ``not_ready`` may replace the question; it gets the object and, now and then, its pods, claims and events.
 
     Raises NotReady after ``timeout`` seconds, or once an object has been in a state that waiting does not mend for
@@ -151,6 +155,7 @@ class _Waiting:
     def run(self, timeout: float, grace: float) -> None:
         start = time.monotonic()
         explained = start
+        self._said_at = start + QUIET_SECONDS - CHANGE_SECONDS
         for follower in self._followers:
             follower.start()
         while True:
@@ -224,7 +229,8 @@ class _Waiting:
         more = f" (and {len(reasons) - 3} more)" if len(reasons) > 3 else ""
         ready = len(self._targets) - len(reasons)
         text = f"{ready} of {len(self._targets)} ready; waiting for " + " | ".join(shown) + more
-        if text != self._said or now - self._said_at >= SAY_SECONDS:
+        since = now - self._said_at
+        if since >= SAY_SECONDS or (text != self._said and since >= CHANGE_SECONDS):
             self._said, self._said_at = text, now
             self._progress(text)
 
@@ -312,7 +318,8 @@ class _Waiting:
                 lines = self._cluster.logs(pod, namespace, container, LOG_LINES, previous=previous).splitlines()
             except ApiError:
                 continue
-            if lines:
+            # The kubelet answers 200 with this sentence when the container of that run is removed already.
+            if lines and not lines[0].startswith("unable to retrieve container logs"):
                 return lines[-LOG_LINES:]
         return []
 

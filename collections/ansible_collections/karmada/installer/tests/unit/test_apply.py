@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import kube
+from ansible_collections.karmada.installer.plugins.plugin_utils import kube, wait
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
     Change,
@@ -200,7 +200,11 @@ def ref(name: str) -> Ref:
     return Ref("apps/v1", "Deployment", name, "ns")
 
 
-def test_waiting_ends_with_the_event_and_says_what_it_waits_for(cluster: Cluster, api: StubApi) -> None:
+def test_waiting_ends_with_the_event_and_says_what_it_waits_for(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(wait, "CHANGE_SECONDS", 0.0)
     api.put(DEPLOYMENTS, deployment("a", 0))
     said: list[str] = []
     threading.Timer(0.3, api.put, (DEPLOYMENTS, deployment("b", 1))).start()
@@ -247,8 +251,6 @@ def test_a_timeout_says_why_with_the_last_lines_of_what_crashes(
 def test_what_cannot_become_ready_is_given_up_early(
     cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ansible_collections.karmada.installer.plugins.plugin_utils import wait  # noqa: PLC0415
-
     monkeypatch.setattr(wait, "EXPLAIN_SECONDS", 0.1)
     api.put(DEPLOYMENTS, deployment("a", 0))
     api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "InvalidImageName"}))
