@@ -295,11 +295,20 @@ def _remains(
             return error
         if live is None or live["metadata"]["uid"] != change.uid:
             return None
-        finalizers = ", ".join(live["metadata"].get("finalizers") or []) or "none"
+        held = _what_holds(live)
         if time.monotonic() > deadline:
-            return TimeoutError(f"still there after its deletion was asked for (finalizers: {finalizers})")
+            return TimeoutError(f"still there after its deletion was asked for ({held})")
         if progress and pause > 0.5 and time.monotonic() - told > 10:
-            progress(f"waiting until {ref} is gone (finalizers: {finalizers})")
+            progress(f"waiting until {ref} is gone ({held})")
             told = time.monotonic()
         time.sleep(pause)
         pause = min(2.0, pause * 1.7)
+
+
+def _what_holds(live: Object) -> str:
+    """What keeps an object that is being deleted; a namespace tells it in conditions."""
+    finalizers = live["metadata"].get("finalizers") or []
+    conditions = (live.get("status") or {}).get("conditions") or []
+    remains = [str(one["message"]) for one in conditions if one.get("status") == "True" and one.get("message")]
+    texts = [f"finalizers: {', '.join(finalizers)}"] if finalizers else []
+    return "; ".join([*texts, *(remains if live["kind"] == "Namespace" else [])]) or "no finalizers"

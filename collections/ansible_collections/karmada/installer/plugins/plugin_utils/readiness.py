@@ -27,8 +27,8 @@ def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
     symptom = check(obj) if check else None
     if symptom is None:
         return None
-    causes = [text for one in related if (text := _cause(one))]
-    return "; ".join([symptom, *dict.fromkeys(causes), *_warnings(related)])
+    causes = list(dict.fromkeys(text for one in related if (text := _cause(one))))
+    return "; ".join([symptom, *causes, *_warnings(related, " ".join(causes))])
 
 
 def hopeless(obj: Object, related: Related = ()) -> str | None:
@@ -237,11 +237,15 @@ def _failed_run(status: Object) -> bool:
     return any(ends)
 
 
-def _warnings(related: Related) -> list[str]:
-    """The newest warnings, once each."""
+def _warnings(related: Related, said: str) -> list[str]:
+    """The newest warnings, once each, without those that repeat what was ``said``."""
     events = [one for one in related if one.get("kind") == "Event" and one.get("type") == "Warning"]
     events.sort(key=_when, reverse=True)
-    texts = [f"{one.get('reason') or 'Warning'}: {' '.join(str(one.get('message') or '').split())}" for one in events]
+    texts = []
+    for one in events:
+        message = " ".join(str(one.get("message") or "").split())
+        if message.removeprefix("Error: ") not in said:
+            texts.append(f"{one.get('reason') or 'Warning'}: {message}")
     return [f"event {text}" for text in list(dict.fromkeys(texts))[:MAX_EVENTS]]
 
 

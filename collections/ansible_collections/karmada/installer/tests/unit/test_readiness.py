@@ -147,6 +147,9 @@ def test_the_newest_warnings_are_told_once() -> None:
     events = [event("old", "T1"), event("new", "T9"), event("new", "T8"), event("b", "T5"), event("c", "T4")]
     found = str(reason_not_ready(deployment(), [*events, event("fine", "T9", "Normal")]))
     assert found.endswith("event R: new; event R: b; event R: c")
+    repeated = event("Error: ErrImagePull", "T9")
+    found = str(reason_not_ready(deployment(), [pod(state={"waiting": {"reason": "ErrImagePull"}}), repeated]))
+    assert "event" not in found
 
 
 @pytest.mark.parametrize("reason", ["ErrImageNeverPull", "InvalidImageName"])
