@@ -133,13 +133,19 @@ def _fill(value: Any, schema: Schema) -> None:
         for key, child in schema.get("properties", {}).items():
             if "default" in child and value.get(key) is None:
                 value[key] = copy.deepcopy(child["default"])
-        for key in value:
+        for key, item in value.items():
             child = _child(schema, key)
             if child is not None:
-                _fill(value[key], child)
+                if isinstance(item, float) and item.is_integer() and _takes_integers(child):
+                    value[key] = int(item)  # in JSON, 1.0 is an integer
+                _fill(item, child)
     elif isinstance(value, list) and "items" in schema:
         for item in value:
             _fill(item, schema["items"])
+
+
+def _takes_integers(schema: Schema) -> bool:
+    return schema.get("type") == "integer" or bool(schema.get("x-kubernetes-int-or-string"))
 
 
 # -- structure --------------------------------------------------------------------------------------------------------
@@ -207,9 +213,8 @@ def _check_list_type(_validator: Any, kind: str, instance: Any, node: Any) -> It
     for index, item in enumerate(instance):
         identity = item
         if kind == "map":
-            if not isinstance(item, dict):
-                continue
-            identity = {key: item.get(key) for key in node["x-kubernetes-list-map-keys"]}
+            fields = item if isinstance(item, dict) else {}
+            identity = {key: fields.get(key) for key in node["x-kubernetes-list-map-keys"]}
         text = json.dumps(identity, sort_keys=True)
         if text in seen:
             yield ValidationError("twice", validator="twice", path=[index], instance=identity, schema=node)
