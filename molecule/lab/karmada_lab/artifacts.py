@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from karmada_lab import gobuild, upstream
 from karmada_lab.errors import LabError
+from karmada_lab.images import Image
 from karmada_lab.products import Product, product_of
 from karmada_lab.shell import say, step
 from karmada_lab.state import Lab, exclusive
@@ -69,6 +71,32 @@ def ensure(lab: Lab, products: Mapping[str, Product], binaries: Iterable[str], s
             _get(lab, products[name], names, source)
         if crds_missing:
             extract_crds(lab, products["karmada"])
+
+
+def for_image(products: Mapping[str, Product], image: Image) -> dict[str, Product]:
+    """The products with the version that the image wants of its own."""
+    own = {product_of(name, products).name for name in image.from_artifacts}
+    return {
+        name: replace(product, version=image.version) if image.version and name in own else product
+        for name, product in products.items()
+    }
+
+
+def ensure_images(lab: Lab, products: Mapping[str, Product], images: Iterable[Image], source: str = "auto") -> None:
+    """Bring every binary that the images need into the cache, each in its image's version."""
+    for (_, version), group in _by_version(products, images).items():
+        names = [name for image in group for name in image.from_artifacts]
+        chosen = for_image(products, group[0]) if version else products
+        ensure(lab, chosen, names, source)
+
+
+def _by_version(products: Mapping[str, Product], images: Iterable[Image]) -> dict[tuple[str, str], list[Image]]:
+    """Images by product and version, so that one build makes all binaries of a product that are missing."""
+    groups: dict[tuple[str, str], list[Image]] = {}
+    for image in images:
+        for name in image.from_artifacts[:1]:
+            groups.setdefault((product_of(name, products).name, image.version), []).append(image)
+    return groups
 
 
 def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:

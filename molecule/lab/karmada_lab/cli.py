@@ -218,8 +218,7 @@ def _chosen_images(lab: Lab, options: argparse.Namespace) -> list[Image]:
         wanted.append(Image(reference=reference, binaries={inside: str(file)}, command=(inside,)))
     for name in options.images:
         wanted += images.image_set(name, rootfs.base(lab))
-    needed = [name for image in wanted for name in image.binaries.values() if "/" not in name]
-    artifacts.ensure(lab, _settings(options).products, needed, options.source)
+    artifacts.ensure_images(lab, _settings(options).products, wanted, options.source)
     return wanted
 
 

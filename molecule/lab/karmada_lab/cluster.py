@@ -33,7 +33,7 @@ from karmada_lab.state import (
     write_text,
 )
 
-_NODE_TOOLS = ("kubeadm", "kubelet", "kubectl", "kube-proxy")
+NODE_TOOLS = ("kubeadm", "kubelet", "kubectl", "kube-proxy")
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,11 @@ class Settings:
         return self.products["etcd"].version
 
 
-def required_binaries(settings: Settings) -> list[str]:
-    """What must be in the cache before a cluster can be made."""
-    names = [*_NODE_TOOLS]
-    for image in images.cluster_images(Path("/"), settings.kubernetes, settings.etcd, workload=False):
-        names += [name for name in image.binaries.values() if "/" not in name]
-    return names
+def ensure_binaries(lab: Lab, settings: Settings, source: str) -> None:
+    """Bring what clusters themselves need into the cache: one build for each product."""
+    own = images.cluster_images(base(lab), settings.kubernetes, settings.etcd)
+    names = [name for image in own for name in image.from_artifacts]
+    artifacts.ensure(lab, settings.products, [*NODE_TOOLS, *names], source)
 
 
 def node_name(cluster: str, node: int) -> str:
@@ -160,8 +159,8 @@ def load(lab: Lab, settings: Settings, node: MachineRecord, wanted: Iterable[Ima
 
 def archive_of(lab: Lab, settings: Settings, image: Image) -> Path:
     """The image's OCI archive in the cache, made when missing."""
-    names = [name for name in image.binaries.values() if "/" not in name]
-    resolve = {name: artifacts.present(lab, settings.products, name) for name in names}
+    products = artifacts.for_image(settings.products, image)
+    resolve = {name: artifacts.present(lab, products, name) for name in image.from_artifacts}
     return images.archive(lab, image, base(lab), resolve)
 
 
@@ -206,7 +205,7 @@ def _boot(lab: Lab, settings: Settings, record: ClusterRecord, node: MachineReco
         "/opt/lab/images": lab.cache / "images",
     }
     machine.start(lab, node, configuration.node_files(lab, record, node), binds, read_only)
-    links = "".join(f"ln -sf /opt/lab/kubernetes/{name} /usr/local/bin/{name}; " for name in _NODE_TOOLS)
+    links = "".join(f"ln -sf /opt/lab/kubernetes/{name} /usr/local/bin/{name}; " for name in NODE_TOOLS)
     machine.execute(node, ["sh", "-c", f"{links} systemctl enable --quiet --now lab-node"])
 
 

@@ -43,15 +43,24 @@ _making = threading.Lock()
 
 @dataclass(frozen=True)
 class Image:
-    """One image. binaries: path in the image -> binary in the artifacts folder, or path of a file when it has a `/`."""
+    """One image. binaries: path in the image -> binary in the artifacts folder, or path of a file when it has a `/`.
+
+    version: of the product whose binaries are in it; '' for the product's usual one.
+    """
 
     reference: str
     binaries: Mapping[str, str]
+    version: str = ""
     command: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
     timezones: bool = False
     links: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def from_artifacts(self) -> list[str]:
+        """Names of the binaries that come out of the artifacts folder."""
+        return [name for name in self.binaries.values() if "/" not in name]
 
 
 def karmada_images(version: str, names: Sequence[str]) -> list[Image]:
@@ -60,6 +69,7 @@ def karmada_images(version: str, names: Sequence[str]) -> list[Image]:
         Image(
             reference=f"docker.io/karmada/{name}:{version}",
             binaries={f"/bin/{name}": name},
+            version=version,
             command=(f"/bin/{name}",),
             timezones=True,
         )
@@ -73,12 +83,14 @@ def control_plane_images(kubernetes: str, etcd: str, names: Sequence[str]) -> li
         Image(
             reference=f"registry.k8s.io/{name}:{kubernetes}",
             binaries={f"/usr/local/bin/{name}": name},
+            version=kubernetes,
             command=(f"/usr/local/bin/{name}",),
         )
         for name in names
     ]
     tools = {f"/usr/local/bin/{name}": name for name in ("etcd", "etcdctl", "etcdutl")}
-    images.append(Image(reference=f"quay.io/coreos/etcd:{etcd}", binaries=tools, command=("/usr/local/bin/etcd",)))
+    reference, command = f"quay.io/coreos/etcd:{etcd}", ("/usr/local/bin/etcd",)
+    images.append(Image(reference=reference, binaries=tools, version=etcd, command=command))
     return images
 
 
@@ -103,9 +115,7 @@ def workload_images(lab_base: Path) -> list[Image]:
     ]
 
 
-def cluster_images(
-    lab_base: Path, kubernetes: str = KUBERNETES_VERSION, etcd: str = ETCD_VERSION, workload: bool = True
-) -> list[Image]:
+def cluster_images(lab_base: Path, kubernetes: str, etcd: str) -> list[Image]:
     """What a cluster of the lab needs itself, and the tiny workloads."""
     return [
         Image(reference=PAUSE_IMAGE, binaries={"/pause": "pause"}, entrypoint=("/pause",)),
@@ -120,7 +130,7 @@ def cluster_images(
             binaries={"/usr/bin/local-path-provisioner": "local-path-provisioner"},
             command=("local-path-provisioner",),
         ),
-        *(workload_images(lab_base) if workload else []),
+        *workload_images(lab_base),
     ]
 
 

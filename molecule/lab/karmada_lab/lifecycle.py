@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -71,7 +71,7 @@ def check_name(name: str) -> str:
 
 def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> None:
     """Make what is wanted and missing, say what is there already, repair leftovers of a command that was killed."""
-    _check_names(lab, wanted)
+    check_wanted(lab, wanted)
     begin = time.monotonic()
     if _nothing_to_do(lab, wanted):
         return
@@ -81,7 +81,9 @@ def up(lab: Lab, settings: Settings, wanted: Wanted, source: str = "auto") -> No
     extra = [image for group in sets.values() for image in group]
     if wanted.metallb:
         extra += images.metallb_images()
-    artifacts.ensure(lab, settings.products, _binaries(settings, wanted, extra), source)
+    if wanted.clusters:
+        cluster.ensure_binaries(lab, settings, source)
+    artifacts.ensure_images(lab, settings.products, extra, source)
     _remove_leftovers(lab)
     network.ensure_bridge(lab)
     machine.user_key(lab)
@@ -104,7 +106,7 @@ class _Plan:
     cluster: ClusterRecord | None = None
 
 
-def _check_names(lab: Lab, wanted: Wanted) -> None:
+def check_wanted(lab: Lab, wanted: Wanted) -> None:
     """Every problem with the names, before anything is made."""
     problems = []
     clusters, machines = cluster_records(lab), machine_records(lab)
@@ -154,11 +156,6 @@ def _is_complete(lab: Lab, name: str, wanted: Wanted) -> bool:
 
 def _pod_routes(lab: Lab) -> bool:
     return bool(read_json(lab.state / "options.json").get("pod_routes"))
-
-
-def _binaries(settings: Settings, wanted: Wanted, extra: Iterable[Image]) -> list[str]:
-    names = [name for image in extra for name in image.binaries.values() if "/" not in name]
-    return [*(cluster.required_binaries(settings) if wanted.clusters else []), *names]
 
 
 def leftovers(lab: Lab) -> list[MachineRecord]:
