@@ -30,9 +30,11 @@ set -eu
 cgroup=$1 lower=$2 upper=$3 work=$4 root=$5
 shift 5
 entered=
-for procs in $(find /sys/fs/cgroup -mindepth 1 -maxdepth 3 -path "*/$cgroup/cgroup.procs"); do
-  echo $$ >"$procs"
-  entered=yes
+for procs in /sys/fs/cgroup/"$cgroup"/cgroup.procs /sys/fs/cgroup/*/"$cgroup"/cgroup.procs; do
+  if [ -e "$procs" ]; then
+    echo $$ >"$procs"
+    entered=yes
+  fi
 done
 # Without its control group (removed by a `lab down` meanwhile) nobody would find this machine again.
 [ "$entered" ]

@@ -56,7 +56,7 @@ def test_an_image_archive_is_whole_and_says_its_name(lab, base, tmp_path):
         assert entry["annotations"]["io.containerd.image.name"] == "docker.io/library/tool:v1"
         manifest = json.loads(blob(entry["digest"]))
         config = json.loads(blob(manifest["config"]["digest"]))
-        assert config["config"]["Entrypoint"] == [path]
+        assert config["config"]["Entrypoint"] == ["/usr/local/bin/tool"]
         assert "User" not in config["config"]
         assert config["rootfs"]["diff_ids"] == [manifest["layers"][0]["digest"]]
         layer = tmp_path / "layer.tar"
