@@ -1,0 +1,89 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fails when no document was loaded, with the reason. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.inventory.data import InventoryData
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import inventory_loader
+from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+CONTROL = "karmada_control"
+_HOW_TO_START = f"Write an inventory source that names your document, and give it with -i:\n{inventory_source.EXAMPLE}"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
+    """The first step of every playbook."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Succeed if exactly one document was loaded, else tell why not."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.validate_argument_spec(argument_spec={})
+        known = task_vars or {}
+        sources = list(_files(known.get("ansible_inventory_sources") or ()))
+        ours = [path for path in sources if inventory_source.is_ours(path)]
+        problems = []
+        if CONTROL not in known.get("groups", {}).get("all", ()):
+            problems = self._reasons(sources, ours)
+        elif len(ours) > 1:
+            remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
+            problems = [Problem("a run works on one control plane, and these name more", ", ".join(ours), remedy)]
+        if problems:
+            return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems))}
+        return {**result, "changed": False}
+
+    def _reasons(self, sources: list[str], ours: list[str]) -> list[Problem]:
+        if not ours:
+            return [_without_source(sources)]
+        found = [problem for path in ours for problem in self._reasons_of(path)]
+        what = "was read now, but not when the run began"
+        return found or [Problem(what, ", ".join(ours), "Start again.")]
+
+    def _reasons_of(self, path: str) -> list[Problem]:
+        """Why this source gave no hosts: what is wrong with it, else what Ansible has against it."""
+        try:
+            inventory_source.load(path)
+        except ProblemsError as error:
+            return error.problems
+        if not inventory_source.has_our_name(path):
+            what = "is not read by the inventory plugin because of its name"
+            return [Problem(what, path, "Call it karmada.yml or something that ends in .karmada.yml.")]
+        plugin = inventory_loader.get("karmada.installer.karmada")
+        try:
+            plugin.parse(InventoryData(), self._loader, path)
+        except AnsibleError as error:
+            return [Problem(str(error), path)]
+        remedy = "The setting INVENTORY_ENABLED (enable_plugins) must contain auto or karmada.installer.karmada."
+        return [Problem("is in order, but the inventory plugin was not asked for it", path, remedy)]
+
+
+def _without_source(sources: list[str]) -> Problem:
+    for path in sources:
+        if inventory_source.is_document(path):
+            example = inventory_source.EXAMPLE.replace("prod.yaml", Path(path).name)
+            remedy = f"Write an inventory source that names it, beside it, and give that with -i:\n{example}"
+            return Problem("is a KarmadaDeployment, not an inventory source", path, remedy)
+    what = "no KarmadaDeployment was given"
+    missing = [path for path in sources if not Path(path).exists() and path != "/etc/ansible/hosts"]
+    if missing:
+        return Problem(f"{what}, and there is no file of this name", ", ".join(missing), _HOW_TO_START)
+    return Problem(what, "", _HOW_TO_START)
+
+
+def _files(sources: Iterable[Any]) -> Iterable[str]:
+    """The files among the sources, and those in directories of sources, as Ansible walks them."""
+    for source in sources:
+        path = Path(str(source))
+        if path.is_dir():
+            yield from _files(sorted(entry for entry in path.iterdir() if not entry.name.startswith(".")))
+        elif "," not in str(source):
+            yield str(source)

@@ -1,0 +1,41 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options that all actions of this collection share."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What an action works on, and where it stands."""
+
+    DOCUMENTATION = r"""
+options:
+  deployment:
+    description:
+      - >-
+        The KarmadaDeployment with all defaults, as the inventory plugin P(karmada.installer.karmada#inventory) gives it.
+        Without it, the variable C(karmada_deployment) of the host, which is what V(karmada_control) has.
+    type: dict
+  connection:
+    description:
+      - >-
+        What the inventory source says beside the document, as absolute paths. Without it, the variable
+        C(karmada_connection) of the host.
+    type: dict
+    suboptions:
+      kubeconfig:
+        description: Kubeconfig of the host cluster, for documents that do not name one of their own.
+        type: path
+      context:
+        description: Context of that kubeconfig.
+        type: str
+      secrets:
+        description: Directory that stands for the Secrets that the document names.
+        type: path
+      artifacts:
+        description: Directory with artifacts that were prepared before.
+        type: path
+      kubeconfig_output:
+        description: File for the kubeconfig of the control plane.
+        type: path
+"""

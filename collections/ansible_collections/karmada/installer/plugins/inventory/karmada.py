@@ -1,0 +1,236 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes hosts and groups of a KarmadaDeployment."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: karmada
+short_description: Hosts and groups from a KarmadaDeployment
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Reads the document that describes a Karmada control plane, from a file or from a cluster, validates it as an API
+    server would, fills in all defaults, and makes hosts and groups of it. All playbooks of this collection start from it.
+  - >-
+    The host V(karmada_control) stands for the place that the control plane is worked on from, which is this machine. It
+    has the variables C(karmada_deployment), the document with all defaults, and C(karmada_connection), the options below
+    as absolute paths.
+  - >-
+    Each member cluster is a host in the group V(karmada_members), with the variables C(karmada_member_name) and
+    C(karmada_member), its entry of the document. They are there to look at, to group and to select; the work on members
+    is done from V(karmada_control), many at a time. The host is named like the member, or C(member_) and its name where
+    Ansible gives the name a meaning of its own (V(localhost), V(all), V(ungrouped)).
+  - >-
+    Below V(karmada_members) are V(karmada_members_join), V(karmada_members_keep) and V(karmada_members_leave). Which
+    members a control plane already has is not looked up, so all that are listed are in V(karmada_members_join).
+  - >-
+    The groups V(karmada_etcd), V(karmada_control_plane) and V(karmada_load_balancer) are for plain hosts. A document of
+    mode Container has none, so they are empty.
+  - >-
+    Variables contain names of Secrets and never their content. Strings of the document are never taken for templates.
+notes:
+  - >-
+    One run works on one control plane. Two sources of this plugin in the same inventory are an error.
+  - >-
+    Ansible turns the failure of an inventory plugin into a warning. The playbooks of this collection begin with
+    M(karmada.installer.require_document), which fails with the same message. For C(ansible-inventory) set
+    E(ANSIBLE_INVENTORY_UNPARSED_FAILED), as AWX does.
+  - >-
+    In a checkout that is not installed as a collection, set E(ANSIBLE_INVENTORY_PLUGINS) to its directory
+    C(inventory_plugins), or put that beside your playbook, and write V(plugin=karmada).
+extends_documentation_fragment:
+  - ansible.builtin.constructed
+options:
+  plugin:
+    description: Marks the file as a source of this plugin.
+    required: true
+    type: str
+    choices: [karmada.installer.karmada, karmada]
+  manifest:
+    description:
+      - File with the KarmadaDeployment, relative to the inventory file. Documents of other kinds in it are passed over.
+      - Mutually exclusive with O(namespace) and O(name).
+    type: str
+  namespace:
+    description: >-
+      Namespace of the KarmadaDeployment object, to read it from the cluster of O(kubeconfig). Needs O(name).
+    type: str
+  name:
+    description: >-
+      Name of the KarmadaDeployment object, to read it from the cluster of O(kubeconfig). Needs O(namespace).
+    type: str
+  kubeconfig:
+    description:
+      - >-
+        Kubeconfig of the cluster that holds the KarmadaDeployment object. Where the document names no host cluster of
+        its own, the control plane is installed into this cluster, too.
+      - Relative to the inventory file. From the environment, relative to the working directory.
+      - >-
+        Without it, the file of E(KUBECONFIG), then C(~/.kube/config), then the service account of the pod that Ansible
+        runs in.
+    type: str
+    env:
+      - name: K8S_AUTH_KUBECONFIG
+  context:
+    description: Context of O(kubeconfig). Without it, its current context.
+    type: str
+    env:
+      - name: K8S_AUTH_CONTEXT
+  secrets:
+    description:
+      - >-
+        Directory that stands for Secrets that the document names: the value of a key is the file
+        C(<Secret name>/<key>) in it. Relative to the inventory file.
+      - Without it, Secrets are read from the cluster.
+    type: str
+  artifacts:
+    description:
+      - >-
+        Directory with artifacts that were prepared before, for documents with C(spec.artifacts.source=Directory).
+        Relative to the inventory file.
+    type: str
+  kubeconfig_output:
+    description:
+      - >-
+        File that the installation writes the kubeconfig of the new control plane to. Relative to the inventory file.
+      - Without it, C(<name of the deployment>.kubeconfig) beside the document.
+    type: str
+seealso:
+  - module: karmada.installer.require_document
+"""
+
+EXAMPLES = r"""
+# site.karmada.yml: a document from a file, installed into the cluster of the current kubeconfig.
+plugin: karmada.installer.karmada
+manifest: prod.yaml
+
+---
+# With a kubeconfig, and files in the place of the Secrets that the document names (./secrets/member1/kubeconfig).
+plugin: karmada.installer.karmada
+manifest: prod.yaml
+kubeconfig: ~/.kube/site-a
+context: admin@site-a
+secrets: ./secrets
+
+---
+# Without network access to release files.
+plugin: karmada.installer.karmada
+manifest: prod.yaml
+artifacts: ./artifacts
+
+---
+# A document that is an object of a cluster. AWX gives the kubeconfig by K8S_AUTH_KUBECONFIG.
+plugin: karmada.installer.karmada
+namespace: karmada-prod
+name: prod
+
+---
+# Groups of members by region and label: karmada_region_eu_west, tier_prod.
+plugin: karmada.installer.karmada
+manifest: prod.yaml
+keyed_groups:
+  - key: karmada_member.region
+    prefix: karmada_region
+  - key: karmada_member.labels.tier
+    prefix: tier
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible import template
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
+
+if not __name__.startswith("ansible_collections."):
+    # Found by its path, in a checkout whose collection is not installed. Ansible looks for collections beside playbooks,
+    # in a directory `collections`; the checkout has one, so it is named as one more place with playbooks. It comes first:
+    # this plugin must not meet the code of another version that is installed elsewhere.
+    from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+    # CHECKOUT/collections/ansible_collections/karmada/installer/plugins/inventory/karmada.py, also when found by a link
+    _checkout = str(Path(__file__).resolve().parents[6])
+    AnsibleCollectionConfig.playbook_paths = [
+        _checkout,
+        *(str(Path(path).parent) for path in AnsibleCollectionConfig.playbook_paths),
+    ]
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+
+CONTROL = "karmada_control"
+HOST_GROUPS = ("karmada_etcd", "karmada_control_plane", "karmada_load_balancer")
+MEMBERS = "karmada_members"
+JOIN, KEEP, LEAVE = (f"{MEMBERS}_{what}" for what in ("join", "keep", "leave"))
+#: Names of hosts that mean something else to Ansible. Names of members are DNS labels, so the underscore of the name
+#: that is used instead cannot be in another one.
+RESERVED = ("localhost", "all", "ungrouped")
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]  # ansible-core ships no types
+    """See DOCUMENTATION."""
+
+    NAME = "karmada.installer.karmada"
+
+    def verify_file(self, path: str) -> bool:
+        """Whether the file is named like a source of this plugin."""
+        return bool(super().verify_file(path)) and inventory_source.has_our_name(path)
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        """Fill the inventory."""
+        super().parse(inventory, loader, path, cache)
+        if inventory.get_host(CONTROL) is not None:
+            raise AnsibleParserError(
+                "another source of this plugin was loaded before it; a run works on one control plane"
+            )
+        try:
+            source = inventory_source.load(path)
+        except ProblemsError as error:
+            raise AnsibleParserError(str(error)) from error
+        self._read_config_data(path)
+        self._add_control(source)
+        self._add_members(source.deployment["spec"].get("members", []))
+
+    def _add_control(self, source: inventory_source.Source) -> None:
+        for group in HOST_GROUPS:
+            self.inventory.add_group(group)
+        self._add_host(
+            CONTROL, None, {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
+        )
+
+    def _add_members(self, members: list[dict[str, Any]]) -> None:
+        self.inventory.add_group(MEMBERS)
+        for group in (JOIN, KEEP, LEAVE):
+            self.inventory.add_group(group)
+            self.inventory.add_child(MEMBERS, group)
+        for member in members:
+            name = member["name"]
+            host = f"member_{name}" if name in RESERVED else name
+            self._add_host(host, JOIN, {"karmada_member_name": name, "karmada_member": member})
+
+    def _add_host(self, host: str, group: str | None, variables: dict[str, Any]) -> None:
+        self.inventory.add_host(host, group=group)
+        self.inventory.set_variable(host, "ansible_connection", "local")
+        self.inventory.set_variable(host, "ansible_python_interpreter", sys.executable)
+        for name, value in variables.items():
+            self.inventory.set_variable(host, name, _as_data(value))
+        known = self.inventory.get_host(host).get_vars()
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), known, host, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), known, host, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, host, strict=strict)
+
+
+def _as_data(value: Any) -> Any:
+    """The value so that no version of ansible-core takes its strings for templates."""
+    if hasattr(template, "trust_as_template"):
+        # Since 2.19 only strings that are marked as trusted are templates. Ours come from a reader that marks none, and
+        # the plugin does not ask for it (trusted_by_default).
+        return value
+    # Before, every string is a template unless it is marked as unsafe.
+    from ansible.utils.unsafe_proxy import wrap_var  # noqa: PLC0415 - goes away in later versions
+
+    return wrap_var(value)

@@ -1,0 +1,59 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: require_document
+short_description: Fail unless a KarmadaDeployment was loaded, and say why
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Ansible turns the failure of an inventory plugin into a warning, finds no hosts and ends with success. This is the
+    first step of the playbooks of this collection, on C(localhost): if there is no host C(karmada_control), it reads
+    the inventory sources of this run again and fails with everything that is wrong with them or with the document.
+  - If no source of this collection was given, it says how to write one.
+  - It also fails if more than one was given, because a run works on one control plane.
+  - It reads files, and the object if a source names one. Changes nothing.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - plugin: karmada.installer.karmada
+    plugin_type: inventory
+"""
+
+EXAMPLES = r"""
+- name: Read the document
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Fail unless a KarmadaDeployment was loaded
+      karmada.installer.require_document:
+
+- name: Use it
+  hosts: karmada_control
+  gather_facts: false
+  tasks:
+    - name: Show the document with all defaults
+      ansible.builtin.debug:
+        var: karmada_deployment
+"""
+
+RETURN = r"""
+msg:
+  description: Everything that is wrong, each as what, where and how to mend it.
+  returned: failure
+  type: str
+  sample: |-
+    1 problem; nothing was changed:
+      - prod.yaml: spec.modee: is not a field of this document. Did you mean mode?
+"""
