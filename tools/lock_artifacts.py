@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Record the checksum of what the publisher of a Karmada release offers: tools/lock_artifacts.py v1.18.2 [GoModules|URL]."""
+"""Record the checksum of what the publisher of a release offers: lock_artifacts.py v1.18.2 [GoModules|URL]."""
 
 from __future__ import annotations
 

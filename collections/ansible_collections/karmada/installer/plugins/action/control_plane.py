@@ -52,4 +52,3 @@ def _objects(run: Run, stage: str) -> list[Object]:
     if stage == "admission":
         return control_plane_objects.admission(owner, addresses)
     return control_plane_objects.discovery(owner, addresses)
-

@@ -25,7 +25,9 @@ class ActionModule(KarmadaAction):
         registered = _registered(run)
         outcomes = {
             each.name: each
-            for each in member_join.of_each(entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome))
+            for each in member_join.of_each(
+                entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome)
+            )
         }
         work = [entry for entry in entries if _is_due(outcomes[entry["name"]], run)]
         if not run.check:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
@@ -81,7 +80,9 @@ def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
     return {
         "changed": bool(effective),
         "changes": [f"{change.action} {change.ref}" for change in effective],
-        "diff": [{**change.diff, "before_header": str(change.ref), "after_header": str(change.ref)} for change in effective],
+        "diff": [
+            {**change.diff, "before_header": str(change.ref), "after_header": str(change.ref)} for change in effective
+        ],
         **more,
     }
 
@@ -95,5 +96,5 @@ def _no_document() -> Problem:
     return Problem(
         what="no KarmadaDeployment is known here",
         where="variable karmada_deployment",
-        remedy="run on the host karmada_control of the inventory plugin karmada.installer.karmada, or pass `deployment`",
+        remedy="run on the host karmada_control that karmada.installer.karmada makes, or pass `deployment`",
     )

@@ -24,7 +24,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
-
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 RELEASE_DOWNLOADS = "https://github.com/karmada-io/karmada/releases/download"
@@ -68,7 +67,7 @@ def content_hash(files: Mapping[str, bytes]) -> str:
 
 
 def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[str, Any]]:
-    """The CRDs of one Karmada version, verified. Raises ProblemsError when they cannot be had or are not what they should be."""
+    """The CRDs of one Karmada version, verified. Raises ProblemsError when they cannot be had or are others."""
     expected = locked_hash(version)
     kept = (cache or _cache_directory()) / f"karmada-{version}-crds-{expected.removeprefix('sha256:')[:16]}"
     files = _read_directory(kept) if kept.is_dir() else {}
@@ -85,7 +84,7 @@ def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[s
             )
         _keep(files, kept)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents = (each for name in sorted(files) for each in yaml.load_all(files[name], Loader=loader))  # noqa: S506
+    documents = (each for name in sorted(files) for each in yaml.load_all(files[name], Loader=loader))
     return [each for each in documents if each]
 
 
@@ -139,7 +138,7 @@ def _read_directory(folder: Path) -> dict[str, bytes]:
 
 
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:
-    """Put verified files into the cache, whole or not at all. A cache that cannot be written costs a download, no more."""
+    """Keep verified files, whole or not at all. A cache that cannot be written costs a download, no more."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -199,9 +198,14 @@ def _unreadable(where: str, reason: str) -> ProblemsError:
 def _download(url: str) -> bytes:
     if not url.startswith("https://") and not _is_loopback(url):
         raise ProblemsError(
-            Problem(what="artifacts are fetched over https only", where=url, remedy="set spec.artifacts.url to an https address")
+            Problem(
+                what="artifacts are fetched over https only",
+                where=url,
+                remedy="set spec.artifacts.url to an https address",
+            )
         )
-    request = urllib.request.Request(url, headers={"User-Agent": "karmada-installer"})  # noqa: S310 - scheme checked above
+    agent = {"User-Agent": "karmada-installer"}
+    request = urllib.request.Request(url, headers=agent)  # noqa: S310 - scheme checked above
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
             content: bytes = response.read(MOST_BYTES + 1)
@@ -211,8 +215,8 @@ def _download(url: str) -> bytes:
             Problem(
                 what=f"the CRDs of Karmada cannot be fetched: {reason}",
                 where=url,
-                remedy="make the address reachable (proxies are taken from the environment), set spec.artifacts.url to a "
-                "mirror, or prepare a directory and name it in the inventory source: artifacts: ./artifacts",
+                remedy="make the address reachable (proxies are taken from the environment), set spec.artifacts.url "
+                "to a mirror, or prepare a directory and name it in the inventory source: artifacts: ./artifacts",
             )
         ) from None
     if len(content) > MOST_BYTES:
@@ -229,7 +233,7 @@ def _module_proxy() -> str:
     configured = os.environ.get("GOPROXY", "")
     go = shutil.which("go")
     if not configured and go:
-        configured = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+        configured = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False).stdout.strip()
     for candidate in configured.replace("|", ",").split(","):
         if candidate.startswith("https://") or _is_loopback(candidate):
             return candidate

@@ -41,13 +41,11 @@ def file_set_of(leaf: LeafCertificate) -> FileSet:
     """Where a leaf is kept. Each leaf is in exactly one file set."""
     if leaf.name == ADMIN_FILES.certificate:
         return ADMIN_FILES
-    return next(
-        files for component in COMPONENTS for files in component.file_sets if files.certificate == leaf.name
-    )
+    return next(files for component in COMPONENTS for files in component.file_sets if files.certificate == leaf.name)
 
 
 def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The fields of a State that are made once in the life of an instance: authorities, service-account and encryption key."""
+    """The fields of a State that are made once: authorities, service-account and encryption key."""
     algorithm = spec["certificates"]["keyAlgorithm"]
     return {
         "authorities": {
@@ -60,7 +58,7 @@ def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def unusable_authorities(state: State, now: datetime) -> list[Problem]:
-    """Authorities that cannot be worked with. They are never replaced in passing: everything that trusts them would break."""
+    """Authorities that cannot be worked with. Never replaced in passing: all that trusts them would break."""
     return [
         Problem(
             what=f"the authority {name} cannot be used: {' '.join(reasons)}",

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+    FIELD_MANAGER,
+    MANAGED_BY_LABEL,
+    OWNER_LABEL,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import role
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -32,6 +38,14 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("apps", "statefulsets", (*_READ, *_WRITE)),
     ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
 )
+#: Fields that data, addresses or everybody's certificates hang on.
+FIXED_SETTINGS = (
+    "components.etcd.local.replicas",
+    "components.etcd.local.volumeData",
+    "components.karmadaAPIServer.serviceSubnet",
+    "encryption.provider",
+    "hostCluster.domain",
+)
 MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("create", "", "namespaces", None),
     ("patch", "", "serviceaccounts", MEMBER_NAMESPACE),
@@ -48,7 +62,7 @@ def all_problems(run: Run) -> list[Problem]:
         lambda: _version(run),
         lambda: _host(run),
         lambda: _crds(run),
-        *(lambda entry=entry: _member(run, entry) for entry in run.spec["members"]),  # type: ignore[misc]
+        *(partial(_member, run, entry) for entry in run.spec["members"]),
     ]
     with ThreadPoolExecutor(len(checks)) as pool:
         found = list(pool.map(_collected, checks))
@@ -61,7 +75,9 @@ def _collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
     except ProblemsError as error:
         return error.problems
     except ApiError as error:
-        return [Problem(what=str(error), where=error.cluster, remedy="check the address, the network and the credentials")]
+        return [
+            Problem(what=str(error), where=error.cluster, remedy="check the address, the network and the credentials")
+        ]
 
 
 def _version(run: Run) -> Iterable[Problem]:
@@ -97,8 +113,10 @@ def _host(run: Run) -> Iterable[Problem]:
 
 
 def _denied_on_host(run: Run) -> Iterable[Problem]:
-    wanted = [
-        (verb, group, *_with_subresource(resource, run.namespace)) for group, resource, verbs in HOST_RIGHTS for verb in verbs
+    wanted: list[tuple[str | None, ...]] = [
+        (verb, group, *_with_subresource(resource, run.namespace))
+        for group, resource, verbs in HOST_RIGHTS
+        for verb in verbs
     ]
     wanted.append(("get", "", "namespaces", None, "", run.namespace))
     if run.host.get("v1", "Namespace", run.namespace) is None:
@@ -125,22 +143,21 @@ def _fixed_settings(run: Run) -> Iterable[Problem]:
     before = (run.state.document or {}).get("spec")
     if not before:
         return
-    fixed = {
-        "spec.components.etcd.local.replicas": lambda spec: settings_of(ETCD, spec)["replicas"],
-        "spec.components.etcd.local.volumeData": lambda spec: settings_of(ETCD, spec).get("volumeData"),
-        "spec.components.karmadaAPIServer.serviceSubnet": lambda spec: spec["components"]["karmadaAPIServer"]["serviceSubnet"],
-        "spec.encryption.provider": lambda spec: spec["encryption"]["provider"],
-        "spec.hostCluster.domain": lambda spec: spec["hostCluster"]["domain"],
-        "spec.installCRD": lambda spec: spec["installCRD"] or None,
-    }
-    for path, value in fixed.items():
-        old, new = value(before), value(run.spec)
-        if old != new and not (path == "spec.installCRD" and new):
+    for path in FIXED_SETTINGS:
+        old, new = _at(before, path), _at(run.spec, path)
+        if old != new:
             yield Problem(
-                what=f"it was {old!r} when this control plane was installed and is {new!r} now; it cannot be changed in place",
-                where=path,
+                what=f"it was {old!r} at the install and is {new!r} now; that cannot be changed in place",
+                where=f"spec.{path}",
                 remedy=f"set it back to {old!r}, or install a second control plane",
             )
+
+
+def _at(spec: Mapping[str, Any], path: str) -> Any:
+    found: Any = spec
+    for key in path.split("."):
+        found = (found or {}).get(key)
+    return found
 
 
 def _taken_names(run: Run) -> Iterable[Problem]:
@@ -244,4 +261,3 @@ def _other_owner(run: Run, entry: member_join.Entry, member: Cluster) -> Iterabl
             where=member.name,
             remedy="remove this member there first (karmadactl unjoin), or give it another name here",
         )
-

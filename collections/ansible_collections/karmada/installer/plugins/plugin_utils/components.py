@@ -2,16 +2,17 @@
 """The one table of components: what each process of a control plane is, whatever it runs on.
 
 A flag, port, probe, certificate or file is written here once; the renderers turn the same rows into objects of a host
-cluster or into units of plain hosts. Nothing in this module knows of Kubernetes objects or of systemd: what differs between
-the two (addresses, names, directories) comes in as a Layout.
+cluster or into units of plain hosts. Nothing in this module knows of Kubernetes objects or of systemd: what differs
+between the two (addresses, names, directories) comes in as a Layout.
 
 Facts about flags, ports and probes are those of Karmada v1.18 and Kubernetes v1.35 (the binaries' own ``--help``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -149,7 +150,7 @@ class Component:
     arguments: Arguments
     file_sets: tuple[FileSet, ...] = ()
     served_port: str = ""
-    certificates: tuple[LeafCertificate, ...] = field(default=())
+    certificates: tuple[LeafCertificate, ...] = ()
 
     def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
         """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
@@ -552,10 +553,13 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
 def _scalar(value: str) -> bool | int | str:
     if value in ("true", "false"):
         return value == "true"
-    return int(value) if value.lstrip("-").isdigit() else value
+    return int(value) if _INTEGER.fullmatch(value) else value
 
 
 def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[LeafCertificate, ...]:

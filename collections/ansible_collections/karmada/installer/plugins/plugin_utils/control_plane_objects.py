@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENT_GROUP,
     KARMADA_AGGREGATED_APISERVER,
     SYSTEM_NAMESPACE,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import MANAGED_BY_LABEL, FIELD_MANAGER, OWNER_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+    FIELD_MANAGER,
+    MANAGED_BY_LABEL,
+    OWNER_LABEL,
+)
 
 Object = dict[str, Any]
 
@@ -138,7 +141,10 @@ VALIDATING: tuple[Webhook, ...] = (
         side_effects="NoneOnDryRun",
     ),
     Webhook(
-        "clustertaintpolicy.karmada.io", "/validate-clustertaintpolicy", f"{_POLICY}/clustertaintpolicies", scope="Cluster"
+        "clustertaintpolicy.karmada.io",
+        "/validate-clustertaintpolicy",
+        f"{_POLICY}/clustertaintpolicies",
+        scope="Cluster",
     ),
 )
 
@@ -324,9 +330,7 @@ def _rights() -> list[Object]:
         # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
         # today; by RBAC rather than by system:masters, so that it can be narrowed and taken away.
         _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
-        _cluster_role(
-            proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]
-        ),
+        _cluster_role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
         _binding(proxy, proxy, "User", "system:admin"),
         _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
         _cluster_role(
@@ -343,11 +347,18 @@ def _rights() -> list[Object]:
         _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", _BOOTSTRAP_TOKEN_GROUP),
         _cluster_role(
             renew,
-            [{"apiGroups": [certificates], "resources": ["certificatesigningrequests/selfclusteragent"], "verbs": create}],
+            [
+                {
+                    "apiGroups": [certificates],
+                    "resources": ["certificatesigningrequests/selfclusteragent"],
+                    "verbs": create,
+                }
+            ],
         ),
         _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", "system:karmada:agents"),
         _cluster_role(generator, everything),
-        _binding(generator, generator, "User", generator),
+        # The role is named after the job, the user after the certificate that karmadactl register asks for.
+        _binding(generator, generator, "User", "system:karmada:agent:rbac-generator"),
     ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joining members by push: many at once, each on its own, so that one that does not answer delays and spoils no other."""
+"""Joining members by push: many at once, each on its own, so that one that does not answer spoils no other."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeou
         # A member deletes a token whose account it does not know yet, so the accounts come first.
         wanted = members.objects_on_member(name, owner)
         for wave in (True, False):
-            outcome.on_member += apply_all(member, [each for each in wanted if (each["kind"] == "ServiceAccount") is wave])
+            outcome.on_member += apply_all(
+                member, [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
+            )
         credentials = _wait_for_credentials(member, name)
     control_plane = run.control_plane
     if name not in registered:
@@ -180,7 +182,10 @@ def _created(wanted: Object) -> Change:
 
 
 def _token_secrets(member: Cluster, name: str) -> dict[str, Object]:
-    found = {each: member.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in (members.account(name), members.IMPERSONATOR)}
+    found = {
+        each: member.get("v1", "Secret", each, MEMBER_NAMESPACE)
+        for each in (members.account(name), members.IMPERSONATOR)
+    }
     return {each: secret for each, secret in found.items() if secret}
 
 

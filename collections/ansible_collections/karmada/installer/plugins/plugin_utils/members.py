@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joining a member by push puts where: accounts on the member, its credentials and its Cluster in the control plane.
+"""What joining a member by push puts where: accounts on the member, its credentials and its Cluster in the control
+plane.
 
 The objects are those of ``karmadactl join`` (Karmada v1.18), so that everything that knows such a member knows ours.
 No I/O.
@@ -54,7 +55,9 @@ def role(member: str) -> str:
 
 def namespace_on_member(owner: str) -> Object:
     """The home of the accounts; it may be there already and be somebody else's."""
-    return _labelled(owner, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}}, system=True)
+    return _labelled(
+        owner, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}}, system=True
+    )
 
 
 def objects_on_member(member: str, owner: str) -> list[Object]:
@@ -96,7 +99,9 @@ def objects_on_member(member: str, owner: str) -> list[Object]:
     return [_labelled(owner, each) for each in objects]
 
 
-def secrets_in_control_plane(member: str, owner: str, credentials: Credentials, cluster_uid: str | None) -> list[Object]:
+def secrets_in_control_plane(
+    member: str, owner: str, credentials: Credentials, cluster_uid: str | None
+) -> list[Object]:
     """The member's credentials; with ``cluster_uid`` they go when the Cluster goes."""
     contents: dict[str, dict[str, bytes]] = {
         member: {"caBundle": credentials.ca_bundle, "token": credentials.token.encode()},
@@ -134,12 +139,13 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
     spec.update({key: entry[key] for key in ("provider", "region", "zones") if entry.get(key)})
     labels = dict(entry.get("labels") or {})
     return _labelled(
-        owner, {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name, "labels": labels}, "spec": spec}
+        owner,
+        {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name, "labels": labels}, "spec": spec},
     )
 
 
 def credentials_from(secrets: Mapping[str, Mapping[str, Any]], member: str) -> Credentials | None:
-    """The credentials in the token Secrets of a member (name → Secret), or None while its API server has not filled them."""
+    """The credentials in a member's token Secrets (name → Secret); None while its API server has not filled them."""
     data = {name: (secret.get("data") or {}) for name, secret in secrets.items()}
     ours, theirs = data.get(account(member), {}), data.get(IMPERSONATOR, {})
     if not (ours.get("token") and ours.get("ca.crt") and theirs.get("token")):

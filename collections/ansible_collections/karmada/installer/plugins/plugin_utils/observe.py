@@ -74,7 +74,7 @@ def _control_plane(run: Run) -> dict[str, Any]:
 
 def _member(cluster: Object) -> MemberStatus:
     status = cluster.get("status") or {}
-    ready = next((each for each in status.get("conditions") or [] if each["type"] == "Ready"), {})
+    ready: Object = next((each for each in status.get("conditions") or [] if each["type"] == "Ready"), {})
     return MemberStatus(
         name=cluster["metadata"]["name"],
         mode=cluster["spec"].get("syncMode", ""),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From key material to the files that components read.
 
-A file set becomes one Secret of the instance's namespace, or one directory of a host: its content is decided here, once.
+A file set becomes one Secret of the instance's namespace, or one directory of a host: its content is decided here,
+once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
-
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     CLIENT_SIGNING_CA,
@@ -104,7 +104,7 @@ def admin_kubeconfig(material: Material, server: str, tls_server_name: str | Non
 
 
 def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
-    """A component's kubeconfig. It points at the files beside it, so that a renewed certificate is picked up as it is."""
+    """A component's kubeconfig. It points at the files beside it, so that a renewed certificate is picked up."""
     user = files.certificate.removesuffix("-identity")
     config = {
         "apiVersion": "v1",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a control plane really does what it is for, asked the way a user would ask it. Nothing is stored by asking."""
+"""Whether a control plane really does what it is for, asked as a user would. Nothing is stored by asking."""
 
 from __future__ import annotations
 
@@ -74,5 +74,3 @@ def _until(probe: Callable[[], str | None], what: str, timeout_seconds: float, s
             say(f"waiting until {what}: {reason}")
             told = reason
         time.sleep(0.25)
-
-

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Kubernetes, etcd and images belong to a Karmada release.
 
-The table holds releases that the contract tests run against. Kubernetes follows the minor that Karmada's own tests use for
-that release, at the newest patch; etcd is the newest patch of the minor that Karmada ships, because the patches that Karmada
-pins (3.6.6, 3.6.8) are below the security floor 3.6.14 of etcd 3.6.
+The table holds releases that the contract tests run against. Kubernetes follows the minor that Karmada's own tests use
+for that release, at the newest patch; etcd is the newest patch of the minor that Karmada ships, because the patches
+that Karmada pins (3.6.6, 3.6.8) are below the security floor 3.6.14 of etcd 3.6.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
-_VERSION = re.compile(r"^v(\d+)\.(\d+)\.(\d+)$")
+_VERSION = re.compile(r"v([0-9]+)\.([0-9]+)\.([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ OLDEST_HOST_MINOR = (1, 32)
 
 def parse_version(version: str) -> tuple[int, int, int]:
     """``v1.18.2`` as numbers; raises ValueError for anything that is not a plain release version."""
-    match = _VERSION.match(version)
+    match = _VERSION.fullmatch(version)
     if not match:
         raise ValueError(f"{version!r} is not a version like v1.18.2")
     major, minor, patch = (int(part) for part in match.groups())
@@ -81,7 +81,7 @@ def choose(requested: str | None, recorded: str | None) -> Release:
                 Problem(
                     what=f"the document asks for Karmada {requested}, but this instance runs {recorded}",
                     where="spec.version",
-                    remedy=f"set it to {recorded}, or leave it out; changing the version of a running instance is not offered",
+                    remedy=f"set it to {recorded}, or leave it out; a running instance keeps its version",
                 )
             ]
         )
@@ -93,7 +93,8 @@ def choose(requested: str | None, recorded: str | None) -> Release:
 class Image:
     """Where an image comes from by default.
 
-    ``registry`` names the field of ``spec.images`` that holds the registry, ``release`` the field of Release that is the tag.
+    ``registry`` names the field of ``spec.images`` that holds the registry, ``release`` the field of Release that is
+    the tag.
     """
 
     registry: str

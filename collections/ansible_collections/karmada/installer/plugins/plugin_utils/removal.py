@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking an instance away: what is ours, in an order that disturbs nothing else. Only objects with our label and a UID on record."""
+"""Taking an instance away: what has our label and a UID on record, in an order that disturbs nothing else."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_CA, KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_APISERVER, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -35,7 +34,13 @@ _INHABITANTS = (
     ("v1", "PersistentVolumeClaim"),
 )
 #: What the instance consists of in its namespace, apart from its claims and its state.
-_KINDS = (("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Secret"))
+_KINDS = (
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+)
 _WORKLOADS = ("Deployment", "StatefulSet")
 
 
@@ -60,7 +65,8 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
                 Problem(
                     what=f"it does not answer, so these would be left on it: {left}. ({error})",
                     where=f"member {entry['name']}",
-                    remedy=f'make it reachable, or give it up: -e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
+                    remedy="make it reachable, or give it up: "
+                    f'-e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
                 )
             )
     return problems
@@ -111,7 +117,7 @@ def remove_control_plane(run: Run) -> list[Change]:
 
 
 def remove_state(run: Run) -> list[Change]:
-    """The last step: the state, the lock, and the namespace if we made it. Kept with the data where that is retained."""
+    """The last step: the state, the lock, and the namespace if we made it. They stay where the data stays."""
     if run.spec["deletion"]["policy"] == "Retain":
         return []
     changes: list[Change] = []
@@ -141,7 +147,6 @@ def remove_kubeconfig(run: Run) -> bool:
 
 
 def _holds(path: Path, authority: bytes) -> bool:
-
 
     return base64.b64encode(authority).decode() in path.read_text(errors="replace")
 

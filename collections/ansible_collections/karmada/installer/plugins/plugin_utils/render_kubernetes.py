@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
-
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
@@ -46,16 +45,21 @@ DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
 
 
 def layout(instance: Instance, endpoint_host: str) -> Layout:
-    """Where the pods of this instance find each other. ``endpoint_host`` is the name or address that clients outside use."""
+    """Where the pods of this instance find each other. ``endpoint_host`` is what clients outside use."""
     return Layout(
         base=BASE,
         data=ETCD_DATA,
         bind_address="0.0.0.0",  # noqa: S104 - a pod's own network namespace
-        apiserver_url=f"https://{instance.service_host(KARMADA_APISERVER.name)}:{SERVICE_PORTS[KARMADA_APISERVER.name]}",
+        apiserver_url=service_url(instance, KARMADA_APISERVER),
         etcd_members=etcd_members(instance),
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
         server_names=_server_names(instance, endpoint_host),
     )
+
+
+def service_url(instance: Instance, component: Component) -> str:
+    """Where a component is reached within the host cluster."""
+    return f"https://{instance.service_host(component.name)}:{SERVICE_PORTS[component.name]}"
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
@@ -134,7 +138,7 @@ def _merge(*all_names: Names) -> Names:
 
 
 def namespace(instance: Instance) -> Object:
-    """The namespace of the instance, for when it does not exist yet. Its pods all pass the strictest Pod Security level."""
+    """The namespace, for when it does not exist yet. All pods pass the strictest Pod Security level."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -174,7 +178,9 @@ def file_set_secrets(instance: Instance, where: Layout, material: Material) -> l
     return list(secrets.values())
 
 
-def component_objects(instance: Instance, component: Component, where: Layout, material: Material, etcd: EtcdState) -> list[Object]:
+def component_objects(
+    instance: Instance, component: Component, where: Layout, material: Material, etcd: EtcdState
+) -> list[Object]:
     """Everything one component consists of, its Secrets apart: workload, Service, configuration."""
     config_hash = _config_hash(instance, component, where, material)
     if component is ETCD:
@@ -271,7 +277,12 @@ def _etcd_stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) ->
     container = pod["spec"]["containers"][0]
     container["env"] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     container["volumeMounts"] += [
-        {"name": "configuration", "mountPath": f"{BASE}/etcd.yaml", "subPathExpr": "$(POD_NAME).yaml", "readOnly": True},
+        {
+            "name": "configuration",
+            "mountPath": f"{BASE}/etcd.yaml",
+            "subPathExpr": "$(POD_NAME).yaml",
+            "readOnly": True,
+        },
         {"name": "data", "mountPath": ETCD_DATA},
     ]
     pod["spec"]["volumes"].append({"name": "configuration", "configMap": {"name": instance.object_name("etcd-config")}})
@@ -412,6 +423,16 @@ def _probes(health: Health, ports: Mapping[str, int]) -> dict[str, Object]:
     return {
         # A large etcd or a cold cache may take its time; liveness takes over once the process has answered.
         "startupProbe": {"httpGet": get(health.live), "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 600},
-        "readinessProbe": {"httpGet": get(health.ready), "periodSeconds": 2, "timeoutSeconds": 15, "failureThreshold": 3},
-        "livenessProbe": {"httpGet": get(health.live), "periodSeconds": 10, "timeoutSeconds": 15, "failureThreshold": 6},
+        "readinessProbe": {
+            "httpGet": get(health.ready),
+            "periodSeconds": 2,
+            "timeoutSeconds": 15,
+            "failureThreshold": 3,
+        },
+        "livenessProbe": {
+            "httpGet": get(health.live),
+            "periodSeconds": 10,
+            "timeoutSeconds": 15,
+            "failureThreshold": 6,
+        },
     }

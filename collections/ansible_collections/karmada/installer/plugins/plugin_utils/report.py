@@ -69,7 +69,9 @@ def status(observed: Observation) -> dict[str, Any]:
         "kubernetesVersion": observed.kubernetes_version,
         "secretRef": {"name": observed.kubeconfig_secret},
         "conditions": [
-            _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
+            _condition(
+                observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)
+            ),
             *conditions,
         ],
         "components": [
@@ -139,12 +141,21 @@ def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
     if observed.members:
         rows = [("NAME", "VERSION", "MODE", "READY", "AGE")]
         rows += [
-            (each.name, each.version or "-", each.mode, "True" if each.ready else f"False ({each.reason})", age(each.since, observed.now))
+            (
+                each.name,
+                each.version or "-",
+                each.mode,
+                "True" if each.ready else f"False ({each.reason})",
+                age(each.since, observed.now),
+            )
             for each in observed.members
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines.append("  members")
-        lines += ["    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines += [
+            "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
     lines += [f"  warning     {warning}" for warning in warnings(observed)]
     lines += [f"  {hint}" for hint in hints]
     return "\n".join(lines)
@@ -180,7 +191,9 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             "ControlPlaneReady",
             api,
             "Answering" if api else _api_reason(observed),
-            "the API server, the aggregated API and the CRDs answer" if api else "the control plane does not answer fully",
+            "the API server, the aggregated API and the CRDs answer"
+            if api
+            else "the control plane does not answer fully",
         ),
         _condition(
             observed,
@@ -198,7 +211,7 @@ def _api_reason(observed: Observation) -> str:
     return "AggregatedAPINotReady" if not observed.aggregated_ready else "CRDsMissing"
 
 
-def _condition(observed: Observation, kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:  # noqa: FBT001
+def _condition(observed: Observation, kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:
     return {
         "type": kind,
         "status": "True" if good else "False",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one action has at hand: the document, the clusters, the instance's state and the lock.
 
-A run reads as much as it likes. It writes only inside ``writing``, which takes the lock first and reads the state again, so
-that a run with nothing to change sends nothing at all, and two runs never write side by side.
+A run reads as much as it likes. It writes only inside ``writing``, which takes the lock first and reads the state
+again, so that a run with nothing to change sends nothing at all, and two runs never write side by side.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, certificates, control_plane_objects, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifacts,
+    certificates,
+    control_plane_objects,
+    releases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, survey
@@ -67,11 +71,11 @@ class Connection:
 class Run:
     """One action's view of one instance.
 
-    ``operation`` names what the playbook is doing, for the journal. ``holder`` is the identity under which this playbook
-    holds the lock, the same in each of its actions. ``say`` shows a line to the person who waits.
+    ``operation`` names what the playbook is doing, for the journal. ``holder`` is the identity under which this
+    playbook holds the lock, the same in each of its actions. ``say`` shows a line to the person who waits.
     """
 
-    def __init__(  # noqa: PLR0913 - all of it is given by the action
+    def __init__(
         self,
         deployment: Object,
         connection: Connection,
@@ -103,15 +107,15 @@ class Run:
             context = settings.get("context") or self.connection.context
             return self._kept(Cluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster"))
         files = self.secret(reference["name"], "spec.hostCluster.secretRef")
-        return self._kept(cluster_from_secret(files, settings.get("context"), "host cluster", "spec.hostCluster.secretRef"))
+        return self._kept(
+            cluster_from_secret(files, settings.get("context"), "host cluster", "spec.hostCluster.secretRef")
+        )
 
     @cached_property
     def control_plane(self) -> Cluster:
-        """The API server of the instance, as its administrator: directly where it can be reached, else through the host."""
+        """The instance's API server, as its administrator: directly where it can be reached, else through the host."""
         admin, authority = self.material.leaves["admin"], self.state.authorities[KARMADA_CA]
-        ca_pem, cert_pem, key_pem = (
-            part.decode() for part in (authority.certificate, admin.certificate, admin.key)
-        )
+        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, admin.certificate, admin.key))
         name = "control plane"
         if self.spec["endpoint"]["type"] != "ClusterIP":
             direct = Cluster.from_parts(self.public_url, ca_pem, cert_pem, key_pem, name=name)
@@ -138,7 +142,9 @@ class Run:
     def control_plane_exists(self) -> bool:
         """Whether the API server of the instance has been deployed; in check mode it may not have been."""
         return bool(
-            self.host.get("apps/v1", "Deployment", self.instance.object_name(KARMADA_APISERVER.name), self.instance.namespace)
+            self.host.get(
+                "apps/v1", "Deployment", self.instance.object_name(KARMADA_APISERVER.name), self.instance.namespace
+            )
         )
 
     def secret(self, name: str, where: str) -> dict[str, bytes]:
@@ -148,7 +154,9 @@ class Run:
         """
         if self.connection.secrets:
             return _secret_directory(Path(self.connection.secrets), name, where)
-        home = self._kept(Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster"))
+        home = self._kept(
+            Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")
+        )
         namespace = self.deployment["metadata"]["namespace"]
         found = home.get("v1", "Secret", name, namespace)
         if found is None:
@@ -211,13 +219,14 @@ class Run:
         found = self.host.get("v1", "Namespace", self.namespace)
         labels = (found or {}).get("metadata", {}).get("labels") or {}
         ours = labels.get(MANAGED_BY_LABEL) == FIELD_MANAGER and labels.get(INSTANCE_LABEL) == self.name
-        return labels.get(OWNER_LABEL) if ours else None
+        owner: str | None = labels.get(OWNER_LABEL)
+        return owner if ours else None
 
     def _etcd_storage(self) -> str:
-        """What the document says; else a claim where the host cluster has a default class for it, else memory of the pod."""
+        """What the document says; else a claim where the host cluster has a default class, else the pod's own disk."""
         chosen = settings_of(ETCD, self.spec).get("volumeData") or {}
         if chosen:
-            return next(iter(chosen))
+            return str(next(iter(chosen)))
         classes = self.host.list("storage.k8s.io/v1", "StorageClass")
         defaults = (
             (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS_ANNOTATION) == "true" for each in classes
@@ -232,10 +241,11 @@ class Run:
 
     @cached_property
     def endpoint_host(self) -> str:
-        """The name or address at which people outside find the API server; empty with a ClusterIP and no host of its own.
+        """The name or address at which people outside find the API server; empty with a ClusterIP and no host of its
+        own.
 
-        Without one in the document it is an address of a node, chosen once and kept as long as a node has it, because it
-        is in a certificate and in everybody's kubeconfig.
+        Without one in the document it is an address of a node, chosen once and kept as long as a node has it, because
+        it is in a certificate and in everybody's kubeconfig.
         """
         endpoint = self.spec["endpoint"]
         if endpoint.get("host") or endpoint["type"] == "ClusterIP":
@@ -282,12 +292,9 @@ class Run:
     @property
     def addresses(self) -> control_plane_objects.Addresses:
         """How the control plane's API server finds its helpers, as its own objects have to say it."""
-        webhook, aggregated = (
-            self.instance.service_host(each.name) for each in (KARMADA_WEBHOOK, KARMADA_AGGREGATED_APISERVER)
-        )
         return control_plane_objects.Addresses(
-            webhook_url=f"https://{webhook}:{render.SERVICE_PORTS[KARMADA_WEBHOOK.name]}",
-            aggregated_host=aggregated,
+            webhook_url=render.service_url(self.instance, KARMADA_WEBHOOK),
+            aggregated_host=self.instance.service_host(KARMADA_AGGREGATED_APISERVER.name),
             aggregated_port=render.SERVICE_PORTS[KARMADA_AGGREGATED_APISERVER.name],
             public_url=self.public_url,
             ca_bundle=self.state.authorities[KARMADA_CA].certificate,
@@ -305,7 +312,8 @@ class Run:
 
     @contextmanager
     def writing(self, step: str) -> Iterator[None]:
-        """Hold the lock, with the state read after it was taken. ``step`` goes into the journal before anything is done.
+        """Hold the lock, with the state read after it was taken. ``step`` goes into the journal before anything is
+        done.
 
         Everything that was derived from an older state is forgotten on the way in; ask again inside.
         """
@@ -359,7 +367,7 @@ class Run:
         return replace(self.state, journal=replace(journal, step=step), endpoint_host=self.endpoint_host)
 
     def finish(self) -> bool:
-        """Mark the operation as brought to its end, keep the document, let go of the lock. False: there was nothing to do."""
+        """Mark the operation as brought to its end and keep the document. False: there was nothing to do."""
         stored = self.stored_state
         if stored is None or (not stored.journal.interrupted and stored.document == self.deployment):
             return False
@@ -397,7 +405,7 @@ class Run:
         return changes
 
     def apply_to_control_plane(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
-        """Bring objects inside the control plane to what ``render_objects`` says. They go with it, so nothing is recorded."""
+        """Bring objects inside the control plane to what ``render_objects`` says. They go with it: no record."""
         if self.check:
             return apply_all(self.control_plane, render_objects(), check=True)
         planned = survey(self.control_plane, render_objects())
@@ -425,14 +433,17 @@ def cluster_from_secret(files: Mapping[str, bytes], context: str | None, name: s
             config = None
         if not isinstance(config, dict):
             raise ProblemsError(
-                Problem(what="the key `kubeconfig` does not hold a kubeconfig", where=where, remedy="put a kubeconfig there")
+                Problem(
+                    what="the key `kubeconfig` does not hold a kubeconfig", where=where, remedy="put a kubeconfig there"
+                )
             )
         return Cluster.from_kubeconfig_dict(config, context, name=name)
     missing = [key for key in ("server", "token", "ca.crt") if key not in files]
     if missing:
         raise ProblemsError(
             Problem(
-                what=f"the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` (missing: {', '.join(missing)})",
+                what="the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
+                f"(missing: {', '.join(missing)})",
                 where=where,
                 remedy="add one or the other",
             )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an instance remembers between runs, as data.
 
-It is kept beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can carry on where another
-stopped. Nothing here does I/O; ``run`` reads and writes it.
+It is kept beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can carry on where
+another stopped. Nothing here does I/O; ``run`` reads and writes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class EtcdState:
-    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all members were healthy."""
+    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all were healthy."""
 
     token: str
     generation: int = 1
@@ -109,7 +109,7 @@ def to_files(state: State) -> dict[str, bytes]:
 
 
 def from_files(files: Mapping[str, bytes], where: str) -> State:
-    """The reverse of to_files. Raises ProblemsError when the state cannot be read; it is never replaced by a new one."""
+    """The reverse of to_files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
     try:
         plain = json.loads(files["instance.json"])
         if plain["format"] != FORMAT:
@@ -139,8 +139,8 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
                 Problem(
                     what=f"the installer's state cannot be read: {error}",
                     where=where,
-                    remedy="restore it from a backup, or use the version of the collection that wrote it; without it the "
-                    "keys of this control plane are lost, so nothing was changed",
+                    remedy="restore it from a backup, or use the version of the collection that wrote it; without it "
+                    "the keys of this control plane are lost, so nothing was changed",
                 )
             ]
         ) from None
