@@ -74,7 +74,7 @@ def build(product: Product, binaries: Sequence[str], work: Path, into: Path) -> 
     ]  # fmt: skip
     log = work / "build.log"
     log.unlink(missing_ok=True)
-    run(command, cwd=work, env=_ENVIRONMENT, log=log)
+    run(command, cwd=work, env=_ENVIRONMENT, log=log, die_with_us=True)
     for name, package in packages.items():
         built = unfinished / name if single else _output_of(unfinished, package)
         built.chmod(0o755)
@@ -83,12 +83,19 @@ def build(product: Product, binaries: Sequence[str], work: Path, into: Path) -> 
 
 
 def _write_module(product: Product, work: Path) -> None:
-    """go.mod and, where the product has one, main.go; a go.sum that is there stays and keeps pinning content."""
+    """go.mod and, where the product has one, main.go; a go.sum that is there stays and keeps pinning content.
+
+    A new go.sum begins as the product's own, which came with its verified module: what its publisher built with.
+    """
     text = go_mod(product)
     marker = work / "go.mod.generated"
     if not (work / "go.mod").exists() or not marker.exists() or marker.read_text() != text:
         (work / "go.mod").write_text(text)
         marker.write_text(text)
+    if not (work / "go.sum").exists():
+        sums = [module_directory(module, product.version) / "go.sum" for module in product.modules]
+        lines = {line for path in sums if path.exists() for line in path.read_text().splitlines()}
+        (work / "go.sum").write_text("".join(f"{line}\n" for line in sorted(lines)))
     if product.main:
         (work / "main.go").write_text(product.main)
 

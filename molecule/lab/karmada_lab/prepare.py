@@ -24,6 +24,7 @@ PROGRAMS = {
     "ssh-keygen": "openssh-client",
     "openssl": "openssl",
     "nsenter": "util-linux",
+    "setpriv": "util-linux",
     "unshare": "util-linux",
     "chroot": "coreutils",
     "umount": "mount",

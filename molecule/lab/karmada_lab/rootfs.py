@@ -73,6 +73,7 @@ def _debootstrap(folder: Path, log: Path) -> None:
     run(
         ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, folder, mirror()],
         log=log,
+        die_with_us=True,
         env={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
     )
 

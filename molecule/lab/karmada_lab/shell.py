@@ -41,13 +41,17 @@ def run(
     check: bool = True,
     timeout: float | None = None,
     log: Path | None = None,
+    die_with_us: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end and return what it printed.
 
     env is added to the environment; timeout is in seconds; log gets the output as it comes (it is not returned then).
+    die_with_us: for long work, which must not go on beside the next attempt when this process is killed.
     Raises LabError with the end of the output when the program fails and check is set.
     """
     words = [str(word) for word in command]
+    if die_with_us:
+        words = ["setpriv", "--pdeathsig", "KILL", *words]
     environment = {**os.environ, **env} if env else None
     try:
         if log is not None:
