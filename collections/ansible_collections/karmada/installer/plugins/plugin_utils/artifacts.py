@@ -8,6 +8,7 @@ covers the release archive, a Go module, a mirror of either and a directory. Not
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -18,10 +19,12 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -32,6 +35,7 @@ LOCK_FILE = Path(__file__).parents[2] / "schemas" / "artifacts.lock.json"
 MOST_BYTES = 256 * 1024 * 1024
 TIMEOUT_SECONDS = 60
 
+_BROKEN = (EOFError, OSError, ValueError, zlib.error)
 _MODULE = "github.com/karmada-io/karmada"
 _MODULE_FOLDER = "charts/karmada/_crds"
 
@@ -62,8 +66,9 @@ def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
 
 def content_hash(files: Mapping[str, bytes]) -> str:
     """One hash over names and contents, independent of order, archive format and time stamps."""
-    lines = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(files.items()))
-    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    # JSON, because no name can then pass for two.
+    return f"sha256:{hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()}"
 
 
 def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[str, Any]]:
@@ -175,17 +180,23 @@ def _tar_entries(archive: bytes, where: str) -> Iterator[tuple[str, bytes]]:
                 stream = tar.extractfile(member) if member.isreg() else None
                 if stream:
                     yield member.name.removeprefix("./"), stream.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, *_BROKEN) as error:
         raise _unreadable(where, str(error)) from None
 
 
 def _zip_entries(archive: bytes, where: str) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            size = 0
             for entry in packed.infolist():
-                if f"/{_MODULE_FOLDER}/" in entry.filename and entry.file_size < MOST_BYTES:
-                    yield entry.filename, packed.read(entry)
-    except (zipfile.BadZipFile, OSError) as error:
+                if f"/{_MODULE_FOLDER}/" not in entry.filename:
+                    continue
+                size += entry.file_size
+                if size > MOST_BYTES:
+                    raise _unreadable(where, f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+                yield entry.filename, packed.read(entry)
+    # RuntimeError: it is encrypted or compressed in a way that Python does not know.
+    except (zipfile.BadZipFile, RuntimeError, *_BROKEN) as error:
         raise _unreadable(where, str(error)) from None
 
 
@@ -209,7 +220,7 @@ def _download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
             content: bytes = response.read(MOST_BYTES + 1)
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise ProblemsError(
             Problem(
@@ -225,7 +236,8 @@ def _download(url: str) -> bytes:
 
 
 def _is_loopback(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1:", "http://[::1]:", "http://localhost:"))
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.netloc.rpartition(":")[0] in ("127.0.0.1", "[::1]", "localhost")
 
 
 def _module_proxy() -> str:
