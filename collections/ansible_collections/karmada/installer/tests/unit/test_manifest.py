@@ -91,6 +91,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "certificates": {"validity": "8760h", "renewBefore": "2920h", "keyAlgorithm": "ECDSA-P256"},
         "encryption": {"provider": "secretbox"},
         "installCRD": True,
+        "members": [],
         "deletion": {"policy": "Delete"},
     }
     assert components.pop("etcd") == {"local": {"replicas": 1}}
