@@ -266,8 +266,6 @@ def _write(cluster: Cluster, step: _Step) -> Change:
     if step.live is None:
         # Somebody may have made it between our look and our write; then we changed it.
         return replace(change, action="created" if applied.created else "changed", diff=diff(None, applied.object))
-    if _content(applied.object) == _content(step.live):
-        return replace(change, action="unchanged")
     return replace(change, diff=diff(step.live, applied.object))
 
 
@@ -278,8 +276,6 @@ def _predict(cluster: Cluster, step: _Step) -> Change:
     except NotFound:
         # Its namespace or its CRD is among what a real run makes first.
         return replace(step.change, diff=diff(step.live, desired))
-    if step.live is not None and _content(after) == _content(step.live):
-        return replace(step.change, action="unchanged")
     return replace(step.change, diff=diff(step.live, after))
 
 
