@@ -237,7 +237,7 @@ def _download(url: str) -> bytes:
 
 def _is_loopback(url: str) -> bool:
     parts = urlsplit(url)
-    return parts.scheme == "http" and parts.netloc.rpartition(":")[0] in ("127.0.0.1", "[::1]", "localhost")
+    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def _module_proxy() -> str:

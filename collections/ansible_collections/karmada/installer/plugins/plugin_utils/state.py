@@ -120,6 +120,10 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             if name.endswith("-ca.key")
         }
         document = files.get("document.json")
+        owned = json.loads(files["owned.json"])
+        # Without this record nothing could be removed, and a run that found none would write an empty one over it.
+        if not isinstance(owned, dict) or not all(isinstance(uids, dict) for uids in owned.values()):
+            raise ValueError("owned.json is not a record of objects")
         return State(
             owner=plain["owner"],
             version=plain["version"],
@@ -129,7 +133,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             encryption_key=plain["encryptionKey"],
             endpoint_host=plain["endpointHost"],
             journal=Journal(**json.loads(files["journal.json"])),
-            owned=json.loads(files["owned.json"]),
+            owned=owned,
             members=plain["members"],
             document=json.loads(document) if document else None,
         )
