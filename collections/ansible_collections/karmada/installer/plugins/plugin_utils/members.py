@@ -96,7 +96,8 @@ def objects_on_member(member: str, owner: str) -> list[Object]:
             "subjects": [{"kind": "ServiceAccount", "name": account(member), "namespace": MEMBER_NAMESPACE}],
         },
     ]
-    return [_labelled(owner, each) for each in objects]
+    # As karmadactl join does it: everything but the tokens.
+    return [_labelled(owner, each, system=each["kind"] != "Secret") for each in objects]
 
 
 def secrets_in_control_plane(
@@ -123,7 +124,7 @@ def secrets_in_control_plane(
                 "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
             }
         )
-    return [_labelled(owner, each) for each in secrets]
+    return [_labelled(owner, each, system=True) for each in secrets]
 
 
 def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) -> Object:
