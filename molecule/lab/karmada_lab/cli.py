@@ -49,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
+    except PermissionError as error:
+        print(f"lab: {error}; run it as root (sudo)", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("lab: interrupted; the next `lab up` or `lab down` cleans up", file=sys.stderr)
         return 130

@@ -239,7 +239,7 @@ def _connect(lab: Lab) -> None:
     network.route_pods(lab, machines, clusters, everywhere)
     text = machine.hosts_file(list(machines.values()))
     for record in machines.values():
-        machine.execute(record, ["sh", "-c", "cat >/etc/hosts"], stdin=text, check=False)
+        machine.write_hosts(record, text)
 
 
 def _finish(lab: Lab, settings: Settings, wanted: Wanted, name: str, extra: Sequence[Image]) -> None:

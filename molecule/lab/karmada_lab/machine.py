@@ -24,6 +24,8 @@ from karmada_lab.state import Lab, MachineRecord, machine_records, save, write_t
 
 CGROUPS = Path("/sys/fs/cgroup")
 
+_HOSTS_MARK = "# lab"
+
 # Run as the first process of the machine: enter the control group, mount the overlay where nobody else sees it, boot.
 _LAUNCH = """
 set -eu
@@ -280,9 +282,16 @@ def _identity(lab: Lab, machine: MachineRecord) -> dict[str, str]:
 
 
 def hosts_file(machines: Sequence[MachineRecord]) -> str:
-    """/etc/hosts with every machine of the lab."""
+    """/etc/hosts with every machine of the lab; each line is marked as ours."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
-    return "\n".join(lines + [f"{machine.address} {machine.name}" for machine in machines]) + "\n"
+    lines += [f"{machine.address} {machine.name}" for machine in machines]
+    return "".join(f"{line} {_HOSTS_MARK}\n" for line in lines)
+
+
+def write_hosts(machine: MachineRecord, text: str) -> None:
+    """Replace our lines in the machine's /etc/hosts; lines that somebody else added stay."""
+    command = f"{{ cat; grep -v '{_HOSTS_MARK}$' /etc/hosts; }} >/run/hosts; cat /run/hosts >/etc/hosts"
+    execute(machine, ["sh", "-c", command], stdin=text, check=False)
 
 
 def _lay(upper: Path, files: dict[str, str]) -> None:

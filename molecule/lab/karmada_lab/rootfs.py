@@ -70,8 +70,10 @@ def ensure_base(lab: Lab) -> Path:
 
 def _debootstrap(folder: Path, log: Path) -> None:
     log.unlink(missing_ok=True)
+    # Namespaces of its own: when this process is killed, all of debootstrap and its mounts go at once.
+    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     run(
-        ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, folder, mirror()],
+        [*alone, "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, folder, mirror()],
         log=log,
         die_with_us=True,
         env={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
