@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which certificates are wanted, which of those present must be reissued and why, and how to issue them.
 
-Pure: no file, no network, no clock; the caller passes `now` (timezone-aware). Needs `cryptography` 44 or newer (setup.cfg).
+Pure: no file, no network, no clock; the caller passes `now` (timezone-aware). Needs `cryptography` 44 or newer.
 
 Facts that decided the shape:
 
@@ -406,14 +406,28 @@ def _load_certificate(pem: bytes) -> x509.Certificate:
 
 def _load_key(pem: bytes) -> PrivateKeyTypes:
     try:
-        return serialization.load_pem_private_key(pem, password=None)
+        # The library's own validation of an RSA key costs 0.1 s, for the primes; _is_sound checks the rest.
+        return serialization.load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)
     except _UNREADABLE:
         raise ValueError("The private key cannot be read.") from None
 
 
 def _matches(certificate: x509.Certificate, key: PrivateKeyTypes) -> bool:
     der, info = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    return certificate.public_key().public_bytes(der, info) == key.public_key().public_bytes(der, info)
+    if certificate.public_key().public_bytes(der, info) != key.public_key().public_bytes(der, info):
+        return False
+    return not isinstance(key, rsa.RSAPrivateKey) or _is_sound(key.private_numbers())
+
+
+def _is_sound(rsa_key: rsa.RSAPrivateNumbers) -> bool:
+    """RFC 8017, 3.2, as Go checks it when it loads a key, less the proof that p and q are prime."""
+    p, q, d, e = rsa_key.p, rsa_key.q, rsa_key.d, rsa_key.public_numbers.e
+    return (
+        min(p, q) > 1
+        and p * q == rsa_key.public_numbers.n
+        and d * e % (p - 1) == d * e % (q - 1) == 1
+        and (rsa_key.dmp1, rsa_key.dmq1, rsa_key.iqmp * q % p) == (d % (p - 1), d % (q - 1), 1)
+    )
 
 
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
