@@ -52,6 +52,7 @@ def test_every_action_is_in_the_action_group_and_documented_by_a_module() -> Non
     modules = {path.stem for path in (COLLECTION / "plugins/modules").glob("[!_]*.py")}
     group = set(load("meta/runtime.yml")["action_groups"]["karmada"])
     assert actions - group == set(), "not in meta/runtime.yml"
+    assert group - actions == set(), "in meta/runtime.yml, but there is no such action"
     assert actions - modules == set(), "no module carries the documentation"
 
 

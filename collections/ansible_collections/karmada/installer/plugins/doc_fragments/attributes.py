@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes that the documentation of every action has in common."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What the attributes mean; each module says whether it has them."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: With C(--check) it says what it would change, and changes nothing.
+  diff_mode:
+    description: >-
+      With C(--diff) it shows each object before and after the change. The data of Secrets is replaced by whether it
+      differs.
+  idempotent:
+    description: Run again under the same circumstances, it changes nothing and sends no write.
+  action:
+    description: The work is done inside C(ansible-playbook). Nothing is copied to a host.
+    support: full
+  action_group:
+    description: Use C(group/karmada.installer.karmada) in C(module_defaults) to set options for all of these at once.
+    support: full
+    membership:
+      - karmada.installer.karmada
+"""

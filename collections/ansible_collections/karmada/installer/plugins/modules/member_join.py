@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: member_join
+short_description: Join the members of the document to a control plane
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Joins every member cluster that the document lists and that is not joined, in mode Push. Changes what differs on
+    the others. A member that is not listed is left alone.
+  - >-
+    On a member it creates the namespace C(karmada-cluster), two service accounts with a token each, and a
+    ClusterRole with all rights for the account that the control plane uses. In the control plane it creates the
+    Cluster object and the Secrets with those tokens. The kubeconfig that the document refers to is used for this
+    only; the control plane keeps none of it.
+  - >-
+    A member is joined when the control plane itself finds it Ready. This is waited for, also for members at which
+    nothing had to be changed.
+  - >-
+    Members are worked on at the same time, eight at once, and each on its own. The task fails after all were tried
+    when one could not be joined.
+  - >-
+    One cluster under two names is refused, and so is another cluster under a name that is taken. A cluster is known
+    by the UID of its namespace kube-system.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+options:
+  timeout:
+    description: Seconds to wait for each member until it is Ready.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: partial
+    details:
+      - >-
+        In check mode a change of an object that exists is named, but its content is not shown. New objects are.
+  idempotent:
+    support: full
+seealso:
+  - module: karmada.installer.uninstall
+"""
+
+EXAMPLES = r"""
+- name: Join the members and wait until the control plane finds them ready
+  karmada.installer.member_join:
+    timeout: 180
+  register: join_result
+"""
+
+RETURN = r"""
+changes:
+  description: >-
+    What was done to each object that differed, as C(created), C(changed) or C(deleted) with its kind, namespace and
+    name. In check mode, what would be done.
+  returned: when the document lists members
+  type: list
+  elements: str
+  sample: ["created ServiceAccount karmada-cluster/karmada-member1", "created Cluster member1"]
+members:
+  description: What came of each member, in the order of the document. It is there too when the task fails.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the member.
+      returned: always
+      type: str
+      sample: member1
+    joined:
+      description: Whether no problem was found. In check mode this does not mean that it is joined already.
+      returned: always
+      type: bool
+      sample: true
+    changes:
+      description: What was done on the member and for it in the control plane.
+      returned: always
+      type: list
+      elements: str
+      sample: ["created Cluster member1"]
+    problem:
+      description: Why it is not joined. Empty if it is.
+      returned: always
+      type: str
+      sample: ""
+"""

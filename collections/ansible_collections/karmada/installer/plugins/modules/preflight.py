@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: preflight
+short_description: Check everything that can be known before the first change
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Collects every problem and reports all of them at once, each as what is wrong, where, and how to mend it.
+    Changes nothing.
+  - >-
+    It checks the release, the version of the host cluster, the rights of the account there, names and node ports
+    that are taken, the storage class, settings that an existing control plane cannot follow, its certificate
+    authorities, and that the CRDs can be fetched and have the recorded checksum. Of each member it checks that it
+    answers, that the account has the rights to join it, and that it does not carry the objects of another control
+    plane.
+  - >-
+    It sends access reviews, which the API server answers without storing anything, and may fill the cache of
+    artifacts on the machine where it runs.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: karmada.installer.require_document
+  - module: karmada.installer.report
+"""
+
+EXAMPLES = r"""
+- name: Check everything that can be known before the first change
+  karmada.installer.preflight:
+  register: preflight_result
+
+- name: Say what will be installed
+  ansible.builtin.debug:
+    msg: "Karmada {{ preflight_result.versions.karmada }}"
+  when: not preflight_result.installed
+"""
+
+RETURN = r"""
+changed:
+  description: Always false.
+  returned: success
+  type: bool
+  sample: false
+installed:
+  description: Whether the host cluster holds the state of an earlier installation, finished or not.
+  returned: success
+  type: bool
+  sample: false
+versions:
+  description: The versions that this run works with.
+  returned: success
+  type: dict
+  contains:
+    karmada:
+      description: Release of Karmada.
+      returned: success
+      type: str
+      sample: v1.18.2
+    kubernetes:
+      description: Version of the control plane's API server and kube-controller-manager.
+      returned: success
+      type: str
+      sample: v1.35.4
+    etcd:
+      description: Version of etcd.
+      returned: success
+      type: str
+      sample: v3.6.16
+etcd_storage:
+  description: Where etcd keeps its data, C(volumeClaim) or C(emptyDir), as the document says or as was decided.
+  returned: success
+  type: str
+  sample: volumeClaim
+"""

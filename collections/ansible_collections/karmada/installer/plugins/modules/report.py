@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: report
+short_description: Report on a control plane as it is now
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Looks at the host cluster and at the control plane, and says what is there. Changes nothing.
+  - >-
+    It does not fail when the control plane is not ready; that is what the phase and the conditions say. What cannot
+    be read counts as not ready. It fails when the host cluster does not answer.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: karmada.installer.preflight
+"""
+
+EXAMPLES = r"""
+- name: Look at the control plane as it is now
+  karmada.installer.report:
+  register: report_result
+
+- name: Show the report
+  ansible.builtin.debug:
+    var: report_result.summary
+
+- name: Fail unless everything is ready
+  ansible.builtin.assert:
+    that: report_result.status.phase == 'Completed'
+"""
+
+RETURN = r"""
+changed:
+  description: Always false.
+  returned: success
+  type: bool
+  sample: false
+status:
+  description: >-
+    The report as data, in the form of C(status) in the schema of the document. Its key C(phase) is C(Completed) when
+    every condition holds, otherwise how far the control plane is.
+  returned: success
+  type: dict
+  sample: {"phase": "Completed"}
+warnings_found:
+  description: What works today and may hurt later, such as etcd data in an emptyDir, or certificates that end soon.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+summary:
+  description: The report for people, line by line.
+  returned: success
+  type: list
+  elements: str
+  sample: ["Karmada control plane prod: Completed"]
+"""
