@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents and everything that follows from them, for tests: the engine's own functions over one small document."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    certificates,
+    control_plane_objects,
+    manifest,
+    pki,
+    releases,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AUTHORITIES,
+    COMPONENTS,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_WEBHOOK,
+    Layout,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
+
+Object = dict[str, Any]
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+OWNER = "7f9f5c1a-6a8b-4a0e-9a53-d4d0f0b8c001"
+TOKEN = "0d6c2a35-1111-4222-8333-944455556666"
+
+
+def document(spec: Mapping[str, Any] | None = None, name: str = "prod", namespace: str = "karmada") -> Object:
+    """A document as the inventory plugin hands it on: valid, with all defaults."""
+    return manifest.resolve(
+        {
+            "apiVersion": manifest.API_VERSION,
+            "kind": manifest.KIND,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": copy.deepcopy(dict(spec or {})),
+        }
+    )
+
+
+def etcd(**settings: Any) -> Object:
+    """A spec with these settings of etcd."""
+    return {"components": {"etcd": {"local": settings}}}
+
+
+@cache
+def authorities() -> dict[str, pki.Pair]:
+    """Keys are made once for all tests: what they are does not matter to any of them."""
+    return {
+        name: pki.new_authority(pki.Authority(name, common_name), "ECDSA-P256", NOW)
+        for name, common_name in AUTHORITIES.items()
+    }
+
+
+@cache
+def service_account_key() -> bytes:
+    return pki.new_service_account_key("ECDSA-P256")[0]
+
+
+ENCRYPTION_KEY = pki.encryption_key()
+
+
+def state(**fields: Any) -> State:
+    """A state after the first steps of an installation."""
+    known: dict[str, Any] = {
+        "owner": OWNER,
+        "version": releases.newest().karmada,
+        "etcd": EtcdState(token=TOKEN, storage="volumeClaim"),
+        "authorities": authorities(),
+        "service_account_key": service_account_key(),
+        "encryption_key": ENCRYPTION_KEY,
+    }
+    return State(**{**known, **fields})
+
+
+@dataclass
+class Rendered:
+    """All that the engine makes of one document."""
+
+    deployment: Object
+    endpoint_host: str = ""
+    state: State | None = None
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        spec: Mapping[str, Any] = self.deployment["spec"]
+        return spec
+
+    @cached_property
+    def remembered(self) -> State:
+        return self.state or state()
+
+    @cached_property
+    def instance(self) -> Instance:
+        release = releases.choose(self.spec.get("version"), None)
+        return Instance.of(self.deployment, release, self.remembered.owner)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return render.layout(self.instance, self.endpoint_host)
+
+    @cached_property
+    def material(self) -> Material:
+        return certificates.issue_missing(self.instance, self.remembered, self.layout, {}, NOW).material
+
+    @cached_property
+    def secrets(self) -> list[Object]:
+        return render.file_set_secrets(self.instance, self.layout, self.material)
+
+    @cached_property
+    def workloads(self) -> list[Object]:
+        return [
+            each
+            for component in COMPONENTS
+            for each in render.component_objects(
+                self.instance, component, self.layout, self.material, self.remembered.etcd
+            )
+        ]
+
+    @property
+    def objects(self) -> list[Object]:
+        """What stands in the host cluster."""
+        return [*self.secrets, *self.workloads]
+
+    def one(self, kind: str, name: str) -> Object:
+        """The object of this kind and name among those of the host cluster."""
+        found = [each for each in self.objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+        assert len(found) == 1, f"{kind} {name}: {len(found)}"
+        return found[0]
+
+    @property
+    def addresses(self) -> control_plane_objects.Addresses:
+        ports = render.SERVICE_PORTS
+        webhook, aggregated = (
+            self.instance.service_host(each.name) for each in (KARMADA_WEBHOOK, KARMADA_AGGREGATED_APISERVER)
+        )
+        return control_plane_objects.Addresses(
+            webhook_url=f"https://{webhook}:{ports[KARMADA_WEBHOOK.name]}",
+            aggregated_host=aggregated,
+            aggregated_port=ports[KARMADA_AGGREGATED_APISERVER.name],
+            public_url=self.layout.apiserver_url,
+            ca_bundle=self.material.authorities["karmada-ca"].certificate,
+        )
+
+
+def rendered(
+    spec: Mapping[str, Any] | None = None, *, name: str = "prod", namespace: str = "karmada", **etcd_state: Any
+) -> Rendered:
+    """Everything that follows from a spec; ``etcd_state`` changes what is remembered of etcd."""
+    remembered = state()
+    return Rendered(
+        document(spec, name, namespace), state=replace(remembered, etcd=replace(remembered.etcd, **etcd_state))
+    )
+
+
+def pods(objects: list[Object]) -> dict[str, Object]:
+    """Component → pod template."""
+    return {
+        each["metadata"]["labels"]["app.kubernetes.io/name"]: each["spec"]["template"]
+        for each in objects
+        if each["kind"] in ("Deployment", "StatefulSet")
+    }
+
+
+def flags(pod: Object) -> dict[str, str]:
+    """The command line of a pod's only container, as flag → value."""
+    (container,) = pod["spec"]["containers"]
+    pairs = [argument.removeprefix("--").split("=", 1) for argument in container["command"][1:]]
+    assert len({pair[0] for pair in pairs}) == len(pairs), "a flag is given twice"
+    return {name: value for name, value in pairs}
+
+
+#: One document that uses everything that changes what is rendered.
+FULL_SPEC: Object = {
+    "version": "v1.18.1",
+    "hostCluster": {"domain": "cluster.example"},
+    "endpoint": {
+        "type": "NodePort",
+        "host": "karmada.example.com",
+        "port": 32443,
+        "extraSANs": ["*.lb.example.com", "192.0.2.10", "2001:db8::1"],
+    },
+    "images": {"pullSecrets": [{"name": "mirror"}], "karmadaRegistry": "registry.example.com:5000/karmada"},
+    "encryption": {"provider": "secretbox"},
+    "components": {
+        "etcd": {"local": {"replicas": 3, "volumeData": {"volumeClaim": {"size": "10Gi", "storageClassName": "fast"}}}},
+        "karmadaAPIServer": {"replicas": 2, "serviceSubnet": "10.112.0.0/16", "resources": {"requests": {"cpu": "1"}}},
+        "karmadaWebhook": {"replicas": 2, "extraArgs": {"v": "4"}},
+    },
+}
+#: Documents that every rule about rendered objects is checked with.
+SPECS: dict[str, Object] = {
+    "empty": {},
+    "full": FULL_SPEC,
+    "plain": {
+        "encryption": {"provider": "identity"},
+        "components": {"etcd": {"local": {"volumeData": {"emptyDir": {}}}}},
+    },
+}

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of the table itself: who has which certificate, who may do what, and that no two of them meet."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ADMIN,
+    AUTHORITIES,
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    ETCD_CA,
+    FRONT_PROXY_CA,
+    KARMADA_CA,
+    Holds,
+    leaf_certificates,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
+from ansible_collections.karmada.installer.tests.unit.samples import rendered
+
+SETTINGS = schema()["properties"]["spec"]["properties"]["components"]["properties"]
+
+
+def test_every_component_has_settings_in_the_document_and_the_other_way_round() -> None:
+    assert {component.field for component in COMPONENTS} == set(SETTINGS)
+    assert list(BY_NAME) == [component.name for component in COMPONENTS]
+
+
+def test_no_two_components_of_one_host_want_the_same_port() -> None:
+    ports = Counter(port for component in COMPONENTS for port in component.ports.values())
+    assert max(ports.values()) == 1
+
+
+def test_health_and_service_name_ports_that_exist() -> None:
+    for component in COMPONENTS:
+        assert component.health.port in component.ports
+        assert component.served_port in ("", *component.ports)
+
+
+def test_each_leaf_is_in_one_file_set_of_the_component_that_owns_it() -> None:
+    holders = {
+        leaf.name: [
+            (component.name, files.name)
+            for component in COMPONENTS
+            for files in component.file_sets
+            if files.certificate == leaf.name
+        ]
+        for leaf in leaf_certificates()
+        if leaf is not ADMIN
+    }
+    owners = {leaf.name: component.name for component in COMPONENTS for leaf in component.certificates}
+    for name, found in holders.items():
+        assert len(found) == 1, (name, found)
+        assert found[0][0] == owners[name]
+
+
+def test_no_two_leaves_share_a_name() -> None:
+    leaves = [leaf.name for component in COMPONENTS for leaf in component.certificates]
+    assert len(leaves) == len(set(leaves))
+    assert "admin" not in leaves
+
+
+def test_file_sets_have_one_name_and_one_place_each() -> None:
+    contents: dict[str, object] = {}
+    for component in COMPONENTS:
+        directories = [files.directory for files in component.file_sets]
+        assert len(directories) == len(set(directories))
+        for files in component.file_sets:
+            assert contents.setdefault(files.name, files) == files, "two file sets of one name"
+    shared = Counter(files.name for component in COMPONENTS for files in component.file_sets)
+    # what is shared holds nothing secret
+    assert {name for name, times in shared.items() if times > 1} == {"client-ca"}
+
+
+def test_one_identity_for_each_component() -> None:
+    """Two leaves of one authority with the same name are one person to whoever trusts that authority."""
+    by_identity: dict[tuple[str, str], set[str]] = {}
+    for component in COMPONENTS:
+        for leaf in component.certificates:
+            by_identity.setdefault((leaf.authority, leaf.common_name), set()).add(component.name)
+    by_identity.setdefault((ADMIN.authority, ADMIN.common_name), set()).add("admin")
+    assert {identity: owners for identity, owners in by_identity.items() if len(owners) > 1} == {}
+    clients = Counter((leaf.authority, leaf.common_name) for leaf in leaf_certificates() if leaf.client)
+    assert max(clients.values()) == 1
+
+
+def test_only_the_administrator_is_above_all_rights() -> None:
+    assert [leaf.name for leaf in leaf_certificates() if "system:masters" in leaf.organizations] == ["admin"]
+    assert ADMIN.common_name == "system:admin"
+
+
+def test_no_serving_certificate_is_an_identity() -> None:
+    """A stolen server key must not open the API server."""
+    for leaf in leaf_certificates():
+        if leaf.server and leaf.authority == KARMADA_CA:
+            assert not leaf.client
+            assert leaf.organizations == ()
+
+
+def test_each_authority_is_for_one_thing() -> None:
+    users = {authority: set() for authority in AUTHORITIES}
+    for leaf in leaf_certificates():
+        users[leaf.authority].add(leaf.name)
+    assert users[FRONT_PROXY_CA] == {"front-proxy-client"}
+    assert users["client-signing-ca"] == set(), "kube-controller-manager issues these, not we"
+    assert all("etcd" in name for name in users[ETCD_CA])
+    assert not any("etcd" in name for name in users[KARMADA_CA])
+
+
+def test_only_etcd_itself_may_be_a_peer() -> None:
+    peers = {leaf.name for leaf in leaf_certificates() if leaf.common_name == table.ETCD_PEER_COMMON_NAME}
+    assert peers == {"etcd-peer", "etcd-peer-client"}
+    assert peers <= {leaf.name for leaf in ETCD.certificates}
+
+
+def test_only_who_needs_the_store_can_reach_it() -> None:
+    clients = {
+        component.name
+        for component in COMPONENTS
+        for leaf in component.certificates
+        if leaf.authority == ETCD_CA and leaf.client
+    }
+    assert clients == {"etcd", "karmada-apiserver", "karmada-aggregated-apiserver"}
+
+
+def test_only_the_api_server_and_its_controller_hold_the_service_account_key() -> None:
+    holders = {
+        component.name: files.holds
+        for component in COMPONENTS
+        for files in component.file_sets
+        if files.holds in (Holds.SERVICE_ACCOUNT_KEY, Holds.SERVICE_ACCOUNT_PAIR, Holds.SIGNING_AUTHORITY)
+    }
+    assert set(holders) == {"karmada-apiserver", "kube-controller-manager"}
+
+
+@pytest.mark.parametrize("component", [each for each in COMPONENTS if each is not ETCD], ids=lambda each: each.name)
+def test_no_value_on_a_command_line_is_secret(component: table.Component) -> None:
+    found = rendered()
+    line = " ".join(component.flags(found.spec, found.layout))
+    assert found.material.encryption_key not in line
+    assert "PRIVATE" not in line
+    assert "token=" not in line
+
+
+def test_pods_of_users_never_run_in_the_control_plane() -> None:
+    """Workload controllers would start what is only a template here."""
+    found = rendered()
+    line = " ".join(BY_NAME["kube-controller-manager"].flags(found.spec, found.layout))
+    controllers = line.split("--controllers=")[1].split(" ")[0].split(",")
+    assert not {"*", "deployment", "replicaset", "job", "cronjob", "daemonset", "statefulset"} & set(controllers)
+    # what members that register themselves depend on
+    assert {"bootstrapsigner", "tokencleaner", "csrsigning"} <= set(controllers)
+
+
+def test_leases_are_in_a_namespace_that_is_created() -> None:
+    found = rendered()
+    for name in ("karmada-controller-manager", "karmada-scheduler"):
+        assert f"--leader-elect-resource-namespace={table.SYSTEM_NAMESPACE}" in BY_NAME[name].flags(
+            found.spec, found.layout
+        )
+
+
+def test_addresses_of_ipv6_are_bracketed_where_a_url_needs_it() -> None:
+    found = rendered()
+    layout = type(found.layout)(**{**vars(found.layout), "bind_address": "::"})
+    one = table.etcd_configuration(layout.etcd_members[0], layout, token="t", existing=True, generation=1, extra={})
+    assert one["listen-client-urls"] == "https://[::]:2379"
+    assert one["listen-metrics-urls"] == "http://[::]:2381"

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance remembers survives being written and read, and is refused when it is damaged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
+    EtcdState,
+    Journal,
+    State,
+    from_files,
+    to_files,
+)
+from ansible_collections.karmada.installer.tests.unit.samples import state
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXT = st.text(max_size=12)
+UIDS = st.dictionaries(TEXT, TEXT, max_size=3)
+STATES = st.builds(
+    State,
+    owner=TEXT,
+    version=TEXT,
+    etcd=st.builds(EtcdState, token=TEXT, generation=st.integers(1, 9), bootstrapped=st.booleans(), storage=TEXT),
+    authorities=st.dictionaries(
+        st.sampled_from(["karmada-ca", "etcd-ca", "front-proxy-ca"]),
+        st.builds(Pair, certificate=st.binary(max_size=9), key=st.binary(max_size=9)),
+    ),
+    service_account_key=st.binary(max_size=9),
+    encryption_key=TEXT,
+    endpoint_host=TEXT,
+    journal=st.builds(Journal, operation=TEXT, run=TEXT, started=TEXT, finished=TEXT, step=TEXT),
+    owned=st.dictionaries(TEXT, UIDS, max_size=3),
+    members=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
+    document=st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
+)
+
+
+@given(STATES)
+def test_what_is_written_is_read_back(before: State) -> None:
+    assert from_files(to_files(before), "here") == before
+
+
+@given(STATES)
+def test_the_same_state_is_written_the_same(before: State) -> None:
+    """Else a run with nothing to change would write."""
+    assert to_files(from_files(to_files(before), "here")) == to_files(before)
+
+
+@given(STATES)
+def test_file_names_are_keys_that_a_secret_can_have(before: State) -> None:
+    assert all(name.replace("-", "").replace(".", "").isalnum() for name in to_files(before))
+
+
+REQUIRED = sorted(to_files(state()))
+
+
+@pytest.mark.parametrize("name", [each for each in REQUIRED if not each.endswith("-ca.key")])
+def test_a_missing_file_is_refused(name: str) -> None:
+    files = {key: content for key, content in to_files(state()).items() if key != name}
+    with pytest.raises(ProblemsError, match="state cannot be read") as refused:
+        from_files(files, "Secret karmada/prod-installer-state")
+    assert "prod-installer-state" in refused.value.problems[0].where
+
+
+@pytest.mark.parametrize("name", [each for each in REQUIRED if each.endswith(".json")])
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"7", b'"text"', b"\xff"], ids=str)
+def test_a_damaged_file_is_refused(name: str, content: bytes) -> None:
+    with pytest.raises(ProblemsError, match="state cannot be read"):
+        from_files({**to_files(state()), name: content}, "here")
+
+
+def test_no_refusal_shows_a_key() -> None:
+    files = to_files(state())
+    files["instance.json"] = files["instance.json"].replace(b'"format":1', b'"format":2')
+    with pytest.raises(ProblemsError) as refused:
+        from_files(files, "here")
+    assert "format is 2" in str(refused.value)
+    assert state().encryption_key not in str(refused.value)
+    assert "PRIVATE" not in str(refused.value)
+
+
+def test_a_field_of_a_later_version_is_refused_and_not_dropped() -> None:
+    files = to_files(state())
+    for name in ("instance.json", "journal.json"):
+        plain = json.loads(files[name])
+        (plain["etcd"] if name == "instance.json" else plain)["future"] = 1
+        with pytest.raises(ProblemsError, match="future"):
+            from_files({**files, name: json.dumps(plain).encode()}, "here")
+
+
+def test_a_state_shows_nothing_of_what_it_holds() -> None:
+    found = state()
+    for shown in (repr(found), str(found), f"{found}", repr({"state": found})):
+        assert "PRIVATE" not in shown
+        assert found.encryption_key not in shown
+
+
+@given(STATES, UIDS, st.sampled_from(["host", "member/m1"]))
+def test_records_are_added_and_forgotten_one_cluster_at_a_time(
+    before: State, uids: dict[str, str], cluster: str
+) -> None:
+    after = before.with_owned(cluster, uids)
+    assert after.uids(cluster) >= set(uids.values())
+    gone = after.without_owned(cluster, set(uids))
+    assert not set(gone.owned.get(cluster, {})) & set(uids)
+    for other in set(before.owned) - {cluster}:
+        assert after.owned[other] == gone.owned[other] == before.owned[other]
+    assert replace(after, owned=before.owned) == before
+
+
+def test_a_member_that_left_is_forgotten_with_what_was_on_it() -> None:
+    record: dict[str, Any] = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
+    found = state(members={"m1": record, "m2": record}, owned={"host": {"a": "1"}, "member/m1": {"b": "2"}})
+    left = found.without_member("m1")
+    assert set(left.members) == {"m2"}
+    assert left.owned == {"host": {"a": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("journal", "interrupted"),
+    [
+        (Journal(), False),
+        (Journal(operation="install", started="t"), True),
+        (Journal(operation="install", started="t", finished="t"), False),
+    ],
+)
+def test_an_operation_without_an_end_was_interrupted(journal: Journal, *, interrupted: bool) -> None:
+    assert journal.interrupted is interrupted
