@@ -58,6 +58,10 @@ __all__ = [
     "Watch",
 ]
 
+if not hasattr(urllib3, "BaseHTTPResponse"):
+    # It checks the names in certificates in its own way, and not at all inside a port-forward.
+    raise ImportError("urllib3 2 or newer is needed")
+
 Object = dict[str, Any]
 
 FIELD_MANAGER = "karmada-installer"

@@ -324,14 +324,21 @@ def _kubernetes_config() -> Any:
 def _run_exec_plugin(plugin: dict[str, Any], base: Path, where: str, cluster: dict[str, Any]) -> Credential:
     package = _kubernetes_config()
     command = plugin.get("command")
-    public = {key: value for key, value in cluster.items() if key != "base"}
+    arguments = [package.ConfigNode("exec", plugin), str(base)]
+    if plugin.get("provideClusterInfo"):
+        public = {key: value for key, value in cluster.items() if key != "base"}
+        arguments.append(package.ConfigNode("cluster", public))
     try:
-        status = package.ExecProvider(
-            package.ConfigNode("exec", plugin), str(base), package.ConfigNode("cluster", public)
-        ).run()
+        status = package.ExecProvider(*arguments).run()
     except (package.ConfigException, OSError) as error:
         raise _problem(
             f"the exec plugin {command!r} of the user failed: {error}", where, plugin.get("installHint") or ""
+        ) from None
+    except TypeError:
+        raise _problem(
+            f"the exec plugin {command!r} of the user wants provideClusterInfo",
+            where,
+            "Install a newer kubernetes package: this one cannot.",
         ) from None
     expires = status.get("expirationTimestamp")
     token = status.get("token")
