@@ -14,6 +14,7 @@ import subprocess
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,9 @@ HTTPD_IMAGE = "docker.io/library/httpd:lab"
 _FORMAT = 2
 """Raised when the layout of an image changes, so that archives of the old layout are not used."""
 
+
+_OUTDATED = 3600.0
+"""Seconds after which an archive that was replaced by a newer one is removed."""
 
 _making = threading.Lock()
 
@@ -203,6 +207,10 @@ def _make_archive(target: Path, image: Image, sources: Mapping[str, Path], lab_b
         _write_layer(layer, image, sources, lab_base)
         _write_archive(unfinished, layer, image)
         unfinished.rename(target)
+    for other in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-{'?' * 16}.tar"):
+        # Of former binaries or a former layout. A young one may be on its way into a cluster.
+        if other.stat().st_mtime < time.time() - _OUTDATED:
+            other.unlink()
 
 
 def _write_layer(path: Path, image: Image, sources: Mapping[str, Path], lab_base: Path) -> None:
