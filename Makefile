@@ -79,6 +79,10 @@ lint-shell:
 unit: ## tests of the engine and of the lab's own logic; need no cluster
 	$(IN_VENV) pytest -n auto $(PYTEST_ARGS)
 
+.PHONY: reference
+reference: ## writes docs/reference/ from the schema and from the rights that preflight asks for
+	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
+
 CONTRACT := $(wildcard $(COLLECTION)/tests/contract)
 .PHONY: contract
 contract: needs-go ## what we render against the real programs; builds them the first time

@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/reference/ from what the program itself uses: the document's schema, and the rights preflight asks for.
+
+`make reference` runs it; a unit test fails when a committed file differs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import checks
+from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import DEFAULT_NAMESPACE
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMA_FILE = ROOT / "collections/ansible_collections/karmada/installer/schemas/karmadadeployments.yaml"
+REFERENCE = ROOT / "docs/reference"
+
+Schema = Mapping[str, Any]
+#: (verb, API group, resource, namespace, subresource, name), shorter where the rest is empty
+Permission = tuple[Any, ...]
+
+ACCOUNT = "karmada-installer"
+RIGHTS_PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Generated from plugin_utils/checks.py by `make reference`. Change that, not this page. -->
+
+# Rights
+
+Preflight asks each API server whether the account of the kubeconfig has the rights below, and names those that it has
+not. It does so before the first change.
+
+## Host cluster
+
+In the namespace of the control plane:
+
+{inside}
+
+In the whole cluster:
+
+{outside}
+
+[host-rights.yaml](host-rights.yaml) holds these rights as a Role and a ClusterRole, bound to a service account
+`{account}` in the namespace `{namespace}`, which it makes. An administrator of the host cluster applies it:
+
+```shell
+kubectl apply -f host-rights.yaml
+```
+
+A namespace that was there before the installation stays when the control plane is removed.
+
+To let the installation make the namespace, and the uninstall remove it, use an account that has the rights of the first
+table in a namespace that does not exist yet, and that may create, change and delete namespaces. In practice that is an
+administrator. Preflight then asks for this too:
+
+{absent}
+
+With `spec.endpoint.port` preflight also looks for another Service that has this node port, if the account may list
+Services in all namespaces. Without that right it goes on; the host cluster then refuses a port that is taken.
+
+## Members
+
+The account of a member's kubeconfig, when the member is joined:
+
+{members}
+
+This is what preflight asks for, and it is not enough by itself. Joining hands all rights on the member to the account
+of the control plane, and Kubernetes lets only those hand out rights who have them. So the kubeconfig is in practice
+that of an administrator of the member (ClusterRole cluster-admin). It is used for joining and for removing, and the
+control plane never gets it. What is made on a member: [members](../guides/members.md).
+"""
+
+
+def files() -> dict[Path, str]:
+    """Every generated file and what it should contain."""
+    return {
+        REFERENCE / "manifest.md": manifest_page(yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))),
+        REFERENCE / "rights.md": rights_page(),
+        REFERENCE / "host-rights.yaml": host_rights_yaml(),
+    }
+
+
+# -- the document ------------------------------------------------------------------------------------------------------
+
+
+def manifest_page(definition: Schema) -> str:
+    """One section for each object of the document, with a table of its fields."""
+    version = definition["spec"]["versions"][0]
+    root = version["schema"]["openAPIV3Schema"]
+    group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
+    lines = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
+        "<!-- Generated from the schema by `make reference`. Change the schema, not this page. -->",
+        "",
+        f"# {kind}",
+        "",
+        *_paragraph(root["description"]),
+        "",
+        "```yaml",
+        f"apiVersion: {group}/{version['name']}",
+        f"kind: {kind}",
+        "metadata: {name: prod}",
+        "spec: {}",
+        "```",
+        "",
+        *_paragraph(
+            "A field that is not listed here is refused. A field whose default is `{}` is there even when the document "
+            "leaves it out, so that the defaults of its own fields count."
+        ),
+        "",
+    ]
+    homes: dict[int, str] = {}
+    for name in ("metadata", "spec", "status"):
+        lines += _object_sections(name, root["properties"][name], homes)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _object_sections(path: str, schema: Schema, homes: dict[int, str]) -> list[str]:
+    """The section of one object and those of the objects in it.
+
+    An object that several fields share has one section. ``homes``: which path that is at.
+    """
+    if homes.setdefault(id(schema["properties"]), path) != path:
+        return []
+    required = set(schema.get("required", ()))
+    lines = [f"## `{path}`", "", *_paragraph(schema.get("description", "")), ""]
+    lines += ["| field | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+    sections: list[str] = []
+    for name, field in schema["properties"].items():
+        inner, inner_path = _inner(field, f"{path}.{name}")
+        if "properties" in inner:
+            homes.setdefault(id(inner["properties"]), inner_path)
+            sections += _object_sections(inner_path, inner, homes)
+        lines.append(_row(name, field, homes, required=name in required))
+    rules = [line for owner, each in _with_details(path, schema) for line in _detail_lines(owner, each)]
+    return [*lines, "", *(["Rules:", "", *rules, ""] if rules else []), *sections]
+
+
+def _inner(field: Schema, path: str) -> tuple[Schema, str]:
+    """What a list consists of, or the field itself."""
+    return (field["items"], f"{path}[]") if field.get("type") == "array" else (field, path)
+
+
+def _row(name: str, field: Schema, homes: Mapping[int, str], *, required: bool) -> str:
+    inner, _ = _inner(field, name)
+    meaning = field.get("description", "")
+    if "properties" in inner:
+        home = homes[id(inner["properties"])]
+        meaning += f" Fields: [`{home}`](#{anchor(home)})."
+    default = f"`{json.dumps(field['default'])}`" if "default" in field else "required" if required else ""
+    return _table_row(f"`{name}`", _type(field), default, _allowed(field), meaning)
+
+
+def _table_row(*cells: str) -> str:
+    return "| " + " | ".join(_cell(each) for each in cells) + " |"
+
+
+def anchor(path: str) -> str:
+    """How Markdown pages on the usual hosts name the heading of a section."""
+    return "".join(letter for letter in path.lower() if letter.isalnum() or letter in "-_")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _type(field: Schema) -> str:
+    if field.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if field.get("type") == "array":
+        return f"list of {_type(field['items'])}"
+    if field.get("type") == "object" and isinstance(field.get("additionalProperties"), Mapping):
+        return f"map of string to {_type(field['additionalProperties'])}"
+    kind = str(field.get("type", "any"))
+    return f"{kind} ({field['format']})" if field.get("format") == "date-time" else kind
+
+
+def _allowed(field: Schema) -> str:
+    found = []
+    if "enum" in field:
+        found.append(", ".join(f"`{each}`" for each in field["enum"]))
+    low, high = field.get("minimum"), field.get("maximum")
+    if low is not None:
+        found.append(f"{low} to {high}" if high is not None else f"at least {low}")
+    elif high is not None:
+        found.append(f"at most {high}")
+    for key, text in (
+        ("minLength", "at least {} characters"),
+        ("maxLength", "at most {} characters"),
+        ("maxItems", "at most {} entries"),
+        ("maxProperties", "at most {} entries"),
+    ):
+        if key in field:
+            told = text.format(field[key])
+            found.append(told.replace("1 characters", "1 character") if field[key] == 1 else told)
+    if field.get("x-kubernetes-list-type") == "set":
+        found.append("no entry twice")
+    if keys := field.get("x-kubernetes-list-map-keys"):
+        found.append(f"no `{', '.join(keys)}` twice")
+    return "; ".join(found)
+
+
+def _with_details(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """An object and its fields, lists and maps with what they consist of; objects in it have sections of their own."""
+    yield path, schema
+    for name, field in schema["properties"].items():
+        entries = field.get("items") or field.get("additionalProperties")
+        if "properties" not in field:
+            yield f"{path}.{name}", field
+        if isinstance(entries, Mapping) and "properties" not in entries:
+            yield f"{path}.{name}[]", entries
+
+
+def _detail_lines(path: str, schema: Schema) -> Iterator[str]:
+    if "pattern" in schema:
+        yield f"* `{path}` matches `{schema['pattern']}`"
+    for rule in schema.get("x-kubernetes-validations", ()):
+        where = path + rule.get("fieldPath", "")
+        yield f"* `{where}` {rule['message']}"
+        yield ""
+        yield "  ```cel"
+        yield f"  {' '.join(rule['rule'].split())}"
+        yield "  ```"
+        yield ""
+
+
+def _paragraph(text: str) -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), 118, break_long_words=False, break_on_hyphens=False)
+
+
+# -- rights ------------------------------------------------------------------------------------------------------------
+
+
+def host_permissions(*, namespace_exists: bool, endpoint: Mapping[str, str]) -> list[Permission]:
+    """Exactly what preflight asks the host cluster about, found by having it ask."""
+    asked: list[Permission] = []
+
+    def can_i(wanted: Iterable[Permission]) -> list[Permission]:
+        asked.extend(wanted)
+        return []
+
+    host = SimpleNamespace(get=lambda *_: {} if namespace_exists else None, can_i=can_i)
+    run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host=host, spec={"endpoint": endpoint})
+    list(checks._denied_on_host(run))
+    return [(*each, *[None] * (6 - len(each))) for each in asked]
+
+
+def _rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
+    """Permissions of one scope as rules of a Role, one for each resource."""
+    verbs: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for verb, group, resource, _namespace, subresource, name in permissions:
+        full = f"{resource}/{subresource}" if subresource else resource
+        if verb not in verbs[group, full, name or ""]:
+            verbs[group, full, name or ""].append(verb)
+    return [
+        {"apiGroups": [group], "resources": [resource], **({"resourceNames": [name]} if name else {}), "verbs": found}
+        for (group, resource, name), found in verbs.items()
+    ]
+
+
+def _scopes() -> tuple[list[Permission], list[Permission]]:
+    """In the namespace, which exists; and cluster-wide, for every endpoint type."""
+    everything = host_permissions(namespace_exists=True, endpoint={"type": "NodePort"})
+    inside = [each for each in everything if each[3]]
+    outside = [each for each in everything if not each[3]]
+    return inside, outside
+
+
+def host_rights_yaml() -> str:
+    """Role and ClusterRole with their bindings, to be applied by an administrator of the host cluster."""
+    inside, outside = _scopes()
+    subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": DEFAULT_NAMESPACE}]
+    rbac = "rbac.authorization.k8s.io"
+    here = {"name": ACCOUNT, "namespace": DEFAULT_NAMESPACE}
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": here, "rules": _rules(inside)},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": here,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": ACCOUNT},
+            "subjects": subjects,
+        },
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": _rules(outside)},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": ACCOUNT},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": ACCOUNT},
+            "subjects": subjects,
+        },
+    ]
+    head = (
+        "# SPDX-License-Identifier: Apache-2.0\n"
+        "# Generated from plugin_utils/checks.py by `make reference`; see rights.md.\n"
+        f"# Change {DEFAULT_NAMESPACE} to your namespace everywhere; the account may be any other one.\n"
+    )
+    return head + "".join(
+        "---\n" + yaml.dump(each, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110)
+        for each in objects
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a shared list out each time, and indents lists as yamllint wants them."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, indentless=False)
+
+
+def rights_page() -> str:
+    """What the accounts of host cluster and members need."""
+    inside, outside = _scopes()
+    absent = host_permissions(namespace_exists=False, endpoint={"type": "ClusterIP"})
+    always = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"})
+    on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in checks.MEMBER_RIGHTS]
+
+    def only_sometimes(rule: Mapping[str, Any]) -> str:
+        always_asked = any(rule["apiGroups"] == [each[1]] and rule["resources"] == [each[2]] for each in always)
+        return "" if always_asked else "only for endpoint type NodePort without `spec.endpoint.host`"
+
+    return RIGHTS_PAGE.format(
+        account=ACCOUNT,
+        namespace=DEFAULT_NAMESPACE,
+        inside=_table(_rules(inside)),
+        outside=_table(_rules(outside), only_sometimes),
+        absent=_table(_rules([each for each in absent if each not in always])),
+        members=_table(_rules(on_members)),
+    )
+
+
+def _table(rules: Iterable[Mapping[str, Any]], note: Callable[[Mapping[str, Any]], str] = lambda _rule: "") -> str:
+    rows = ["| API group | resource | verbs | note |", "|---|---|---|---|"]
+    for rule in rules:
+        told = "only the namespace itself" if rule.get("resourceNames") else note(rule)
+        group = rule["apiGroups"][0] or "(core)"
+        rows.append(_table_row(f"`{group}`", f"`{rule['resources'][0]}`", ", ".join(rule["verbs"]), told))
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Write what differs, and say so."""
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for path, content in files().items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != content:
+            path.write_text(content, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
