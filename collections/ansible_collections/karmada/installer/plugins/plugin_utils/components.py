@@ -546,7 +546,7 @@ def etcd_configuration(
         "feature-gates": "CompactHashCheck=true,InitialCorruptCheck=true",
         "log-level": "info",
     }
-    return {**configuration, **{key: _scalar(value) for key, value in extra.items()}}
+    return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
 
 
 def _bracketed(address: str) -> str:
@@ -554,9 +554,16 @@ def _bracketed(address: str) -> str:
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+#: What etcd reads as a list, and as text though it looks like a number; it does not start with anything else there.
+_LISTS = frozenset({"cipher-suites", "log-outputs"})
+_TEXTS = frozenset({"auto-compaction-retention", "initial-cluster-token", "name"})
 
 
-def _scalar(value: str) -> bool | int | str:
+def _typed(key: str, value: str) -> bool | int | str | list[str]:
+    if key in _LISTS:
+        return value.split(",")
+    if key in _TEXTS:
+        return value
     if value in ("true", "false"):
         return value == "true"
     return int(value) if _INTEGER.fullmatch(value) else value
