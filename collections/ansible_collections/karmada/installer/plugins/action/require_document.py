@@ -36,7 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             problems = self._reasons(sources, ours)
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
-            problems = [Problem("a run works on one control plane, and these name more", ", ".join(ours), remedy)]
+            problems = [Problem("a run works on one control plane, and these name more", _listed(ours), remedy)]
         if problems:
             return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems))}
         return {**result, "changed": False}
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             return [_without_source(sources)]
         found = [problem for path in ours for problem in self._reasons_of(path)]
         what = "was read now, but not when the run began"
-        return found or [Problem(what, ", ".join(ours), "Start again.")]
+        return found or [Problem(what, _listed(ours), "Start again.")]
 
     def _reasons_of(self, path: str) -> list[Problem]:
         """Why this source gave no hosts: what is wrong with it, else what Ansible has against it."""
@@ -56,14 +56,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             return error.problems
         if not inventory_source.has_our_name(path):
             what = "is not read by the inventory plugin because of its name"
-            return [Problem(what, path, "Call it karmada.yml or something that ends in .karmada.yml.")]
+            return [
+                Problem(
+                    what, inventory_source.short(path), "Call it karmada.yml or something that ends in .karmada.yml."
+                )
+            ]
         plugin = inventory_loader.get("karmada.installer.karmada")
         try:
             plugin.parse(InventoryData(), self._loader, path)
         except AnsibleError as error:
-            return [Problem(str(error), path)]
+            return [Problem(str(error), inventory_source.short(path))]
         remedy = "The setting INVENTORY_ENABLED (enable_plugins) must contain auto or karmada.installer.karmada."
-        return [Problem("is in order, but the inventory plugin was not asked for it", path, remedy)]
+        return [
+            Problem("is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy)
+        ]
 
 
 def _without_source(sources: list[str]) -> Problem:
@@ -71,12 +77,16 @@ def _without_source(sources: list[str]) -> Problem:
         if inventory_source.is_document(path):
             example = inventory_source.EXAMPLE.replace("prod.yaml", Path(path).name)
             remedy = f"Write an inventory source that names it, beside it, and give that with -i:\n{example}"
-            return Problem("is a KarmadaDeployment, not an inventory source", path, remedy)
+            return Problem("is a KarmadaDeployment, not an inventory source", inventory_source.short(path), remedy)
     what = "no KarmadaDeployment was given"
     missing = [path for path in sources if not Path(path).exists() and path != "/etc/ansible/hosts"]
     if missing:
-        return Problem(f"{what}, and there is no file of this name", ", ".join(missing), _HOW_TO_START)
+        return Problem(f"{what}, and there is no file of this name", _listed(missing), _HOW_TO_START)
     return Problem(what, "", _HOW_TO_START)
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return ", ".join(inventory_source.short(path) for path in paths)
 
 
 def _files(sources: Iterable[Any]) -> Iterable[str]:

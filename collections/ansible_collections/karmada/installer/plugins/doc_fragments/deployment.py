@@ -13,8 +13,8 @@ options:
   deployment:
     description:
       - >-
-        The KarmadaDeployment with all defaults, as the inventory plugin P(karmada.installer.karmada#inventory) gives it.
-        Without it, the variable C(karmada_deployment) of the host, which is what V(karmada_control) has.
+        The KarmadaDeployment with all defaults, as the inventory plugin P(karmada.installer.karmada#inventory) gives
+        it. Without it, the variable C(karmada_deployment) of the host, which is what V(karmada_control) has.
     type: dict
   connection:
     description:

@@ -12,11 +12,12 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     Reads the document that describes a Karmada control plane, from a file or from a cluster, validates it as an API
-    server would, fills in all defaults, and makes hosts and groups of it. All playbooks of this collection start from it.
+    server would, fills in all defaults, and makes hosts and groups of it. All playbooks of this collection start from
+    it.
   - >-
     The host V(karmada_control) stands for the place that the control plane is worked on from, which is this machine. It
-    has the variables C(karmada_deployment), the document with all defaults, and C(karmada_connection), the options below
-    as absolute paths.
+    has the variables C(karmada_deployment), the document with all defaults, and C(karmada_connection), the options
+    below as absolute paths.
   - >-
     Each member cluster is a host in the group V(karmada_members), with the variables C(karmada_member_name) and
     C(karmada_member), its entry of the document. They are there to look at, to group and to select; the work on members
@@ -146,9 +147,9 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
 
 if not __name__.startswith("ansible_collections."):
-    # Found by its path, in a checkout whose collection is not installed. Ansible looks for collections beside playbooks,
-    # in a directory `collections`; the checkout has one, so it is named as one more place with playbooks. It comes first:
-    # this plugin must not meet the code of another version that is installed elsewhere.
+    # Found by its path, in a checkout whose collection is not installed. Ansible looks for collections beside
+    # playbooks, in a directory `collections`; the checkout has one, so it is named as one more place with playbooks. It
+    # comes first: this plugin must not meet the code of another version that is installed elsewhere.
     from ansible.utils.collection_loader import AnsibleCollectionConfig
 
     # CHECKOUT/collections/ansible_collections/karmada/installer/plugins/inventory/karmada.py, also when found by a link
@@ -164,7 +165,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 CONTROL = "karmada_control"
 HOST_GROUPS = ("karmada_etcd", "karmada_control_plane", "karmada_load_balancer")
 MEMBERS = "karmada_members"
-JOIN, KEEP, LEAVE = (f"{MEMBERS}_{what}" for what in ("join", "keep", "leave"))
+JOIN = f"{MEMBERS}_join"
+KEEP = f"{MEMBERS}_keep"
+LEAVE = f"{MEMBERS}_leave"
 #: Names of hosts that mean something else to Ansible. Names of members are DNS labels, so the underscore of the name
 #: that is used instead cannot be in another one.
 RESERVED = ("localhost", "all", "ungrouped")

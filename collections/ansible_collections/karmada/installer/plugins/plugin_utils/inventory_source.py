@@ -51,12 +51,12 @@ def has_our_name(path: str) -> bool:
 
 def is_ours(path: str) -> bool:
     """Whether the file is meant for the inventory plugin, by its name or by its content."""
-    return has_our_name(path) or _field(path, "plugin") in PLUGIN_NAMES
+    return has_our_name(path) or str(_field(path, "plugin")) in PLUGIN_NAMES
 
 
 def is_document(path: str) -> bool:
     """Whether the file is a KarmadaDeployment itself."""
-    return _field(path, "kind") == manifest.KIND
+    return bool(_field(path, "kind") == manifest.KIND)
 
 
 def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
@@ -88,7 +88,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         problems += error.problems
     if deployment and deployment["spec"]["artifacts"]["source"] == "Directory" and artifacts is None:
         remedy = "Name the directory there: artifacts: ./artifacts"
-        problems.append(Problem("spec.artifacts.source is Directory, but no directory is named", _short(file), remedy))
+        problems.append(Problem("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
     if problems or deployment is None:
         raise ProblemsError(problems)
     output = _absolute(file, options.get("kubeconfig_output"))
@@ -110,13 +110,13 @@ def _options(file: Path) -> dict[str, str]:
     problems = []
     if found.get("plugin") not in PLUGIN_NAMES:
         named = crd.shown(found.get("plugin"))
-        problems.append(Problem(f"plugin is {named}", _short(file), f"Write plugin: {PLUGIN_NAMES[0]}"))
+        problems.append(Problem(f"plugin is {named}", short(file), f"Write plugin: {PLUGIN_NAMES[0]}"))
     known = (*OPTIONS, *CONSTRUCTED)
     for name in found:
         if name not in known:
             near = crd.nearest(name, known)
             remedy = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
-            problems.append(Problem(f"{name} is not an option", _short(file), remedy))
+            problems.append(Problem(f"{name} is not an option", short(file), remedy))
     options = {}
     for name in OPTIONS:
         value = found.get(name)
@@ -124,30 +124,29 @@ def _options(file: Path) -> dict[str, str]:
             options[name] = value
         elif value is not None:
             what = f"{name} must be a string, not {'an empty one' if value == '' else crd.kind_of(value)}"
-            problems.append(Problem(what, _short(file), "Put it in quotes." if isinstance(value, int | float) else ""))
+            problems.append(Problem(what, short(file), "Put it in quotes." if isinstance(value, int | float) else ""))
     by_name = [name for name in ("namespace", "name") if name in options]
     if "manifest" in options and by_name:
         what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"
-        problems.append(Problem(what, _short(file), "Write one of the two."))
+        problems.append(Problem(what, short(file), "Write one of the two."))
     elif "manifest" not in options and len(by_name) < 2:
         remedy = f"Write manifest, or namespace and name of an object in a cluster. For example:\n{EXAMPLE}"
-        problems.append(Problem("does not say where the document is", _short(file), remedy))
+        problems.append(Problem("does not say where the document is", short(file), remedy))
     if problems:
         raise ProblemsError(problems)
     return options
 
 
 def _from_file(document: Path) -> dict[str, Any]:
-    shown = _short(document)
+    shown = short(document)
     try:
         # one byte more than is allowed, so that a file of any size is refused and not read
         with document.open("rb") as file:
             text = file.read(manifest.MAX_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         remedy = f"Write a document there. For example:\n{manifest.EXAMPLE}"
         missing = isinstance(error, FileNotFoundError)
-        raise ProblemsError(Problem(f"cannot be read: {reason}", shown, remedy if missing else "")) from None
+        raise ProblemsError(Problem(f"cannot be read: {_reason(error)}", shown, remedy if missing else "")) from None
     return manifest.resolve(manifest.parse(text, shown), source=shown)
 
 
@@ -173,7 +172,7 @@ def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: st
 def _missing(file: Path, option: str, path: str | None, is_there: Any, kind: str) -> list[Problem]:
     if path is None or is_there(Path(path)):
         return []
-    return [Problem(f"there is no {kind} {_short(Path(path))}", f"{_short(file)}: {option}")]
+    return [Problem(f"there is no {kind} {short(path)}", f"{short(file)}: {option}")]
 
 
 def _mapping(file: Path) -> dict[str, Any]:
@@ -183,13 +182,17 @@ def _mapping(file: Path) -> dict[str, Any]:
             text = opened.read(manifest.MAX_BYTES + 1)
         documents = documents_of(text) if len(text) <= manifest.MAX_BYTES else []
     except OSError as error:
-        raise ProblemsError(Problem(f"cannot be read: {error.strerror}", _short(file), example)) from None
+        raise ProblemsError(Problem(f"cannot be read: {_reason(error)}", short(file), example)) from None
     except UnreadableError as error:
-        where = f"{_short(file)}, line {error.line}" if error.line else _short(file)
+        where = f"{short(file)}, line {error.line}" if error.line else short(file)
         raise ProblemsError(Problem(error.what, where, error.remedy)) from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ProblemsError(Problem("is not one YAML mapping of options", _short(file), example))
+        raise ProblemsError(Problem("is not one YAML mapping of options", short(file), example))
     return documents[0]
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def _field(path: str, name: str) -> Any:
@@ -204,8 +207,8 @@ def _absolute(file: Path, path: str | None) -> str | None:
     return None if path is None else os.path.normpath(file.parent.absolute() / Path(path).expanduser())
 
 
-def _short(path: Path) -> str:
-    """As a user would write it where they stand."""
-    absolute = path.absolute()
+def short(path: str | Path) -> str:
+    """The path as a user would write it where they stand."""
+    absolute = Path(path).absolute()
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

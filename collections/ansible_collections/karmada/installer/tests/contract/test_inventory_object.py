@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A document that is an object of a cluster gives the same inventory as the same document in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit import corpus_files
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/karmada-prod/karmadadeployments"
+
+
+@pytest.fixture(scope="module")
+def stored(api_server: Any) -> Iterator[dict[str, Any]]:
+    definition = yaml.safe_load(manifest._SCHEMA_FILE.read_text(encoding="utf-8"))
+    api_server.request("POST", CRDS, definition)
+    api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "karmada-prod"}})
+    deadline = time.monotonic() + 30
+    while api_server.request("GET", OBJECTS)[0] != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    status, made = api_server.request("POST", OBJECTS, manifest.parse(corpus_files.named("full").text))
+    assert status == 201, made
+    yield made
+    api_server.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
+
+
+def write(directory: Path, **options: str) -> str:
+    path = directory / "karmada.yml"
+    path.write_text(yaml.safe_dump({"plugin": "karmada.installer.karmada", **options}), encoding="utf-8")
+    return str(path)
+
+
+def test_an_object_says_what_its_file_says(api_server: Any, stored: dict[str, Any], tmp_path: Path) -> None:
+    path = write(tmp_path, namespace="karmada-prod", name="prod", kubeconfig=str(api_server.kubeconfig))
+    source = inventory_source.load(path, {})
+    metadata = source.deployment["metadata"]
+    assert (metadata.pop("uid"), metadata.pop("generation")) == (stored["metadata"]["uid"], 1)
+    assert source.deployment == manifest.resolve(manifest.parse(corpus_files.named("full").text))
+    assert source.connection["kubeconfig"] == str(api_server.kubeconfig)
+    assert source.connection["kubeconfig_output"] == str(tmp_path / "prod.kubeconfig")
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_environment_is_enough(api_server: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, namespace="karmada-prod", name="prod")
+    environment = {"K8S_AUTH_KUBECONFIG": str(api_server.kubeconfig), "K8S_AUTH_CONTEXT": "test"}
+    source = inventory_source.load(path, environment)
+    assert source.deployment["metadata"]["name"] == "prod"
+    assert source.connection["context"] == "test"
+
+
+@pytest.mark.usefixtures("stored")
+def test_an_object_that_is_not_there(api_server: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, namespace="karmada-prod", name="test", kubeconfig=str(api_server.kubeconfig))
+    with pytest.raises(ProblemsError, match="KarmadaDeployment karmada-prod/test: is not there"):
+        inventory_source.load(path, {})
+    path = write(tmp_path, namespace="karmada-prod", name="x", kubeconfig=str(api_server.kubeconfig), context="no")
+    with pytest.raises(ProblemsError, match="no"):
+        inventory_source.load(path, {})
