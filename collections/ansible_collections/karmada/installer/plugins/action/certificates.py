@@ -9,7 +9,6 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import leaf_certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
@@ -21,14 +20,14 @@ class ActionModule(KarmadaAction):
         """Report why each leaf was made anew, and when each certificate ends."""
         reasons = run.issued.reasons
         changes = run.apply_to_host("certificates", lambda: _secrets(run))
-        for name, why in _worth_telling(reasons).items():
+        for name, why in _worth_telling(run, reasons).items():
             run.say(f"{'would issue' if run.check else 'issued'} {name}: {' '.join(why)}")
         return changed_result(changes, reissued=dict(reasons), expiries=certificates.expiries(run.material))
 
 
-def _worth_telling(reasons: Mapping[str, list[str]]) -> Mapping[str, list[str]]:
+def _worth_telling(run: Run, reasons: Mapping[str, list[str]]) -> Mapping[str, list[str]]:
     """A first install makes all of them, which is no news."""
-    return {} if len(reasons) == len(leaf_certificates()) else reasons
+    return {} if len(reasons) == len(run.material.leaves) else reasons
 
 
 def _secrets(run: Run) -> list[Object]:

@@ -8,6 +8,11 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, probes
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    COMPONENTS,
+    KARMADA_AGGREGATED_APISERVER,
+    wanted_components,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
@@ -16,11 +21,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait
 WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
 
 
+STAGES = ("foundation", "aggregation", "admission", "discovery", "addons")
+
+
 class ActionModule(KarmadaAction):
     """Apply one stage of what the control plane consists of inside, and prove that it works."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "stage": {"type": "str", "required": True, "choices": ["foundation", "aggregation", "admission", "discovery"]},
+        "stage": {"type": "str", "required": True, "choices": list(STAGES)},
         "timeout": {"type": "int", "default": 120},
     }
 
@@ -30,10 +38,15 @@ class ActionModule(KarmadaAction):
         if run.check and not run.control_plane_exists:
             objects = _objects(run, stage)
             return changed_result(Change(Ref.of(each), "created", None, diff(None, each)) for each in objects)
-        changes = run.apply_to_control_plane(f"control plane: {stage}", lambda: _objects(run, stage))
+        step = f"control plane: {stage}"
+        changes = run.apply_to_control_plane(step, lambda: _objects(run, stage))
+        if stage == "addons":
+            changes += run.remove_from_control_plane(step, _switched_off(run))
         if run.check:
             return changed_result(changes)
-        waited_for = [change.ref for change in changes if change.ref.kind in WAITED_FOR]
+        waited_for = [
+            change.ref for change in changes if change.ref.kind in WAITED_FOR and change.action != "deleted"
+        ]
         if waited_for:
             wait_until(run.control_plane, waited_for, timeout=arguments["timeout"], progress=run.say)
         if stage == "aggregation":
@@ -48,7 +61,20 @@ def _objects(run: Run, stage: str) -> list[Object]:
     if stage == "foundation":
         return control_plane_objects.foundation(owner, run.crds(), addresses)
     if stage == "aggregation":
-        return control_plane_objects.aggregation(owner, addresses)
+        return control_plane_objects.aggregation(owner, addresses, [KARMADA_AGGREGATED_APISERVER.name])
+    if stage == "addons":
+        wanted = [component.name for component in wanted_components(run.spec) if component.optional]
+        return control_plane_objects.aggregation(owner, addresses, wanted)
     if stage == "admission":
         return control_plane_objects.admission(owner, addresses)
     return control_plane_objects.discovery(owner, addresses)
+
+
+def _switched_off(run: Run) -> list[Ref]:
+    """What optional components have in the control plane that the document no longer names."""
+    return [
+        Ref(*each)
+        for component in COMPONENTS
+        if component.optional and not component.is_wanted(run.spec)
+        for each in control_plane_objects.of_component(component.name)
+    ]

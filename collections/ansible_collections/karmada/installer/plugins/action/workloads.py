@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
@@ -23,22 +24,30 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "components": {"type": "list", "elements": "str", "required": True, "choices": list(BY_NAME)},
         "wait": {"type": "bool", "default": True},
+        "remove_unwanted": {"type": "bool", "default": True},
         "timeout": {"type": "int", "default": 300},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Once etcd works for the first time its members are told never to found a cluster again."""
         names: list[str] = arguments["components"]
-        changes = run.apply_to_host(f"start {', '.join(names)}", lambda: _objects(run, names))
+        wanted = [name for name in names if BY_NAME[name].is_wanted(run.spec)]
+        changes = run.apply_to_host(f"start {', '.join(wanted)}", lambda: _objects(run, wanted)) if wanted else []
+        if arguments["remove_unwanted"]:
+            changes += run.remove_from_host("take away what is not wanted", removal.unwanted(run, names, changes))
         if run.check or not arguments["wait"]:
             return changed_result(changes)
         wait_until(
             run.host,
-            [change.ref for change in changes if change.ref.kind in WORKLOAD_KINDS],
+            [
+                change.ref
+                for change in changes
+                if change.ref.kind in WORKLOAD_KINDS and change.action != "deleted"
+            ],
             timeout=arguments["timeout"],
             progress=run.say,
         )
-        if ETCD.name in names and not run.state.etcd.bootstrapped:
+        if ETCD.name in wanted and not run.state.etcd.bootstrapped:
             changes = [*changes, *_end_bootstrap(run)]
         return changed_result(changes)
 

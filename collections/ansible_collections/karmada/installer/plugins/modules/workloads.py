@@ -38,8 +38,17 @@ options:
       - karmada-controller-manager
       - karmada-scheduler
       - karmada-webhook
+      - karmada-descheduler
+      - karmada-search
+      - karmada-metrics-adapter
   wait:
     description: Whether to wait until the components are ready.
+    type: bool
+    default: true
+  remove_unwanted:
+    description: >-
+      Whether to take away what the document no longer calls for: optional components that it does not name, and a
+      disruption budget of a component that has one replica again.
     type: bool
     default: true
   timeout:

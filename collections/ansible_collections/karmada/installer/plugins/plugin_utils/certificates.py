@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     Layout,
     LeafCertificate,
     leaf_certificates,
+    wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, wanted
@@ -73,7 +74,7 @@ def unusable_authorities(state: State, now: datetime) -> list[Problem]:
 def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, pki.Pair]:
     """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
     found = {}
-    for leaf in leaf_certificates():
+    for leaf in leaf_certificates(wanted_components(instance.spec)):
         data = (secrets.get(instance.object_name(file_set_of(leaf).name)) or {}).get("data") or {}
         certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
         if certificate and key:
@@ -93,7 +94,7 @@ def issue_missing(
     validity, renew_before = (pki.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
     leaves: dict[str, pki.Pair] = {}
     reasons: dict[str, list[str]] = {}
-    for leaf in leaf_certificates():
+    for leaf in leaf_certificates(wanted_components(instance.spec)):
         want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)
         why = pki.reasons_to_reissue(want, have, authority.certificate, algorithm, now, renew_before)
         if have is None or why:

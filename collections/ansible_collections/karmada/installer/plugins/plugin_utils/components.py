@@ -151,11 +151,22 @@ class Component:
     file_sets: tuple[FileSet, ...] = ()
     served_port: str = ""
     certificates: tuple[LeafCertificate, ...] = ()
+    #: Optional components run only when the document names them; an empty mapping is enough.
+    optional: bool = False
+    takes_feature_gates: bool = False
+
+    def is_wanted(self, spec: Mapping[str, Any]) -> bool:
+        """Whether this document calls for the component."""
+        return not self.optional or spec["components"].get(self.field) is not None
 
     def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
         """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
         settings = settings_of(self, spec)
-        merged = {**self.arguments(spec, layout, self.ports), **settings.get("extraArgs", {})}
+        gates = settings.get("featureGates") or {}
+        ours = self.arguments(spec, layout, self.ports)
+        if gates:
+            ours["feature-gates"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
+        merged = {**ours, **settings.get("extraArgs", {})}
         return [f"--{name}={value}" for name, value in sorted(merged.items())]
 
 
@@ -233,10 +244,9 @@ def _kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str,
     return arguments
 
 
-def _aggregated_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def _extension_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_delegated_authentication(layout),
-        **_etcd_client(layout),
         **_serving(layout),
         "audit-log-maxage": "0",
         "audit-log-maxbackup": "0",
@@ -244,6 +254,10 @@ def _aggregated_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mappi
         "bind-address": layout.bind_address,
         "secure-port": str(ports["https"]),
     }
+
+
+def _stored_extension_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {**_extension_apiserver(spec, layout, ports), **_etcd_client(layout)}
 
 
 def _kube_controller_manager(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
@@ -300,6 +314,14 @@ def _scheduler(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int
         **_bind_addresses(layout, ports),
         "kubeconfig": _identity(layout),
         "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
+    }
+
+
+def _metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **_extension_apiserver(spec, layout, ports),
+        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
+        "metrics-bind-address": f"{layout.bind_address}:{ports['metrics']}",
     }
 
 
@@ -366,6 +388,13 @@ _SCHEDULER_IDENTITY = _identity_certificate("karmada-scheduler")
 _WEBHOOK = _serving_certificate("karmada-webhook")
 _WEBHOOK_IDENTITY = _identity_certificate("karmada-webhook")
 
+_DESCHEDULER_IDENTITY = _identity_certificate("karmada-descheduler")
+_SEARCH = _serving_certificate("karmada-search")
+_SEARCH_ETCD = _etcd_client_certificate("karmada-search")
+_SEARCH_IDENTITY = _identity_certificate("karmada-search")
+_METRICS_ADAPTER = _serving_certificate("karmada-metrics-adapter")
+_METRICS_ADAPTER_IDENTITY = _identity_certificate("karmada-metrics-adapter")
+
 #: The administrator's identity. Not of a component: it goes to the people who run the control plane.
 ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=("system:masters",), client=True)
 
@@ -398,6 +427,7 @@ KARMADA_APISERVER = Component(
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_kube_apiserver,
+    takes_feature_gates=True,
     certificates=(_APISERVER, _APISERVER_ETCD, _FRONT_PROXY),
     file_sets=(
         _certificate_files(_APISERVER, "server"),
@@ -417,7 +447,8 @@ KARMADA_AGGREGATED_APISERVER = Component(
     ports={"https": 7443},
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
-    arguments=_aggregated_apiserver,
+    arguments=_stored_extension_apiserver,
+    takes_feature_gates=True,
     certificates=(_AGGREGATED, _AGGREGATED_ETCD, _AGGREGATED_IDENTITY),
     file_sets=(
         _certificate_files(_AGGREGATED, "server"),
@@ -434,6 +465,7 @@ KUBE_CONTROLLER_MANAGER = Component(
     ports={"https": 10257},
     health=Health(port="https", live="/healthz", ready="/healthz", scheme=Scheme.HTTPS),
     arguments=_kube_controller_manager,
+    takes_feature_gates=True,
     certificates=(_KUBE_CONTROLLER_MANAGER, _KUBE_CONTROLLER_MANAGER_IDENTITY),
     file_sets=(
         _certificate_files(_KUBE_CONTROLLER_MANAGER, "server"),
@@ -452,6 +484,7 @@ KARMADA_CONTROLLER_MANAGER = Component(
     ports={"health": 10357, "metrics": 10367},
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=_controller_manager,
+    takes_feature_gates=True,
     certificates=(_CONTROLLER_MANAGER_IDENTITY,),
     file_sets=(_identity_files(_CONTROLLER_MANAGER_IDENTITY),),
 )
@@ -464,6 +497,7 @@ KARMADA_SCHEDULER = Component(
     ports={"health": 10351, "metrics": 10361},
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=_scheduler,
+    takes_feature_gates=True,
     certificates=(_SCHEDULER_IDENTITY,),
     file_sets=(_identity_files(_SCHEDULER_IDENTITY),),
 )
@@ -478,8 +512,58 @@ KARMADA_WEBHOOK = Component(
     served_port="https",
     health=Health(port="https", live="/readyz", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_webhook,
+    takes_feature_gates=True,
     certificates=(_WEBHOOK, _WEBHOOK_IDENTITY),
     file_sets=(_certificate_files(_WEBHOOK, "server"), _identity_files(_WEBHOOK_IDENTITY)),
+)
+
+KARMADA_DESCHEDULER = Component(
+    name="karmada-descheduler",
+    field="karmadaDescheduler",
+    binary="/bin/karmada-descheduler",
+    image=Image(registry="karmadaRegistry", repository="karmada-descheduler", release="karmada"),
+    ports={"health": 10358, "metrics": 10368},
+    health=Health(port="health", live="/healthz", ready="/healthz"),
+    arguments=_scheduler,
+    optional=True,
+    certificates=(_DESCHEDULER_IDENTITY,),
+    file_sets=(_identity_files(_DESCHEDULER_IDENTITY),),
+)
+
+KARMADA_SEARCH = Component(
+    name="karmada-search",
+    field="karmadaSearch",
+    binary="/bin/karmada-search",
+    image=Image(registry="karmadaRegistry", repository="karmada-search", release="karmada"),
+    ports={"https": 9443},
+    served_port="https",
+    health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
+    arguments=_stored_extension_apiserver,
+    optional=True,
+    certificates=(_SEARCH, _SEARCH_ETCD, _SEARCH_IDENTITY),
+    file_sets=(
+        _certificate_files(_SEARCH, "server"),
+        _certificate_files(_SEARCH_ETCD, "etcd-client"),
+        _identity_files(_SEARCH_IDENTITY),
+    ),
+)
+
+KARMADA_METRICS_ADAPTER = Component(
+    name="karmada-metrics-adapter",
+    field="karmadaMetricsAdapter",
+    binary="/bin/karmada-metrics-adapter",
+    image=Image(registry="karmadaRegistry", repository="karmada-metrics-adapter", release="karmada"),
+    ports={"https": 9444, "metrics": 9445},
+    served_port="https",
+    health=Health(port="https", live="/healthz", ready="/readyz", scheme=Scheme.HTTPS),
+    arguments=_metrics_adapter,
+    optional=True,
+    certificates=(_METRICS_ADAPTER, _METRICS_ADAPTER_IDENTITY),
+    file_sets=(
+        _certificate_files(_METRICS_ADAPTER, "server"),
+        _CLIENT_AUTHORITIES_FILES,
+        _identity_files(_METRICS_ADAPTER_IDENTITY),
+    ),
 )
 
 COMPONENTS: tuple[Component, ...] = (
@@ -490,6 +574,9 @@ COMPONENTS: tuple[Component, ...] = (
     KARMADA_CONTROLLER_MANAGER,
     KARMADA_SCHEDULER,
     KARMADA_WEBHOOK,
+    KARMADA_DESCHEDULER,
+    KARMADA_SEARCH,
+    KARMADA_METRICS_ADAPTER,
 )
 BY_NAME: Mapping[str, Component] = {component.name: component for component in COMPONENTS}
 
@@ -569,7 +656,12 @@ def _typed(key: str, value: str) -> bool | int | str | list[str]:
     return int(value) if _INTEGER.fullmatch(value) else value
 
 
-def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[LeafCertificate, ...]:
-    """Every leaf of the table and the administrator's, each once."""
+def wanted_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+    """The components that this document calls for, in the order of the table."""
+    return tuple(component for component in COMPONENTS if component.is_wanted(spec))
+
+
+def leaf_certificates(components: Sequence[Component]) -> tuple[LeafCertificate, ...]:
+    """Every leaf of these components and the administrator's, each once."""
     leaves = {leaf.name: leaf for component in components for leaf in component.certificates}
     return (*leaves.values(), ADMIN)

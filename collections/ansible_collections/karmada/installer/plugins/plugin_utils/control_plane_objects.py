@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENT_GROUP,
     KARMADA_AGGREGATED_APISERVER,
+    KARMADA_METRICS_ADAPTER,
+    KARMADA_SEARCH,
     SYSTEM_NAMESPACE,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
@@ -30,6 +32,7 @@ Object = dict[str, Any]
 #: Where the credentials of member clusters live, in the control plane and as the home of accounts on each member.
 MEMBER_NAMESPACE = "karmada-cluster"
 SYSTEM_LABEL = "karmada.io/system"
+_REGISTRATION = "apiregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io"
 _BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
 
@@ -38,12 +41,12 @@ _BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  #
 class Addresses:
     """Where the control plane's own API server finds its helpers, and where others find it.
 
-    ``webhook_url`` has no trailing slash; ``aggregated_host`` is a DNS name, because an ExternalName takes no address.
+    ``webhook_url`` has no trailing slash. ``aggregated`` holds, for each component that serves an API of its own, a DNS
+    name (an ExternalName takes no address) and a port.
     """
 
     webhook_url: str
-    aggregated_host: str
-    aggregated_port: int
+    aggregated: Mapping[str, tuple[str, int]]
     public_url: str
     ca_bundle: bytes
 
@@ -157,38 +160,68 @@ def owner_labels(owner: str) -> dict[str, str]:
     return {MANAGED_BY_LABEL: FIELD_MANAGER, OWNER_LABEL: owner}
 
 
+@dataclass(frozen=True)
+class AggregatedApi:
+    """A version of an API group that a component serves behind the API server."""
+
+    component: str
+    group: str
+    version: str
+    group_priority: int
+    version_priority: int
+
+
+_METRICS = KARMADA_METRICS_ADAPTER.name
+AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
+    AggregatedApi(KARMADA_AGGREGATED_APISERVER.name, "cluster.karmada.io", "v1alpha1", 2000, 10),
+    AggregatedApi(KARMADA_SEARCH.name, "search.karmada.io", "v1alpha1", 2000, 10),
+    AggregatedApi(_METRICS, "metrics.k8s.io", "v1beta1", 2000, 10),
+    AggregatedApi(_METRICS, "custom.metrics.k8s.io", "v1beta1", 100, 200),
+    AggregatedApi(_METRICS, "custom.metrics.k8s.io", "v1beta2", 100, 200),
+)
+
+
 def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
     """What can exist as soon as the API server answers; no order among them."""
+    services = [_external_service(name, host) for name, (host, _port) in addresses.aggregated.items()]
     return [
-        *(_labelled(owner, each) for each in (*_namespaces(), *_rights(), _aggregated_service(addresses))),
+        *(_labelled(owner, each) for each in (*_namespaces(), *_rights(), *services)),
         *(_labelled(owner, crd) for crd in with_conversion(crds, addresses)),
     ]
 
 
-def aggregation(owner: str, addresses: Addresses) -> list[Object]:
-    """The aggregated API, for when its server answers: an unavailable one stalls garbage collection."""
+def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
+    """The APIs of these components, for when they answer: an unavailable one stalls garbage collection."""
     return [
-        _labelled(
-            owner,
-            {
-                "apiVersion": "apiregistration.k8s.io/v1",
-                "kind": "APIService",
-                "metadata": {"name": "v1alpha1.cluster.karmada.io"},
-                "spec": {
-                    "group": "cluster.karmada.io",
-                    "version": "v1alpha1",
-                    "groupPriorityMinimum": 2000,
-                    "versionPriority": 10,
-                    "caBundle": _base64(addresses.ca_bundle),
-                    "service": {
-                        "name": KARMADA_AGGREGATED_APISERVER.name,
-                        "namespace": SYSTEM_NAMESPACE,
-                        "port": addresses.aggregated_port,
-                    },
-                },
-            },
-        )
+        _labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components
     ]
+
+
+def of_component(component: str) -> list[tuple[str, str, str, str | None]]:
+    """What a component has in the control plane, as (apiVersion, kind, name, namespace), for taking it away."""
+    apis = [api for api in AGGREGATED_APIS if api.component == component]
+    services = [("v1", "Service", component, SYSTEM_NAMESPACE)] if apis else []
+    return [(_REGISTRATION, "APIService", f"{api.version}.{api.group}", None) for api in apis] + services
+
+
+def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
+    return {
+        "apiVersion": _REGISTRATION,
+        "kind": "APIService",
+        "metadata": {"name": f"{api.version}.{api.group}"},
+        "spec": {
+            "group": api.group,
+            "version": api.version,
+            "groupPriorityMinimum": api.group_priority,
+            "versionPriority": api.version_priority,
+            "caBundle": _base64(addresses.ca_bundle),
+            "service": {
+                "name": api.component,
+                "namespace": SYSTEM_NAMESPACE,
+                "port": addresses.aggregated[api.component][1],
+            },
+        },
+    }
 
 
 def admission(owner: str, addresses: Addresses) -> list[Object]:
@@ -266,12 +299,12 @@ def _namespaces() -> list[Object]:
     ]
 
 
-def _aggregated_service(addresses: Addresses) -> Object:
+def _external_service(name: str, host: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": KARMADA_AGGREGATED_APISERVER.name, "namespace": SYSTEM_NAMESPACE},
-        "spec": {"type": "ExternalName", "externalName": addresses.aggregated_host},
+        "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE},
+        "spec": {"type": "ExternalName", "externalName": host},
     }
 
 

@@ -182,15 +182,20 @@ def _validator() -> Any:
 
 def _check_properties(validator: Any, properties: Any, instance: Any, node: Any) -> Iterator[Any]:
     yield from Draft4Validator.VALIDATORS["properties"](validator, properties, instance, node)
-    if isinstance(instance, dict) and "additionalProperties" not in node:
+    if isinstance(instance, dict) and not _is_open(node):
         for key in instance:
             if key not in properties:
                 yield ValidationError("unknown", validator="unknown", path=[key], instance=key, schema=node)
 
 
+def _is_open(node: Any) -> bool:
+    """Whether an object may have fields that the schema does not name."""
+    return "additionalProperties" in node or bool(node.get("x-kubernetes-preserve-unknown-fields"))
+
+
 def _check_type(validator: Any, wanted: str, instance: Any, node: Any) -> Iterator[Any]:
     yield from Draft4Validator.VALIDATORS["type"](validator, wanted, instance, node)
-    if wanted == "object" and not {"properties", "additionalProperties"} & set(node):
+    if wanted == "object" and "properties" not in node and not _is_open(node):
         yield from _check_properties(validator, {}, instance, node)
 
 

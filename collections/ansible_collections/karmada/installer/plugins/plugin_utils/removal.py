@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_APISERVER, KARMADA_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, KARMADA_APISERVER, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -37,10 +37,13 @@ _INHABITANTS = (
 _KINDS = (
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
+    ("policy/v1", "PodDisruptionBudget"),
     ("v1", "Service"),
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
 )
+#: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
+_PRUNED = (("policy/v1", "PodDisruptionBudget"),)
 _WORKLOADS = ("Deployment", "StatefulSet")
 
 
@@ -98,6 +101,19 @@ def clean_member(run: Run, entry: Entry) -> list[Change]:
         if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
             changes += _delete_namespace(run, member, namespace, going={Ref.of(each) for each in ours})
     return changes
+
+
+def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
+    """Objects of these components that the document does not call for: a component switched off, a budget too many."""
+    kept = {change.ref for change in applied}
+    off = {name for name in components if not BY_NAME[name].is_wanted(run.spec)}
+    found = []
+    for version, kind in _KINDS if off else _PRUNED:
+        for each in _ours(run, version, kind):
+            prunable = _component(each) in off or ((version, kind) in _PRUNED and _component(each) in components)
+            if prunable and Ref.of(each) not in kept:
+                found.append(each)
+    return found
 
 
 def remove_control_plane(run: Run) -> list[Change]:

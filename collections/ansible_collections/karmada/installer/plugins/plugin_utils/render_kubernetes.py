@@ -15,6 +15,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     ETCD,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
+    KARMADA_METRICS_ADAPTER,
+    KARMADA_SEARCH,
     KARMADA_WEBHOOK,
     SYSTEM_NAMESPACE,
     Component,
@@ -40,7 +42,13 @@ SERVICE_PORTS: Mapping[str, int] = {
     KARMADA_APISERVER.name: 5443,
     KARMADA_AGGREGATED_APISERVER.name: 443,
     KARMADA_WEBHOOK.name: 443,
+    KARMADA_SEARCH.name: 443,
+    KARMADA_METRICS_ADAPTER.name: 443,
 }
+#: Settings that mean in the document what they mean in a pod.
+_POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
+#: Components that serve an API of their own behind the API server.
+AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
 DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
 
 
@@ -96,11 +104,12 @@ def _server_names(instance: Instance, endpoint_host: str) -> dict[str, Names]:
             _sorted_out(outside),
         ),
         # The aggregator verifies the name that the APIService gives, not the one it dials.
-        KARMADA_AGGREGATED_APISERVER.name: _merge(
-            loopback,
-            _service_names(instance, KARMADA_AGGREGATED_APISERVER.name),
-            Names(dns=(f"{KARMADA_AGGREGATED_APISERVER.name}.{SYSTEM_NAMESPACE}.svc",)),
-        ),
+        **{
+            name: _merge(
+                loopback, _service_names(instance, name), Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))
+            )
+            for name in AGGREGATED_SERVERS
+        },
         KARMADA_WEBHOOK.name: _merge(loopback, _service_names(instance, KARMADA_WEBHOOK.name)),
         "kube-controller-manager": loopback,
         # A wildcard, so that a new member needs no new certificate.
@@ -171,7 +180,7 @@ def secret(instance: Instance, component: str, name: str, files: Mapping[str, by
 def file_set_secrets(instance: Instance, where: Layout, material: Material) -> list[Object]:
     """One Secret for each file set of the table; shared ones once."""
     secrets: dict[str, Object] = {}
-    for component in table.COMPONENTS:
+    for component in table.wanted_components(instance.spec):
         for files in table.enabled_file_sets(component, instance.spec):
             if files.name not in secrets:
                 secrets[files.name] = secret(instance, component.name, files.name, contents(files, material, where))
@@ -188,8 +197,9 @@ def component_objects(
             _etcd_config_map(instance, where, etcd),
             _etcd_service(instance),
             _etcd_stateful_set(instance, config_hash, etcd),
+            *_disruption_budget(instance, ETCD),
         ]
-    objects = [_deployment(instance, component, where, config_hash)]
+    objects = [_deployment(instance, component, where, config_hash), *_disruption_budget(instance, component)]
     if component.served_port:
         objects.append(_service(instance, component))
     return objects
@@ -275,7 +285,8 @@ def _etcd_stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) ->
     settings = settings_of(ETCD, instance.spec)
     pod = _pod_template(instance, ETCD, config_hash, [f"--config-file={BASE}/etcd.yaml"])
     container = pod["spec"]["containers"][0]
-    container["env"] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    container["env"] = [*container.get("env", []), pod_name]
     container["volumeMounts"] += [
         {
             "name": "configuration",
@@ -286,9 +297,6 @@ def _etcd_stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) ->
         {"name": "data", "mountPath": ETCD_DATA},
     ]
     pod["spec"]["volumes"].append({"name": "configuration", "configMap": {"name": instance.object_name("etcd-config")}})
-    # One member a node where there are nodes enough, and never more on one than on another: a lost node then takes the
-    # least it can.
-    pod["spec"]["topologySpreadConstraints"] = [_spread(instance, ETCD, "DoNotSchedule")]
     spec: Object = {
         "serviceName": name,
         "replicas": settings["replicas"],
@@ -307,7 +315,7 @@ def _etcd_stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) ->
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": _metadata(instance, ETCD.name, name),
+        "metadata": _workload_metadata(instance, ETCD),
         "spec": spec,
     }
 
@@ -331,11 +339,10 @@ def _etcd_claim(instance: Instance) -> Object:
 
 def _deployment(instance: Instance, component: Component, where: Layout, config_hash: str) -> Object:
     pod = _pod_template(instance, component, config_hash, component.flags(instance.spec, where))
-    pod["spec"]["topologySpreadConstraints"] = [_spread(instance, component, "ScheduleAnyway")]
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(instance, component.name, instance.object_name(component.name)),
+        "metadata": _workload_metadata(instance, component),
         "spec": {
             "replicas": settings_of(component, instance.spec)["replicas"],
             "revisionHistoryLimit": 3,
@@ -363,7 +370,7 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
     container: Object = {
         "name": component.name,
         "image": component.image.reference(images, instance.release, settings),
-        "imagePullPolicy": images["pullPolicy"],
+        "imagePullPolicy": settings.get("imagePullPolicy") or images["pullPolicy"],
         "command": [component.binary, *flags],
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in component.ports.items()],
         "securityContext": {
@@ -379,6 +386,9 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
     }
     if settings.get("resources"):
         container["resources"] = settings["resources"]
+    if settings.get("extraEnv"):
+        container["env"] = list(settings["extraEnv"])
+    container["volumeMounts"] += settings.get("extraVolumeMounts") or []
     pod: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -397,17 +407,48 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
                 "secret": {"secretName": instance.object_name(files.name), "defaultMode": 0o440},
             }
             for files in file_sets
-        ],
+        ]
+        + (settings.get("extraVolumes") or []),
+        "topologySpreadConstraints": settings.get("topologySpreadConstraints")
+        or [_spread(instance, component, "DoNotSchedule" if component is ETCD else "ScheduleAnyway")],
+        **{key: settings[key] for key in _POD_SETTINGS if settings.get(key)},
     }
+    pod["securityContext"].update(settings.get("securityContext") or {})
     if images.get("pullSecrets"):
         pod["imagePullSecrets"] = [{"name": each["name"]} for each in images["pullSecrets"]]
     return {
         "metadata": {
-            "labels": instance.labels(component.name),
-            "annotations": {CONFIG_HASH_ANNOTATION: config_hash},
+            "labels": {**(settings.get("labels") or {}), **instance.labels(component.name)},
+            "annotations": {**(settings.get("annotations") or {}), CONFIG_HASH_ANNOTATION: config_hash},
         },
         "spec": pod,
     }
+
+
+def _workload_metadata(instance: Instance, component: Component) -> Object:
+    """A workload carries the document's labels and annotations as its pods do."""
+    settings = settings_of(component, instance.spec)
+    metadata = _metadata(instance, component.name, instance.object_name(component.name))
+    metadata["labels"] = {**(settings.get("labels") or {}), **metadata["labels"]}
+    if settings.get("annotations"):
+        metadata["annotations"] = dict(settings["annotations"])
+    return metadata
+
+
+def _disruption_budget(instance: Instance, component: Component) -> list[Object]:
+    """With one replica a budget would only keep nodes from being drained, so there is none unless it is asked for."""
+    settings = settings_of(component, instance.spec)
+    budget = settings.get("podDisruptionBudgetConfig") or ({"maxUnavailable": 1} if settings["replicas"] > 1 else None)
+    if budget is None:
+        return []
+    return [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": _metadata(instance, component.name, instance.object_name(component.name)),
+            "spec": {**budget, "selector": {"matchLabels": instance.selector(component.name)}},
+        }
+    ]
 
 
 def _volume_name(directory: str) -> str:

@@ -26,15 +26,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
-    KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_WEBHOOK,
     Layout,
     settings_of,
+    wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
@@ -45,6 +45,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance import 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State, from_files, to_files
@@ -294,8 +295,11 @@ class Run:
         """How the control plane's API server finds its helpers, as its own objects have to say it."""
         return control_plane_objects.Addresses(
             webhook_url=render.service_url(self.instance, KARMADA_WEBHOOK),
-            aggregated_host=self.instance.service_host(KARMADA_AGGREGATED_APISERVER.name),
-            aggregated_port=render.SERVICE_PORTS[KARMADA_AGGREGATED_APISERVER.name],
+            aggregated={
+                each.name: (self.instance.service_host(each.name), render.SERVICE_PORTS[each.name])
+                for each in wanted_components(self.spec)
+                if each.name in render.AGGREGATED_SERVERS
+            },
             public_url=self.public_url,
             ca_bundle=self.state.authorities[KARMADA_CA].certificate,
         )
@@ -413,6 +417,34 @@ class Run:
             return planned
         with self.writing(step):
             return apply_all(self.control_plane, render_objects())
+
+    def remove_from_control_plane(self, step: str, refs: Iterable[Ref]) -> list[Change]:
+        """Delete these objects inside the control plane where they exist and are ours."""
+        found = (
+            (ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs
+        )
+        ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner]
+        return self._remove(step, self.control_plane, ours)
+
+    def remove_from_host(self, step: str, objects: Iterable[Object]) -> list[Change]:
+        """Delete these objects of the host cluster, as far as they are ours by label and by record."""
+        ours = [
+            (Ref.of(each), each["metadata"]["uid"])
+            for each in objects
+            if owned_by(each, self.state.owner, self.state.uids(HOST))
+        ]
+        return self._remove(step, self.host, ours)
+
+    def _remove(self, step: str, cluster: Cluster, targets: list[tuple[Ref, str | None]]) -> list[Change]:
+        if not targets:
+            return []
+        if self.check:
+            return delete_all(cluster, targets, check=True)
+        with self.writing(step):
+            changes = delete_all(cluster, targets, progress=self.say)
+            if cluster is self.host:
+                self.save(self.state.without_owned(HOST, {str(ref) for ref, _uid in targets}))
+        return changes
 
     def _unrecorded(self, changes: Iterable[Change]) -> dict[str, str]:
         known = self.state.owned.get(HOST, {})
