@@ -66,6 +66,16 @@ def _of_container(container: dict[str, Any], pod: dict[str, Any]) -> Iterator[st
         yield f"{name} may run as root"
     if own.get("runAsUser", pod.get("runAsUser")) == 0:
         yield f"{name} runs as user 0"
+    yield from _of_kernel(name, own, pod)
+    if any(port.get("hostPort") for port in container.get("ports") or []):
+        yield f"{name} has a host port"
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        for way in ("httpGet", "tcpSocket"):
+            if ((container.get(probe) or {}).get(way) or {}).get("host"):
+                yield f"{name} has a host in its {probe}"
+
+
+def _of_kernel(name: str, own: dict[str, Any], pod: dict[str, Any]) -> Iterator[str]:
     profile = (own.get("seccompProfile") or pod.get("seccompProfile") or {}).get("type")
     if profile not in SECCOMP:
         yield f"{name} has seccomp profile {profile}"
@@ -76,9 +86,3 @@ def _of_container(container: dict[str, Any], pod: dict[str, Any]) -> Iterator[st
             yield f"{name} is unconfined by AppArmor"
         if set(source.get("seLinuxOptions") or {}) & {"user", "role"}:
             yield f"{name} sets SELinux user or role"
-    if any(port.get("hostPort") for port in container.get("ports") or []):
-        yield f"{name} has a host port"
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        for way in ("httpGet", "tcpSocket"):
-            if ((container.get(probe) or {}).get(way) or {}).get("host"):
-                yield f"{name} has a host in its {probe}"

@@ -177,7 +177,7 @@ def flags(pod: Object) -> dict[str, str]:
     (container,) = pod["spec"]["containers"]
     pairs = [argument.removeprefix("--").split("=", 1) for argument in container["command"][1:]]
     assert len({pair[0] for pair in pairs}) == len(pairs), "a flag is given twice"
-    return {name: value for name, value in pairs}
+    return {pair[0]: pair[1] for pair in pairs}
 
 
 #: One document that uses everything that changes what is rendered.

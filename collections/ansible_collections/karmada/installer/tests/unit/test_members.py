@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joining a member makes what ``karmadactl join`` makes (Karmada v1.18, pkg/util/credential.go and pkg/karmadactl/join)."""
+"""Joining a member makes what ``karmadactl join`` makes (Karmada v1.18, pkg/util/credential.go)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we render against the programs themselves: every flag is known, and etcd starts with our file and refuses others."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_files, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    EtcdMember,
+    Layout,
+    Names,
+    etcd_configuration,
+)
+from ansible_collections.karmada.installer.tests.contract import conftest
+from ansible_collections.karmada.installer.tests.unit.samples import NOW, Rendered, rendered, state
+
+BINARIES = {component.name: component.binary.rpartition("/")[2] for component in COMPONENTS}
+FLAG = re.compile(r"^\s+(?:-\w, )?--([\w.-]+)", re.MULTILINE)
+
+
+def binary(name: str) -> str:
+    return conftest._binary(name, f"TEST_{name.upper().replace('-', '_')}")
+
+
+def known_flags(name: str) -> set[str]:
+    answer = subprocess.run([binary(name), "--help"], capture_output=True, text=True, timeout=60, check=False)
+    found = set(FLAG.findall(answer.stdout + answer.stderr))
+    assert len(found) > 20, f"{name} --help was not understood"
+    return found
+
+
+@pytest.mark.parametrize("component", [each for each in COMPONENTS if each is not ETCD], ids=lambda each: each.name)
+def test_every_flag_that_is_rendered_is_known_to_the_program(component: Any) -> None:
+    assert releases.newest().karmada == "v1.18.2", "the lab builds the newest release"
+    found = rendered()
+    flags = {argument[2:].partition("=")[0] for argument in component.flags(found.spec, found.layout)}
+    assert flags
+    assert flags - known_flags(BINARIES[component.name]) == set()
+
+
+def test_a_flag_that_does_not_exist_would_be_found() -> None:
+    assert "cluster-lease-duration" not in known_flags("karmada-controller-manager")
+
+
+# -- etcd --------------------------------------------------------------------------------------------------------------
+
+
+class Etcd:
+    """One etcd started with the file that we render, moved to loopback."""
+
+    def __init__(self, directory: Path, processes: ExitStack, extra: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        ports = dict(zip(("client", "peer", "metrics"), conftest._free_ports(3), strict=True))
+        self.client, self.peer, self.metrics = (f"127.0.0.1:{ports[name]}" for name in ("client", "peer", "metrics"))
+        member = EtcdMember("prod-etcd-0", f"https://{self.client}", f"https://{self.peer}")
+        layout = Layout(
+            base=str(directory),
+            data=str(directory / "data"),
+            bind_address="127.0.0.1",
+            apiserver_url="https://localhost",
+            etcd_members=(member,),
+            service_account_issuer="https://localhost",
+            server_names={
+                leaf: Names(dns=("localhost",), ips=("127.0.0.1",))
+                for leaf in pki_files.AUTHORITY_OF
+                if leaf != "admin"
+            },
+        )
+        self.found = Rendered(rendered().deployment, state=state())
+        self.found.layout = layout
+        self.authority = state().authorities["etcd-ca"]
+        for component in (ETCD, BY_NAME["karmada-apiserver"]):
+            for files in component.file_sets:
+                folder = directory / files.directory if component is ETCD else directory / "client" / files.directory
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, content in pki_files.contents(files, self.found.material, layout).items():
+                    (folder / name).write_bytes(content)
+        configuration = etcd_configuration(member, layout, token="t", existing=False, generation=1, extra=extra or {})
+        text = yaml.safe_dump(configuration)
+        for name, port in ETCD.ports.items():
+            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{ports[name]}")
+        (directory / "etcd.yaml").write_text(text)
+        self.process = conftest._started(
+            processes, directory / "etcd.log", [binary("etcd"), f"--config-file={directory / 'etcd.yaml'}"]
+        )
+
+    def log(self) -> str:
+        return (self.directory / "etcd.log").read_text(errors="replace")[-3000:]
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.log()
+            try:
+                with urllib.request.urlopen(f"http://{self.metrics}/readyz", timeout=2) as answer:
+                    assert answer.status == 200
+                    return
+            except OSError:
+                time.sleep(0.1)
+        pytest.fail(f"etcd did not become ready: {self.log()}")
+
+    def tls(self, certificate: pki.Pair | None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self.authority.certificate.decode())
+        if certificate:
+            file = self.directory / f"{abs(hash(certificate.certificate))}.pem"
+            file.write_bytes(certificate.certificate + certificate.key)
+            context.load_cert_chain(file)
+        return context
+
+    def status(self, address: str, path: str, certificate: pki.Pair | None) -> int:
+        """HTTP status with this client certificate; 0 when the connection is refused in TLS."""
+        try:
+            with urllib.request.urlopen(
+                f"https://{address}{path}", timeout=5, context=self.tls(certificate)
+            ) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except (ssl.SSLError, urllib.error.URLError, ConnectionError, TimeoutError):
+            return 0
+
+    def leaf(self, name: str) -> pki.Pair:
+        return self.found.material.leaves[name]
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with ExitStack() as processes:
+        found = Etcd(tmp_path_factory.mktemp("etcd"), processes)
+        found.wait()
+        yield found
+
+
+def test_etcd_starts_with_our_file_and_is_healthy(etcd: Etcd) -> None:
+    assert etcd.status(etcd.client, "/health", etcd.leaf("karmada-apiserver-etcd-client")) == 200
+    assert (etcd.directory / "data" / "gen-1" / "member").is_dir()
+    assert "unknown" not in etcd.log().lower()
+
+
+def test_etcd_checks_its_data_when_it_starts_and_compacts(etcd: Etcd) -> None:
+    """etcd says nothing about keys that it does not know, so what it made of them is looked at."""
+    with urllib.request.urlopen(f"http://{etcd.metrics}/metrics", timeout=5) as answer:
+        enabled = re.findall(r'^etcd_server_feature_enabled\{name="(\w+)".*\} 1$', answer.read().decode(), re.MULTILINE)
+    assert {"CompactHashCheck", "InitialCorruptCheck"} <= set(enabled)
+
+
+@pytest.mark.parametrize("port", ["client", "peer"])
+def test_plain_http_is_refused(etcd: Etcd, port: str) -> None:
+    host, number = getattr(etcd, port).split(":")
+    with socket.create_connection((host, int(number)), 5) as connection:
+        connection.sendall(b"GET /version HTTP/1.0\r\n\r\n")
+        answer = connection.recv(1000)
+    assert not re.match(rb"HTTP/1\.\d 200", answer), answer
+
+
+@pytest.mark.parametrize("port", ["client", "peer"])
+def test_a_caller_without_a_certificate_is_refused(etcd: Etcd, port: str) -> None:
+    assert etcd.status(getattr(etcd, port), "/version", None) == 0
+
+
+def test_a_client_is_no_peer(etcd: Etcd) -> None:
+    """The peer port admits one common name only, though the authority is the same."""
+    assert etcd.status(etcd.peer, "/members", etcd.leaf("etcd-peer-client")) == 200
+    for name in ("karmada-apiserver-etcd-client", "karmada-aggregated-apiserver-etcd-client", "etcd-server"):
+        assert etcd.status(etcd.peer, "/members", etcd.leaf(name)) == 0, name
+
+
+def test_a_certificate_of_another_authority_is_refused(etcd: Etcd) -> None:
+    want = pki.Certificate(name="x", authority="x", common_name="system:karmada:etcd-peer", client=True)
+    now = NOW.replace(year=time.gmtime().tm_year - 1)
+    stranger = pki.new_authority(pki.Authority("x", "karmada-etcd-ca"), "ECDSA-P256", now)
+    pair = pki.issue(want, stranger, "ECDSA-P256", now, pki.parse_duration("87600h"))
+    for address in (etcd.client, etcd.peer):
+        assert etcd.status(address, "/version", pair) == 0
+    other = state().authorities["karmada-ca"]
+    ours = pki.issue(want, other, "ECDSA-P256", NOW, pki.parse_duration("8760h"))
+    assert etcd.status(etcd.peer, "/members", ours) == 0
+
+
+def test_health_shows_no_keys(etcd: Etcd) -> None:
+    for path in ("/v3/kv/range", "/v2/keys", "/members"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://{etcd.metrics}{path}", timeout=5)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"quota-backend-bytes": "8589934592", "auto-compaction-retention": "1", "auto-compaction-mode": "periodic"},
+        {"log-level": "warn", "snapshot-count": "5000", "heartbeat-interval": "200", "election-timeout": "2000"},
+        {"cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
+        {"log-outputs": "stderr"},
+    ],
+    ids=["numbers", "times", "list", "outputs"],
+)
+def test_etcd_starts_with_what_users_set(tmp_path: Path, extra: dict[str, str]) -> None:
+    with ExitStack() as processes:
+        Etcd(tmp_path, processes, extra).wait()

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every field of the document has an effect. ROWS names, for each, two valid documents between which only it differs.
+
+``python test_field_effects.py`` prints the table that stands in docs/reference/field-effects.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifacts,
+    certificates,
+    control_plane_objects,
+    manifest,
+    member_join,
+    members,
+    pki,
+    releases,
+    removal,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
+from ansible_collections.karmada.installer.tests.unit.samples import NOW, document, rendered, state
+
+Object = dict[str, Any]
+TABLE = Path(__file__).resolve().parents[6] / "docs" / "reference" / "field-effects.md"
+
+_MEMBER = {"name": "m1", "secretRef": {"name": "m1"}}
+_NODE_PORT = {"endpoint": {"type": "NodePort"}}
+_CLAIM = {"volumeClaim": {"size": "1Gi"}}
+
+
+def _resources(component: str) -> dict[str, tuple[Any, Any]]:
+    return {
+        f"{component}.resources.{kind}.{name}": (None, "1")
+        for kind in ("requests", "limits")
+        for name in ("cpu", "memory", "ephemeral-storage")
+    }
+
+
+def _settings(component: str) -> dict[str, tuple[Any, Any]]:
+    return {
+        f"{component}.imageRepository": (None, "example.com/image"),
+        f"{component}.imageTag": (None, "tag"),
+        f"{component}.replicas": (1, 3),
+        f"{component}.extraArgs": (None, {"v": "4"}),
+        **_resources(component),
+    }
+
+
+#: path → two values of the field; None leaves it out. [] is the only entry of a list.
+ROWS: dict[str, tuple[Any, Any]] = {
+    "metadata.name": ("prod", "test"),
+    "spec.version": ("v1.18.1", "v1.18.2"),
+    "spec.hostCluster.namespace": (None, "other"),
+    "spec.hostCluster.secretRef.name": ("one", "two"),
+    "spec.hostCluster.context": (None, "two"),
+    "spec.hostCluster.domain": (None, "cluster.example"),
+    "spec.endpoint.type": (None, "NodePort"),
+    "spec.endpoint.host": (None, "karmada.example.com"),
+    "spec.endpoint.port": (None, 32000),
+    "spec.endpoint.extraSANs": (None, ["karmada.example.com"]),
+    "spec.images.karmadaRegistry": (None, "example.com/mirror"),
+    "spec.images.kubeRegistry": (None, "example.com/mirror"),
+    "spec.images.etcdRegistry": (None, "example.com/mirror"),
+    "spec.images.pullPolicy": (None, "Always"),
+    "spec.images.pullSecrets[].name": ("one", "two"),
+    "spec.artifacts.source": (None, "GoModules"),
+    "spec.artifacts.url": (None, "https://example.com/mirror"),
+    "spec.certificates.validity": (None, "4380h"),
+    "spec.certificates.renewBefore": (None, "24h"),
+    "spec.certificates.keyAlgorithm": (None, "RSA-3072"),
+    "spec.encryption.provider": (None, "identity"),
+    "spec.installCRD": (True, False),
+    "spec.components.etcd.local.volumeData.volumeClaim.size": ("1Gi", "2Gi"),
+    "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": (None, "fast"),
+    "spec.components.etcd.local.volumeData.emptyDir": (None, {}),
+    **_settings("spec.components.etcd.local"),
+    **{
+        path: values
+        for component in COMPONENTS
+        if component.field != "etcd"
+        for path, values in _settings(f"spec.components.{component.field}").items()
+    },
+    "spec.components.karmadaAPIServer.serviceSubnet": (None, "10.112.0.0/16"),
+    "spec.members[].name": ("m1", "m2"),
+    "spec.members[].secretRef.name": ("m1", "m2"),
+    "spec.members[].context": (None, "two"),
+    "spec.members[].provider": (None, "example"),
+    "spec.members[].region": (None, "eu"),
+    "spec.members[].zones": (None, ["a"]),
+    "spec.members[].labels": (None, {"tier": "prod"}),
+    "spec.deletion.policy": ("Delete", "Retain"),
+}
+#: What has to stand around a field for a document with it to be valid or to use it.
+AROUND: dict[str, Object] = {
+    "spec.endpoint.port": _NODE_PORT,
+    "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": {
+        "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
+    },
+    **{path: {"members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
+}
+#: Fields with one possible value: it cannot be left out of the schema, and there are no two documents to compare.
+ONE_VALUE = {"spec.mode", "spec.members[].mode"}
+
+
+def leaves(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every field of a schema that has no fields of its own."""
+    if schema.get("properties"):
+        for name, each in schema["properties"].items():
+            yield from leaves(each, f"{path}.{name}")
+    elif schema.get("items", {}).get("properties"):
+        yield from leaves(schema["items"], f"{path}[]")
+    else:
+        yield path, schema
+
+
+SPEC = manifest.schema()["properties"]["spec"]
+FIELDS = dict(leaves(SPEC, "spec"))
+
+
+def test_every_field_has_a_row_and_every_row_a_field() -> None:
+    assert set(ROWS) - {"metadata.name"} | ONE_VALUE == set(FIELDS)
+
+
+def test_fields_of_one_value_have_no_second_one() -> None:
+    assert {path for path, schema in FIELDS.items() if len(schema.get("enum", (1, 2))) == 1} == ONE_VALUE
+
+
+def put(target: Object, path: str, value: Any) -> None:
+    """Set, or with None remove, the field at a path."""
+    whole = target
+    *above, last = path.replace("[]", ".[]").split(".")
+    for part, following in zip(above, [*above[1:], last], strict=True):
+        if part == "[]":
+            target = target[0]  # type: ignore[index]
+        else:
+            target = target.setdefault(part, [{}] if following == "[]" else {})
+    if value is None:
+        target.pop(last, None)
+        if not target and len(above) > 1:
+            put(whole, path.rpartition(".")[0], None)
+    else:
+        target[last] = value
+
+
+def documents(path: str) -> tuple[Object, Object]:
+    """The two documents of a row, resolved; raises when one of them is not valid."""
+    found = []
+    for value in ROWS[path]:
+        whole = {"metadata": {"name": "prod"}, "spec": copy.deepcopy(AROUND.get(path, {}))}
+        put(whole, path, value)
+        found.append(document(whole["spec"], name=whole["metadata"]["name"]))
+    return found[0], found[1]
+
+
+MATERIAL = rendered().material
+HOST = "host cluster"
+
+
+class Recorder:
+    """Stands for ``Cluster`` where runs connect; ``asked`` is what they asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def from_kubeconfig(self, path: str | None, context: str | None = None, *, name: str = "") -> FakeCluster:
+        self.asked.append(("kubeconfig", path, context, name))
+        return a_host()
+
+    def from_kubeconfig_dict(self, config: Object, context: str | None = None, *, name: str = "") -> FakeCluster:
+        self.asked.append(("secret", config, context, name))
+        return a_host()
+
+
+def a_host() -> FakeCluster:
+    labels = {"app.kubernetes.io/instance": "prod", "installer.karmada.io/owner": state().owner}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "karmada", "uid": "u", "labels": labels},
+    }
+    return FakeCluster(HOST, storage_class("standard"), node("192.0.2.1"), claim)
+
+
+def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Everything that this document makes the engine render or decide, by where it shows."""
+    asked, fetched = Recorder(), []
+    monkeypatch.setattr(run_module, "Cluster", asked)
+    monkeypatch.setattr(Run, "secret", lambda _, name, where: {"kubeconfig": json.dumps({"from": name}).encode()})
+    monkeypatch.setattr(artifacts, "crds", lambda *about: fetched.append(about) or [])
+    remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)
+    run = fake_run(deployment, a_host(), stored=remembered)
+    run.__dict__["issued"] = certificates.Issued(MATERIAL, {})
+    del run.__dict__["host"]
+    _ = run.host
+    opened = {"host": list(asked.asked)}
+    run.__dict__["host"] = a_host()
+    run.__dict__["stored_state"] = run.__dict__["state"] = remembered
+    found: dict[str, Any] = {
+        "connection to the host cluster": opened["host"],
+        "objects of the host cluster": [
+            render.namespace(run.instance),
+            *render.file_set_secrets(run.instance, run.layout, MATERIAL),
+            *(
+                each
+                for component in COMPONENTS
+                for each in render.component_objects(run.instance, component, run.layout, MATERIAL, state().etcd)
+            ),
+        ],
+        "storage of etcd": run._etcd_storage(),
+        "certificates": _certificates(run, monkeypatch),
+        "renewal of certificates": sorted(
+            certificates.issue_missing(
+                run.instance, state(), run.layout, _present(run), NOW + timedelta(hours=6000)
+            ).reasons
+        )
+        if deployment["spec"]["certificates"]["keyAlgorithm"] == "ECDSA-P256"
+        else "all",
+        "endpoint": [run.public_url, run.endpoint_host],
+        "objects of the control plane": [
+            *control_plane_objects.foundation("me", run.crds(), run.addresses),
+            *control_plane_objects.aggregation("me", run.addresses),
+            *control_plane_objects.admission("me", run.addresses),
+            *control_plane_objects.discovery("me", run.addresses),
+        ],
+        "source of the CRDs": list(fetched),
+        "objects of members": _members(run),
+        "removal": _removed(deployment),
+    }
+    asked.asked.clear()
+    for entry in run.spec["members"]:
+        with member_join.connected(run, entry):
+            pass
+    found["connection to members"] = list(asked.asked)
+    return found
+
+
+def _present(run: Run) -> dict[str, pki.Pair]:
+    """Certificates as an earlier run with the same names left them."""
+    return {name: pair for name, pair in MATERIAL.leaves.items() if name == "karmada-webhook-identity"}
+
+
+def _certificates(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    made = []
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            pki, "issue", lambda want, _, algorithm, __, validity: made.append((want, algorithm, validity)) or None
+        )
+        certificates.issue_missing(run.instance, state(), run.layout, {}, NOW)
+    return made
+
+
+def _members(run: Run) -> list[Any]:
+    credentials = members.Credentials("t", "i", b"c")
+    return [
+        [
+            *members.objects_on_member(entry["name"], "me"),
+            *members.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
+            members.cluster(entry, "me", members.Registration("id", "https://192.0.2.1")),
+        ]
+        for entry in run.spec["members"]
+    ]
+
+
+def _removed(deployment: Object) -> list[str]:
+    host = a_host()
+    run = fake_run(deployment, host, stored=state())
+    removal.remove_control_plane(run)
+    removal.remove_state(run)
+    return host.log
+
+
+def differing(path: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    one, other = (effects(each, monkeypatch) for each in documents(path))
+    return [where for where in one if one[where] != other[where]]
+
+
+#: What every document changes that the installer puts into its own name.
+EXPECTED_WHERE: dict[str, str] = {
+    "spec.hostCluster.secretRef.name": "connection to the host cluster",
+    "spec.hostCluster.context": "connection to the host cluster",
+    "spec.artifacts.source": "source of the CRDs",
+    "spec.artifacts.url": "source of the CRDs",
+    "spec.installCRD": "source of the CRDs",
+    "spec.certificates.validity": "certificates",
+    "spec.certificates.renewBefore": "renewal of certificates",
+    "spec.certificates.keyAlgorithm": "certificates",
+    "spec.endpoint.host": "endpoint",
+    "spec.endpoint.extraSANs": "certificates",
+    "spec.deletion.policy": "removal",
+    "spec.members[].secretRef.name": "connection to members",
+    "spec.members[].context": "connection to members",
+    "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
+    **{f"spec.members[].{name}": "objects of members" for name in ("name", "provider", "region", "zones", "labels")},
+}
+
+
+@pytest.mark.parametrize("path", ROWS)
+def test_a_field_has_an_effect(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = differing(path, monkeypatch)
+    assert where, f"{path} changes nothing"
+    if path in EXPECTED_WHERE:
+        assert EXPECTED_WHERE[path] in where
+
+
+def test_a_document_that_says_the_same_has_the_same_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every row would pass."""
+    one, other = (effects(document({"members": [_MEMBER]}), monkeypatch) for _ in range(2))
+    assert [where for where in one if one[where] != other[where]] == []
