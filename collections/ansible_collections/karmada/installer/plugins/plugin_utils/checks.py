@@ -70,14 +70,17 @@ def all_problems(run: Run) -> list[Problem]:
 
 
 def _collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
+    """What a check finds, with what it found before something made it stop."""
+    found: list[Problem] = []
     try:
-        return list(check())
+        found.extend(check())
     except ProblemsError as error:
-        return error.problems
+        found += error.problems
     except ApiError as error:
-        return [
+        found.append(
             Problem(what=str(error), where=error.cluster, remedy="check the address, the network and the credentials")
-        ]
+        )
+    return found
 
 
 def _version(run: Run) -> Iterable[Problem]:
@@ -107,9 +110,8 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    yield from _taken_names(run)
-    yield from _storage(run)
-    yield from _node_port(run)
+    for check in (_taken_names, _storage, _node_port):
+        yield from _collected(partial(check, run))
 
 
 def _denied_on_host(run: Run) -> Iterable[Problem]:
