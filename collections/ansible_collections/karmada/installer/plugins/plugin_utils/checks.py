@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
@@ -121,7 +121,7 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
         for verb in verbs
     ]
     wanted.append(("get", "", "namespaces", None, "", run.namespace))
-    if run.host.get("v1", "Namespace", run.namespace) is None:
+    if _namespace_is_missing(run):
         wanted.append(("create", "", "namespaces", None))
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
     if run.spec["endpoint"]["type"] == "NodePort" and not run.spec["endpoint"].get("host"):
@@ -133,6 +133,13 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
             where="host cluster",
             remedy="grant these rights (README, section on rights), or use another account",
         )
+
+
+def _namespace_is_missing(run: Run) -> bool:
+    try:
+        return run.host.get("v1", "Namespace", run.namespace) is None
+    except Forbidden:
+        return False  # to look is one of the rights that are asked for
 
 
 def _with_subresource(resource: str, namespace: str) -> tuple[str, str, str]:
