@@ -93,6 +93,10 @@ else
 	$(IN_VENV) pytest $(CONTRACT) $(PYTEST_ARGS)
 endif
 
+.PHONY: lock
+lock: ## records the checksum of a release's CRDs from its publisher: make lock VERSION=v1.18.2
+	PYTHONPATH=collections $(IN_VENV) python tools/lock_artifacts.py $(VERSION) $(SOURCE)
+
 .PHONY: collection
 collection: ## the collection's artifact, in build/
 	$(IN_VENV) ansible-galaxy collection build --force --output-path build $(COLLECTION)

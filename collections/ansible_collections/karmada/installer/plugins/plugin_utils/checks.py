@@ -53,6 +53,8 @@ MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("get", "", "secrets", MEMBER_NAMESPACE),
     ("patch", "rbac.authorization.k8s.io", "clusterroles", None),
     ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
+    # Nobody can hand out rights that they do not hold, and Karmada's account gets all of them.
+    ("*", "*", "*", None),
 )
 
 
@@ -122,7 +124,8 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
     ]
     wanted.append(("get", "", "namespaces", None, "", run.namespace))
     if _namespace_is_missing(run):
-        wanted.append(("create", "", "namespaces", None))
+        # Made by server-side apply, and removed again by an uninstall.
+        wanted += [(verb, "", "namespaces", None, "", run.namespace) for verb in _WRITE]
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
     if run.spec["endpoint"]["type"] == "NodePort" and not run.spec["endpoint"].get("host"):
         wanted.append(("list", "", "nodes", None))
@@ -131,7 +134,7 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
         yield Problem(
             what=f"the account may not: {'; '.join(str(each) for each in denied)}",
             where="host cluster",
-            remedy="grant these rights (README, section on rights), or use another account",
+            remedy="grant these rights (docs/reference/rights.md lists them all), or use another account",
         )
 
 
@@ -245,7 +248,6 @@ def _member(run: Run, entry: member_join.Entry) -> Iterable[Problem]:
                 remedy="use an account that may create accounts and rights there, such as its administrator",
             )
             return
-        # Handing out rights that one does not hold is what only the administrator can do.
         member_join.registration_of(member)
         yield from _other_owner(run, entry, member)
 
