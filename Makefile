@@ -11,7 +11,7 @@ LAB := molecule/lab/lab
 LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
 
 # Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
-SCENARIOS ?=
+SCENARIOS ?= demo check_mode interrupted_install cluster_ip
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
@@ -93,6 +93,10 @@ else
 	$(IN_VENV) pytest $(CONTRACT) $(PYTEST_ARGS)
 endif
 
+.PHONY: lock
+lock: ## records the checksum of a release's CRDs from its publisher: make lock VERSION=v1.18.2
+	PYTHONPATH=collections $(IN_VENV) python tools/lock_artifacts.py $(VERSION) $(SOURCE)
+
 .PHONY: collection
 collection: ## the collection's artifact, in build/
 	$(IN_VENV) ansible-galaxy collection build --force --output-path build $(COLLECTION)
@@ -119,6 +123,8 @@ test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous i
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS:%=, scenario %).'
 
 .PHONY: test-full
+test-full: export KILLS ?= 20
+test-full: export UNINSTALL_KILLS ?= 10
 test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems
@@ -13,6 +13,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 class ActionModule(KarmadaAction):
     """Collect every problem; change nothing."""
+
+    # It comes first. Looking for the lock would fail before anything is collected, and only after long retries.
+    KEEPS_LOCK: ClassVar[bool] = False
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without problems, say what this run is about to work with."""

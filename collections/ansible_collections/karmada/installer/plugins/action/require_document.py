@@ -30,7 +30,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         self.validate_argument_spec(argument_spec={})
         known = task_vars or {}
         sources = list(_files(known.get("ansible_inventory_sources") or ()))
-        ours = [path for path in sources if inventory_source.is_ours(path)]
+        # A document may be called karmada.yaml, which is a name for sources, too.
+        ours = [path for path in sources if inventory_source.is_ours(path) and not inventory_source.is_document(path)]
         problems = []
         if CONTROL not in known.get("groups", {}).get("all", ()):
             problems = self._reasons(sources, ours)

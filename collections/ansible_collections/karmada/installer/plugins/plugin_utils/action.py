@@ -31,6 +31,8 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {}
+    #: Whether an earlier step of the same run may hold the lock, so that it has to be kept through this one.
+    KEEPS_LOCK: ClassVar[bool] = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate, perform, and turn errors into results."""
@@ -42,7 +44,8 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
         run: Run | None = None
         try:
             run = self._make_run(arguments, task_vars)
-            run.resume_lock()
+            if self.KEEPS_LOCK:
+                run.resume_lock()
             result.update(self.perform(run, arguments))
         except EXPECTED_ERRORS as error:
             result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=str(error))

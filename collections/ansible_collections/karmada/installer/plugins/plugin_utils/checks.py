@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
@@ -54,6 +54,8 @@ MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("get", "", "secrets", MEMBER_NAMESPACE),
     ("patch", "rbac.authorization.k8s.io", "clusterroles", None),
     ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
+    # Nobody can hand out rights that they do not hold, and Karmada's account gets all of them.
+    ("*", "*", "*", None),
 )
 
 
@@ -71,14 +73,17 @@ def all_problems(run: Run) -> list[Problem]:
 
 
 def _collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
+    """What a check finds, with what it found before something made it stop."""
+    found: list[Problem] = []
     try:
-        return list(check())
+        found.extend(check())
     except ProblemsError as error:
-        return error.problems
+        found += error.problems
     except ApiError as error:
-        return [
+        found.append(
             Problem(what=str(error), where=error.cluster, remedy="check the address, the network and the credentials")
-        ]
+        )
+    return found
 
 
 def _version(run: Run) -> Iterable[Problem]:
@@ -108,9 +113,8 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    yield from _taken_names(run)
-    yield from _storage(run)
-    yield from _node_port(run)
+    for check in (_taken_names, _storage, _node_port):
+        yield from _collected(partial(check, run))
 
 
 def _denied_on_host(run: Run) -> Iterable[Problem]:
@@ -120,8 +124,9 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
         for verb in verbs
     ]
     wanted.append(("get", "", "namespaces", None, "", run.namespace))
-    if run.host.get("v1", "Namespace", run.namespace) is None:
-        wanted.append(("create", "", "namespaces", None))
+    if _namespace_is_missing(run):
+        # Made by server-side apply, and removed again by an uninstall.
+        wanted += [(verb, "", "namespaces", None, "", run.namespace) for verb in _WRITE]
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
     if run.spec["endpoint"]["type"] == "NodePort" and not run.spec["endpoint"].get("host"):
         wanted.append(("list", "", "nodes", None))
@@ -130,8 +135,15 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
         yield Problem(
             what=f"the account may not: {'; '.join(str(each) for each in denied)}",
             where="host cluster",
-            remedy="grant these rights (README, section on rights), or use another account",
+            remedy="grant these rights (docs/reference/rights.md lists them all), or use another account",
         )
+
+
+def _namespace_is_missing(run: Run) -> bool:
+    try:
+        return run.host.get("v1", "Namespace", run.namespace) is None
+    except Forbidden:
+        return False  # to look is one of the rights that are asked for
 
 
 def _with_subresource(resource: str, namespace: str) -> tuple[str, str, str]:
@@ -237,7 +249,6 @@ def _member(run: Run, entry: member_join.Entry) -> Iterable[Problem]:
                 remedy="use an account that may create accounts and rights there, such as its administrator",
             )
             return
-        # Handing out rights that one does not hold is what only the administrator can do.
         member_join.registration_of(member)
         yield from _other_owner(run, entry, member)
 

@@ -12,7 +12,13 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change, apply_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
+    ApplyFailed,
+    Change,
+    apply_all,
+    plan,
+    survey,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff
@@ -112,14 +118,15 @@ def check_identity(name: str, registration: members.Registration, registered: Ma
 
 
 def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
-    """What joining this member would change; nothing is written."""
+    """What joining this member would change; nothing is written. A check run asks the API servers for the diffs."""
     name, owner = entry["name"], run.instance.owner
+    look = plan if run.check else survey
     with connected(run, entry) as member:
         registration = registration_of(member)
         check_identity(name, registration, registered)
         if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
             outcome.on_member.append(_created(members.namespace_on_member(owner)))
-        outcome.on_member += survey(member, members.objects_on_member(name, owner))
+        outcome.on_member += look(member, members.objects_on_member(name, owner))
         credentials = _credentials(member, name)
     live = registered.get(name)
     wanted = [members.cluster(entry, owner, registration)]
@@ -127,7 +134,7 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
         outcome.in_control_plane += [_created(each) for each in wanted]
     else:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
-        outcome.in_control_plane += survey(run.control_plane, wanted)
+        outcome.in_control_plane += look(run.control_plane, wanted)
 
 
 def needs_work(outcome: Outcome, state: State) -> bool:

@@ -282,13 +282,16 @@ class Run:
     def public_url(self) -> str:
         """Where the API server is for those outside: node and port, or within the host cluster with a ClusterIP."""
         if self.spec["endpoint"]["type"] == "ClusterIP":
-            return self.layout.apiserver_url
+            port = render.SERVICE_PORTS[KARMADA_APISERVER.name]
+            # Whoever names a host has something of their own that leads there.
+            return (
+                f"https://{_bracketed(self.endpoint_host)}:{port}" if self.endpoint_host else self.layout.apiserver_url
+            )
         name = self.instance.object_name(KARMADA_APISERVER.name)
         service = self.host.get("v1", "Service", name, self.namespace) or {}
         ports = service.get("spec", {}).get("ports") or [{}]
         port = ports[0].get("nodePort") or self.spec["endpoint"].get("port") or 0
-        host = f"[{self.endpoint_host}]" if ":" in self.endpoint_host else self.endpoint_host
-        return f"https://{host}:{port}"
+        return f"https://{_bracketed(self.endpoint_host)}:{port}"
 
     @property
     def addresses(self) -> control_plane_objects.Addresses:
@@ -450,6 +453,10 @@ class Run:
         known = self.state.owned.get(HOST, {})
         found = {str(change.ref): change.uid for change in changes if change.uid}
         return {ref: uid for ref, uid in found.items() if known.get(ref) != uid}
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _nothing_to_do(planned: Iterable[Change]) -> bool:

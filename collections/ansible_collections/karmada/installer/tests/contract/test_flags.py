@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we render against the programs themselves: every flag is known, and etcd starts with our file and refuses others."""
+"""What we render against the programs themselves: every flag is known, and etcd starts with our file."""
 
 from __future__ import annotations
 
@@ -125,9 +125,7 @@ class Etcd:
     def status(self, address: str, path: str, certificate: pki.Pair | None) -> int:
         """HTTP status with this client certificate; 0 when the connection is refused in TLS."""
         try:
-            with urllib.request.urlopen(
-                f"https://{address}{path}", timeout=5, context=self.tls(certificate)
-            ) as answer:
+            with urllib.request.urlopen(f"https://{address}{path}", timeout=5, context=self.tls(certificate)) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

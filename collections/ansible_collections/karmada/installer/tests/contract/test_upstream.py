@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our tables against what Karmada itself ships (artifacts/deploy of its Go module). Facts are compared, nothing is copied.
+"""Our tables against what Karmada itself ships (artifacts/deploy of its Go module). Facts are compared.
 
 ``TEST_KARMADA_SOURCE`` names a checkout; without it ``go`` says where the module is.
 """

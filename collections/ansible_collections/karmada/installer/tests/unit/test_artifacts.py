@@ -309,7 +309,11 @@ def test_a_damaged_archive_is_refused_and_never_a_traceback(tmp_path: Path, data
         assert all(isinstance(content, bytes) for content in dict(read(damaged, "here")).values())
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>404</html>", gzip.compress(b"no tar"), release()[:-40]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"<html>404</html>", gzip.compress(b"no tar"), release()[:-40]],
+    ids=["nothing", "a page", "no tar", "cut off"],
+)
 def test_what_is_no_archive_is_refused(publisher: Publisher, tmp_path: Path, content: bytes) -> None:
     publisher.files[f"/{VERSION}/crds.tar.gz"] = content
     what = refused(Source("URL", publisher.url), tmp_path)

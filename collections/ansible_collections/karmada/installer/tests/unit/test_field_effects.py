@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field of the document has an effect. ROWS names, for each, two valid documents between which only it differs.
-
-``python test_field_effects.py`` prints the table that stands in docs/reference/field-effects.md.
-"""
+"""Every field of the document has an effect. ROWS names, for each, two documents between which only it differs."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +29,6 @@ from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCl
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, document, rendered, state
 
 Object = dict[str, Any]
-TABLE = Path(__file__).resolve().parents[6] / "docs" / "reference" / "field-effects.md"
 
 _MEMBER = {"name": "m1", "secretRef": {"name": "m1"}}
 _NODE_PORT = {"endpoint": {"type": "NodePort"}}
@@ -137,15 +132,12 @@ def test_fields_of_one_value_have_no_second_one() -> None:
     assert {path for path, schema in FIELDS.items() if len(schema.get("enum", (1, 2))) == 1} == ONE_VALUE
 
 
-def put(target: Object, path: str, value: Any) -> None:
+def put(target: Any, path: str, value: Any) -> None:
     """Set, or with None remove, the field at a path."""
     whole = target
     *above, last = path.replace("[]", ".[]").split(".")
     for part, following in zip(above, [*above[1:], last], strict=True):
-        if part == "[]":
-            target = target[0]  # type: ignore[index]
-        else:
-            target = target.setdefault(part, [{}] if following == "[]" else {})
+        target = target[0] if part == "[]" else target.setdefault(part, [{}] if following == "[]" else {})
     if value is None:
         target.pop(last, None)
         if not target and len(above) > 1:
@@ -197,7 +189,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     """Everything that this document makes the engine render or decide, by where it shows."""
     asked, fetched = Recorder(), []
     monkeypatch.setattr(run_module, "Cluster", asked)
-    monkeypatch.setattr(Run, "secret", lambda _, name, where: {"kubeconfig": json.dumps({"from": name}).encode()})
+    monkeypatch.setattr(Run, "secret", lambda _run, name, _where: {"kubeconfig": json.dumps({"from": name}).encode()})
     monkeypatch.setattr(artifacts, "crds", lambda *about: fetched.append(about) or [])
     remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)
     run = fake_run(deployment, a_host(), stored=remembered)
@@ -286,7 +278,7 @@ def differing(path: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [where for where in one if one[where] != other[where]]
 
 
-#: What every document changes that the installer puts into its own name.
+#: Where a field has to show at least, for those whose effect is one decision.
 EXPECTED_WHERE: dict[str, str] = {
     "spec.hostCluster.secretRef.name": "connection to the host cluster",
     "spec.hostCluster.context": "connection to the host cluster",

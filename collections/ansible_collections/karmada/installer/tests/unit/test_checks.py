@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is refused before the first change; each refusal with a place and a remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, checks, member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
+from ansible_collections.karmada.installer.tests.unit.samples import Rendered, document, etcd, rendered, state
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada"}}
+SYSTEM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
+
+
+@pytest.fixture(autouse=True)
+def no_crds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "crds", lambda *_: [])
+
+
+def host(*objects: Any) -> FakeCluster:
+    return FakeCluster("host cluster", NAMESPACE, storage_class("standard"), node("192.0.2.1"), *objects)
+
+
+def problems(run: Run) -> list[Problem]:
+    before = dict(run.host.objects)
+    found = checks.all_problems(run)
+    assert run.host.objects == before, "preflight changes nothing"
+    assert run.host.log == []
+    assert all(problem.where and problem.remedy for problem in found)
+    return found
+
+
+def installed(spec: dict[str, Any] | None = None, later: dict[str, Any] | None = None) -> Run:
+    """A run with the document ``later`` over an instance that was installed with ``spec``."""
+    was = document(spec)
+    found = Rendered(was, state=state(document=was))
+    cluster = host(*found.objects)
+    return fake_run(document(later), cluster, stored=found.remembered)
+
+
+def test_a_host_cluster_that_can_take_it() -> None:
+    assert problems(fake_run(document(), host())) == []
+    assert problems(installed()) == []
+
+
+def test_an_old_host_cluster_is_refused() -> None:
+    cluster = host()
+    cluster.minor = "31+"
+    (problem,) = problems(fake_run(document(), cluster))
+    assert "1.32 is the oldest" in problem.what
+
+
+def test_everything_is_told_at_once() -> None:
+    cluster = host()
+    cluster.minor = "20"
+    spec = {"version": "v1.0.0", **etcd(volumeData={"volumeClaim": {"size": "1Gi", "storageClassName": "gold"}})}
+    found = [problem.what for problem in problems(fake_run(document(spec), cluster))]
+    assert len(found) == 3
+    assert "there is no StorageClass gold (there are: standard)" in found
+
+
+def test_rights_that_are_missing_are_all_named() -> None:
+    cluster = host()
+    cluster.denied = {("create", "secrets"), ("patch", "statefulsets"), ("create", "pods")}
+    (problem,) = problems(fake_run(document(), cluster))
+    assert "secrets" in problem.what
+    assert "statefulsets" in problem.what
+
+
+def test_a_namespace_that_is_there_needs_no_right_to_make_one() -> None:
+    cluster = host()
+    cluster.denied = {("create", "namespaces")}
+    assert problems(fake_run(document(), cluster)) == []
+    (problem,) = problems(fake_run(document(namespace="other"), cluster))
+    assert "namespaces" in problem.what
+
+
+def test_a_host_cluster_that_does_not_answer_is_one_problem_and_no_traceback() -> None:
+    cluster = host()
+    cluster.dead = True
+    found = checks.all_problems(fake_run(document(), cluster))
+    assert [problem.where for problem in found] == ["host cluster"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("x", "x-kube"), ("x-kube", "x"), ("x", "x-aggregated"), ("x-aggregated", "x")]
+)
+def test_instances_whose_names_meet_are_refused(first: str, second: str) -> None:
+    there = rendered(name=first)
+    found = problems(fake_run(document(name=second), host(*there.objects), stored=state(owner="another")))
+    assert found
+    assert all("is not of this control plane" in problem.what for problem in found)
+
+
+def test_what_another_tool_made_under_our_name_is_refused_and_the_tool_is_named() -> None:
+    theirs = rendered().one("Deployment", "prod-webhook")
+    theirs["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    (problem,) = problems(fake_run(document(), host(theirs)))
+    assert "Deployment karmada/prod-webhook exists" in problem.what
+    assert "(managed by Helm)" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("later", "path"),
+    [
+        (etcd(replicas=3), "spec.components.etcd.local.replicas"),
+        (etcd(volumeData={"emptyDir": {}}), "spec.components.etcd.local.volumeData"),
+        (
+            {"components": {"karmadaAPIServer": {"serviceSubnet": "10.112.0.0/16"}}},
+            "spec.components.karmadaAPIServer.serviceSubnet",
+        ),
+        ({"encryption": {"provider": "identity"}}, "spec.encryption.provider"),
+        ({"hostCluster": {"domain": "cluster.example"}}, "spec.hostCluster.domain"),
+        ({"version": "v1.18.1"}, "spec.version"),
+    ],
+)
+def test_what_data_or_addresses_hang_on_cannot_be_changed(later: dict[str, Any], path: str) -> None:
+    (problem,) = problems(installed(None, later))
+    assert problem.where == path
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"endpoint": {"type": "NodePort"}},
+        {"deletion": {"policy": "Retain"}},
+        {"installCRD": False},
+        {"certificates": {"validity": "4380h"}},
+        {"components": {"karmadaWebhook": {"replicas": 3}}},
+    ],
+)
+def test_everything_else_can_be_changed(later: dict[str, Any]) -> None:
+    assert problems(installed(None, later)) == []
+
+
+def test_crds_can_be_taken_over_later() -> None:
+    assert problems(installed({"installCRD": False}, {})) == []
+
+
+def test_a_node_port_of_somebody_else_is_refused_and_ones_own_is_not() -> None:
+    spec = {"endpoint": {"type": "NodePort", "port": 32001}}
+    assert problems(installed(spec, spec)) == []
+    theirs = rendered(spec, name="other", namespace="elsewhere").one("Service", "other-apiserver")
+    (problem,) = problems(fake_run(document(spec), host(theirs)))
+    assert problem.where == "spec.endpoint.port"
+    assert "elsewhere/other-apiserver" in problem.what
+
+
+def test_a_state_that_cannot_be_used_stops_everything() -> None:
+    broken = replace(state(), authorities={})
+    found = problems(fake_run(document(), host(), stored=broken))
+    assert len([problem for problem in found if "authority" in problem.what]) == 4
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+SPEC = {"members": [{"name": "m1", "secretRef": {"name": "m1"}}, {"name": "m2", "secretRef": {"name": "m2"}}]}
+
+
+def with_members(monkeypatch: pytest.MonkeyPatch, **clusters: FakeCluster) -> Run:
+    class connected:  # noqa: N801 - stands for the function of that name
+        def __init__(self, _run: Run, entry: Any) -> None:
+            self.found = clusters[entry["name"]]
+
+        def __enter__(self) -> FakeCluster:
+            return self.found
+
+        def __exit__(self, *_: object) -> None:
+            self.found.close()
+
+    monkeypatch.setattr(member_join, "connected", connected)
+    return fake_run(document(SPEC), host())
+
+
+def member(name: str, **more: Any) -> FakeCluster:
+    return FakeCluster(f"member {name}", SYSTEM, **more)
+
+
+def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead, loopback = member("m1"), member("m2", server="https://127.0.0.1:6443")
+    dead.dead = True
+    found = problems(with_members(monkeypatch, m1=dead, m2=loopback))
+    assert [problem.where for problem in found] == ["spec.members[m1].secretRef", "spec.members[m2].secretRef"]
+    assert "another machine" in found[1].what
+
+
+def test_rights_on_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    weak = member("m1")
+    weak.denied = {("patch", "clusterroles")}
+    (problem,) = problems(with_members(monkeypatch, m1=weak, m2=member("m2")))
+    assert problem.where == "member m1"
+
+
+def test_a_member_of_another_control_plane_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = member("m1")
+    taken.put(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "karmada-controller-manager:karmada-m1"},
+        }
+    )
+    (problem,) = problems(with_members(monkeypatch, m1=taken, m2=member("m2")))
+    assert "another control plane" in problem.what

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run decides by itself, and when it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run, cluster_from_secret
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, etcd, rendered, state
+
+
+def fresh(spec: dict[str, Any] | None = None, *objects: Any) -> Run:
+    return fake_run(document(spec), FakeCluster("host cluster", *objects))
+
+
+# -- decided once ------------------------------------------------------------------------------------------------------
+
+
+def test_etcd_gets_a_claim_where_there_is_a_default_class_and_memory_where_there_is_none() -> None:
+    assert fresh({}, storage_class("standard")).state.etcd.storage == "volumeClaim"
+    assert fresh({}, storage_class("standard", default=False)).state.etcd.storage == "emptyDir"
+    assert fresh(etcd(volumeData={"emptyDir": {}}), storage_class("standard")).state.etcd.storage == "emptyDir"
+    assert fresh(etcd(volumeData={"volumeClaim": {"size": "1Gi"}})).state.etcd.storage == "volumeClaim"
+
+
+def test_what_was_decided_stays_decided() -> None:
+    stored = state(version="v1.18.1", endpoint_host="192.0.2.2")
+    spec = {"endpoint": {"type": "NodePort"}}
+    run = fake_run(document(spec), FakeCluster("host", node("192.0.2.1"), node("192.0.2.2")), stored=stored)
+    assert run.instance.release.karmada == "v1.18.1"
+    assert run.state.etcd.storage == "volumeClaim", "though there is no class any more"
+    assert run.endpoint_host == "192.0.2.2"
+    gone = fake_run(document(spec), FakeCluster("host", node("192.0.2.1")), stored=stored)
+    assert gone.endpoint_host == "192.0.2.1", "an address that no node has leads nowhere"
+
+
+def test_two_first_states_have_nothing_in_common() -> None:
+    one, two = fresh().state, fresh().state
+    assert one.owner != two.owner
+    assert one.etcd.token != two.etcd.token
+    assert not {pair.key for pair in one.authorities.values()} & {pair.key for pair in two.authorities.values()}
+
+
+def test_a_run_that_was_killed_after_it_made_the_namespace_is_gone_on_from() -> None:
+    labels = {
+        "app.kubernetes.io/managed-by": "karmada-installer",
+        "app.kubernetes.io/instance": "prod",
+        "installer.karmada.io/owner": OWNER,
+    }
+    ours = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada", "labels": labels}}
+    assert fresh({}, ours).state.owner == OWNER
+    other = {**ours, "metadata": {"name": "karmada", "labels": {**labels, "app.kubernetes.io/instance": "test"}}}
+    assert fresh({}, other).state.owner != OWNER
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ({}, "https://prod-apiserver.karmada.svc.cluster.local:5443"),
+        ({"type": "NodePort", "port": 32001, "host": "karmada.example.com"}, "https://karmada.example.com:32001"),
+        ({"type": "NodePort", "port": 32001, "host": "2001:db8::1"}, "https://[2001:db8::1]:32001"),
+        ({"type": "NodePort", "port": 32001}, "https://192.0.2.1:32001"),
+    ],
+)
+def test_where_people_outside_find_the_api_server(endpoint: dict[str, Any], url: str) -> None:
+    assert fresh({"endpoint": endpoint}, node("192.0.2.1")).public_url == url
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class NoLock:
+    """Stands for the Lease, which has tests of its own; ``taken`` counts."""
+
+    taken = 0
+
+    def acquire(self, *_: Any) -> None:
+        NoLock.taken += 1
+
+    def check(self) -> None:
+        pass
+
+    def held(self, *, release: bool) -> Any:  # noqa: ARG002
+        return run_module.ExitStack()
+
+    def release(self) -> None:
+        pass
+
+
+@pytest.fixture
+def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    NoLock.taken = 0
+    monkeypatch.setattr(run_module, "Lock", lambda *_: NoLock())
+
+
+def webhook() -> list[dict[str, Any]]:
+    found = rendered()
+    return [found.one("Deployment", "prod-webhook"), found.one("Service", "prod-webhook")]
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_a_second_run_sends_nothing_and_takes_no_lock() -> None:
+    objects = webhook()
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    assert {change.action for change in run.apply_to_host("start", lambda: objects)} == {"created"}
+    assert NoLock.taken == 1
+    host.log.clear()
+    again = fake_run(document(), host)
+    assert {change.action for change in again.apply_to_host("start", lambda: objects)} == {"unchanged"}
+    assert host.log == []
+    assert NoLock.taken == 1
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_everything_that_was_created_is_recorded_with_its_uid() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    run.apply_to_host("start", webhook)
+    again = fake_run(document(), host)
+    live = host.get("apps/v1", "Deployment", "prod-webhook", "karmada")
+    assert live
+    assert again.state.owned["host"]["Deployment karmada/prod-webhook"] == live["metadata"]["uid"]
+    assert again.state.owned["host"]["Namespace karmada"], "and the namespace, because this run made it"
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_the_journal_is_written_before_the_first_object() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    fake_run(document(), host).apply_to_host("start the webhook", webhook)
+    order = [line.split()[-1] for line in host.log]
+    assert order[:2] == ["karmada", "prod-installer-state"], host.log
+    assert order.index("prod-installer-state") < order.index("prod-webhook")
+    journal = fake_run(document(), host).state.journal
+    assert (journal.operation, journal.step) == ("test", "start the webhook")
+    assert journal.interrupted
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_an_operation_that_came_to_its_end_is_closed_once() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    run.apply_to_host("start", webhook)
+    assert run.finish() is True
+    after = fake_run(document(), host)
+    assert not after.state.journal.interrupted
+    assert after.state.document == document()
+    assert after.finish() is False
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_a_check_run_writes_nothing() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, check=True)
+    assert {change.action for change in run.apply_to_host("start", webhook)} == {"created"}
+    assert host.log == []
+    assert NoLock.taken == 0
+    with pytest.raises(AssertionError, match="check run"), run.writing("start"):
+        pass
+
+
+# -- Secrets -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_stands_for_the_secrets_of_a_file_run(tmp_path: Path) -> None:
+    (tmp_path / "m1").mkdir()
+    (tmp_path / "m1" / "kubeconfig").write_text("content")
+    run = fresh()
+    run.connection = Connection(secrets=str(tmp_path))
+    assert run.secret("m1", "here") == {"kubeconfig": b"content"}
+    for name in ("m2", "../m1", "m1/../m1", "/etc", "m1/kubeconfig"):
+        with pytest.raises(ProblemsError, match="there is no directory"):
+            run.secret(name, "here")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"kubeconfig": b"\xff"},
+        {"kubeconfig": b"- 1"},
+        {"kubeconfig": b"{"},
+        {"server": b"https://x", "token": b"t"},
+    ],
+)
+def test_a_secret_that_describes_no_cluster_is_refused_without_showing_it(files: dict[str, bytes]) -> None:
+    with pytest.raises(ProblemsError) as refused:
+        cluster_from_secret(files, None, "member m1", "spec.members[m1].secretRef")
+    assert refused.value.problems[0].where == "spec.members[m1].secretRef"
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+
+def registered(**ids: str) -> dict[str, Any]:
+    return {name: {"metadata": {"name": name}, "spec": {"id": each}} for name, each in ids.items()}
+
+
+def test_one_cluster_has_one_name_and_one_name_one_cluster() -> None:
+    here = members.Registration("id-1", "https://192.0.2.1")
+    member_join.check_identity("m1", here, {})
+    member_join.check_identity("m1", here, registered(m1="id-1", m2="id-2"))
+    with pytest.raises(ProblemsError, match="registered already, as m2"):
+        member_join.check_identity("m1", here, registered(m2="id-1"))
+    with pytest.raises(ProblemsError, match="belongs to another cluster"):
+        member_join.check_identity("m1", here, registered(m1="id-2"))
+
+
+def test_one_member_that_fails_spoils_no_other() -> None:
+    def work(entry: Any, outcome: member_join.Outcome) -> None:
+        outcome.on_member.append(member_join.Change(run_module.Any, "created"))  # type: ignore[arg-type]
+        if entry["name"] == "m2":
+            raise ProblemsError(member_join.Problem("no answer", "m2", "mend it"))
+
+    found = member_join.of_each([{"name": f"m{number}"} for number in (1, 2, 3)], work)
+    assert [outcome.name for outcome in found] == ["m1", "m2", "m3"]
+    assert [bool(outcome.problem) for outcome in found] == [False, True, False]
+    assert all(outcome.changes for outcome in found), "what was changed before it failed stays known"
+
+
+def test_a_defect_of_ours_is_not_hidden_as_a_problem_of_a_member() -> None:
+    def work(_entry: Any, _outcome: Any) -> None:
+        raise KeyError("a defect")
+
+    with pytest.raises(KeyError):
+        member_join.of_each([{"name": "m1"}], work)
+
+
+def test_how_a_member_was_joined_is_remembered() -> None:
+    entry = {"name": "m1", "mode": "Push", "secretRef": {"name": "s"}, "context": "c", "labels": {"a": "b"}}
+    reference = member_join.Ref("v1", "Secret", "x", "karmada-cluster")
+    after = member_join.recorded(state(), entry, [member_join.Change(reference, "created", "uid-1")])
+    assert after.members == {"m1": {"mode": "Push", "secretRef": {"name": "s"}, "context": "c"}}
+    assert after.uids("member/m1") == {"uid-1"}
+    assert json.dumps(after.members)
+
+
+def test_a_cluster_is_known_by_its_system_namespace() -> None:
+    system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
+    found = member_join.registration_of(FakeCluster("m1", system, server="https://192.0.2.9:6443"))  # type: ignore[arg-type]
+    assert found == members.Registration("id-1", "https://192.0.2.9:6443")
+    with pytest.raises(ProblemsError, match="no namespace kube-system"):
+        member_join.registration_of(FakeCluster("m1"))  # type: ignore[arg-type]

@@ -1,0 +1,184 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tools of the scenarios notice what they are there to notice."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import audit
+import interrupt
+import leaks
+import measure
+import pytest
+import snapshot
+
+TOOLS = Path(snapshot.__file__).parent
+
+
+def _object(kind, name, **more):
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "a", "uid": "u"}, **more}
+
+
+def _encoded(value):
+    return base64.b64encode(value.encode()).decode()
+
+
+def _differences(before, after, *, by_structure=False):
+    return list(
+        snapshot.differences(*({"host": snapshot.collect(each, by_structure=by_structure)} for each in (before, after)))
+    )
+
+
+def test_a_snapshot_tells_what_came_went_and_changed():
+    before = [_object("ConfigMap", "goes"), _object("ConfigMap", "changes", data={"a": "1"})]
+    after = [_object("ConfigMap", "comes"), _object("ConfigMap", "changes", data={"a": "2"})]
+    assert _differences(before, after) == [
+        '~ host: ConfigMap a/changes: data.a: "1" -> "2"',
+        "+ host: ConfigMap a/comes",
+        "- host: ConfigMap a/goes",
+    ]
+
+
+def test_an_object_that_was_made_anew_is_a_change():
+    again = _object("ConfigMap", "same")
+    again["metadata"]["uid"] = "other"
+    assert _differences([_object("ConfigMap", "same")], [again]) != []
+    assert _differences([_object("ConfigMap", "same")], [again], by_structure=True) == []
+
+
+def test_status_leases_and_events_are_no_difference():
+    before = [_object("Node", "n", status={"a": 1}), _object("Lease", "l", spec={"renewTime": "now"})]
+    after = [_object("Node", "n", status={}), _object("Lease", "l", spec={"renewTime": "then"}), _object("Event", "e")]
+    assert _differences(before, after) == []
+
+
+def test_a_snapshot_holds_no_values_of_secrets():
+    secret = _object("Secret", "s", data={"tls.key": _encoded("-----BEGIN PRIVATE KEY-----")})
+    for by_structure in (False, True):
+        assert secret["data"]["tls.key"] not in json.dumps(snapshot.collect([secret], by_structure=by_structure))
+
+
+def test_structure_keeps_names_and_specs_and_drops_chance():
+    def install(chance, replicas=1):
+        labels = {"pod-template-hash": chance}
+        owner = {"kind": "ReplicaSet", "name": f"api-{chance}", "uid": chance}
+        pod = _object("Pod", f"api-{chance}-{chance[:5]}", spec={"replicas": replicas})
+        pod["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
+        service = _object("Service", "api", spec={"clusterIP": chance, "ports": [{"port": 443, "nodePort": chance}]})
+        state = _object("Secret", "state", data={
+            "journal.json": _encoded(json.dumps({"operation": "install", "run": chance})),
+            "owned.json": _encoded(json.dumps({"host": {"Namespace a": "0e984725-c51c-4bf4-9960-e1c80e27aba0"}})),
+            "ca.key": _encoded(chance),
+        })  # fmt: skip
+        return [pod, service, state]
+
+    assert _differences(install("7d4b9"), install("5f6c8"), by_structure=True) == []
+    assert _differences(install("7d4b9"), install("5f6c8", replicas=2), by_structure=True) == [
+        "~ host: Pod a/api-<hash>-<chance>: spec.replicas: 1 -> 2"
+    ]
+
+
+def test_a_missing_key_of_a_secret_is_a_difference_of_structure():
+    one, two = (_object("Secret", "s", data=dict.fromkeys(keys, "")) for keys in (["a", "b"], ["a"]))
+    assert _differences([one], [two], by_structure=True) != []
+
+
+def test_keys_have_to_stay_the_same():
+    before = {"s/tls.key": "1", "s/ca.key": "2"}
+    assert snapshot.lost(before, {**before, "new/tls.key": "3"}) == []
+    assert snapshot.lost(before, {"s/tls.key": "other"}) == ["gone: s/ca.key", "changed: s/tls.key"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "counted"),
+    [
+        ({}, True),
+        ({"verb": "get"}, False),
+        ({"requestURI": "/api/v1/secrets?dryRun=All"}, False),
+        ({"userAgent": "kubectl/v1"}, False),
+        ({"objectRef": {"apiGroup": "authorization.k8s.io"}}, False),
+        ({"objectRef": {"resource": "pods", "subresource": "portforward"}}, False),
+        ({"responseStatus": {"code": 403}}, True),
+    ],
+)
+def test_writes_are_told_from_questions(changed, counted):
+    event = {
+        "verb": "patch", "stage": "ResponseComplete", "requestURI": "/api/v1/secrets", "userAgent": "karmada-installer",
+        "objectRef": {"resource": "secrets"}, "requestReceivedTimestamp": "now",
+    } | changed  # fmt: skip
+    assert bool(list(audit.writes([json.dumps(event) + "\n"], audit.OUR_AGENT))) is counted
+
+
+def test_a_log_is_read_from_its_mark_or_anew(tmp_path):
+    log = tmp_path / "audit.log"
+    log.write_text("old\n")
+    mark = audit.mark(log)
+    log.write_text("old\nnew\n")
+    assert list(audit.lines_since(log, mark)) == ["new\n"]
+    (tmp_path / "other").write_text("rotated\n")
+    (tmp_path / "other").rename(log)
+    assert list(audit.lines_since(log, mark)) == ["rotated\n"]
+
+
+def test_secrets_are_found_in_an_output_and_certificates_are_none():
+    key = _encoded("-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE")
+    certificate = _encoded("-----BEGIN CERTIFICATE-----\nMIIB")
+    config = f"certificate-authority-data: {certificate}\nclient-key-data: {key}"
+    values = leaks.values_of([_object("Secret", "s", data={"kubeconfig": _encoded(config), "ca.crt": certificate})])
+    assert list(leaks.leaks(f"caBundle: {certificate}\n-----BEGIN CERTIFICATE-----", values)) == []
+    assert list(leaks.leaks(f"x: {key}", values)) == [
+        "line 1: a PEM header in base64",
+        "line 1: the value of s/kubeconfig",
+    ]
+
+
+def test_a_user_has_nothing_of_the_ansible_that_runs_the_scenario():
+    assert measure.users_environment({"ANSIBLE_CONFIG": "x", "HOME": "/h", "KUBECONFIG": "k"}, {"A": "b"}) == {
+        "HOME": "/h",
+        "A": "b",
+    }
+
+
+def test_the_newest_time_is_shown():
+    lines = [json.dumps({"scenario": "s", "step": "install", "seconds": seconds}) for seconds in (9, 7)]
+    assert [line.split() for line in measure.table(lines, "s")] == [["s", "install", "7.0", "s"]]
+
+
+_ESCAPES = """
+import os, subprocess, sys, time
+middle = subprocess.Popen([sys.executable, "-c", '''
+import subprocess, sys
+orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print("pid", orphan.pid, flush=True)
+'''])
+middle.wait()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_command_takes_everything_with_it(tmp_path):
+    report = tmp_path / "report"
+    interrupted = [sys.executable, TOOLS / "interrupt.py", "--at-line", "ready", "--report", report, "--"]
+    done = subprocess.run(
+        [*interrupted, sys.executable, "-c", _ESCAPES],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 137
+    orphan = int(done.stdout.split("pid ")[1].split()[0])
+    found = json.loads(report.read_text())
+    assert (found["killed"], found["processes"]) == (True, 2)
+    deadline = time.monotonic() + 5
+    while orphan in interrupt.parents() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert orphan not in interrupt.parents()
+
+
+def test_descendants_are_found_over_generations():
+    assert interrupt.descendants({2: 1, 3: 2, 4: 3, 9: 8}, 1) == [2, 3, 4]
