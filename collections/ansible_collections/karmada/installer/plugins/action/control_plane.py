@@ -44,9 +44,7 @@ class ActionModule(KarmadaAction):
             changes += run.remove_from_control_plane(step, _switched_off(run))
         if run.check:
             return changed_result(changes)
-        waited_for = [
-            change.ref for change in changes if change.ref.kind in WAITED_FOR and change.action != "deleted"
-        ]
+        waited_for = [change.ref for change in changes if change.ref.kind in WAITED_FOR and change.action != "deleted"]
         if waited_for:
             wait_until(run.control_plane, waited_for, timeout=arguments["timeout"], progress=run.say)
         if stage == "aggregation":

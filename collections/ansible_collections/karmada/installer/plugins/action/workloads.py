@@ -39,11 +39,7 @@ class ActionModule(KarmadaAction):
             return changed_result(changes)
         wait_until(
             run.host,
-            [
-                change.ref
-                for change in changes
-                if change.ref.kind in WORKLOAD_KINDS and change.action != "deleted"
-            ],
+            [change.ref for change in changes if change.ref.kind in WORKLOAD_KINDS and change.action != "deleted"],
             timeout=arguments["timeout"],
             progress=run.say,
         )

@@ -32,10 +32,11 @@ options:
         verified checksum.
       - V(aggregation) is the registration of the aggregated API server.
       - V(admission) is the registration of the webhooks.
+      - V(addons) is the registration of the APIs of optional components, and the end of those switched off.
       - V(discovery) is what a cluster needs to find and trust the control plane when it registers itself.
     type: str
     required: true
-    choices: [foundation, aggregation, admission, discovery]
+    choices: [foundation, aggregation, admission, discovery, addons]
   timeout:
     description: Seconds to wait for the objects of this stage, and again for what it proves.
     type: int

@@ -30,7 +30,7 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "configmaps", (*_READ, *_WRITE)),
     ("", "services", (*_READ, *_WRITE)),
     ("", "persistentvolumeclaims", ("get", "list", "watch", "delete")),
-    ("", "pods", _READ),
+    ("", "pods", (*_READ, "delete")),
     ("", "pods/log", ("get",)),
     ("", "pods/portforward", ("get", "create")),
     ("", "events", ("list",)),

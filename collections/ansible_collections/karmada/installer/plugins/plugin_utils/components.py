@@ -661,7 +661,7 @@ def wanted_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
 
 
-def leaf_certificates(components: Sequence[Component]) -> tuple[LeafCertificate, ...]:
+def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[LeafCertificate, ...]:
     """Every leaf of these components and the administrator's, each once."""
     leaves = {leaf.name: leaf for component in components for leaf in component.certificates}
     return (*leaves.values(), ADMIN)

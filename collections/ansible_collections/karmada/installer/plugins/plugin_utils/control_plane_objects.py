@@ -192,9 +192,7 @@ def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list
 
 def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
     """The APIs of these components, for when they answer: an unavailable one stalls garbage collection."""
-    return [
-        _labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components
-    ]
+    return [_labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components]
 
 
 def of_component(component: str) -> list[tuple[str, str, str, str | None]]:

@@ -10,7 +10,12 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, KARMADA_APISERVER, KARMADA_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    ETCD,
+    KARMADA_APISERVER,
+    KARMADA_CA,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -105,9 +106,7 @@ def _server_names(instance: Instance, endpoint_host: str) -> dict[str, Names]:
         ),
         # The aggregator verifies the name that the APIService gives, not the one it dials.
         **{
-            name: _merge(
-                loopback, _service_names(instance, name), Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))
-            )
+            name: _merge(loopback, _service_names(instance, name), Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",)))
             for name in AGGREGATED_SERVERS
         },
         KARMADA_WEBHOOK.name: _merge(loopback, _service_names(instance, KARMADA_WEBHOOK.name)),
@@ -212,6 +211,10 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
         for name, content in sorted(contents(files, material, where).items()):
             digest.update(f"{files.directory}/{name}\0".encode())
             digest.update(hashlib.sha256(content).digest())
+    if component is ETCD:
+        # Its settings are in a file too; not all of that file, because the end of the bootstrap changes nothing for a
+        # member that runs.
+        digest.update(json.dumps(settings_of(ETCD, instance.spec).get("extraArgs", {}), sort_keys=True).encode())
     return digest.hexdigest()[:32]
 
 

@@ -423,10 +423,10 @@ class Run:
 
     def remove_from_control_plane(self, step: str, refs: Iterable[Ref]) -> list[Change]:
         """Delete these objects inside the control plane where they exist and are ours."""
-        found = (
-            (ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs
-        )
-        ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner]
+        found = ((ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
+        ours = [
+            (ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner
+        ]
         return self._remove(step, self.control_plane, ours)
 
     def remove_from_host(self, step: str, objects: Iterable[Object]) -> list[Change]:

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: etcd_rollout
+short_description: Replace members of etcd that run with older settings, one at a time
+version_added: 0.2.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    The StatefulSet of etcd never replaces a pod by itself. This deletes the pods that are of an older revision than
+    it, one after the other, each only while all other members are ready, and waits until the new pod is.
+  - >-
+    A pod that holds its member's data (emptyDir) is never deleted; settings that would need it are refused with the
+    reason.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+options:
+  timeout:
+    description: Seconds to wait for each member.
+    type: int
+    default: 300
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: karmada.installer.workloads
+"""
+
+EXAMPLES = r"""
+- name: Replace members that run with older settings, one at a time
+  karmada.installer.etcd_rollout:
+"""
+
+RETURN = r"""
+changes:
+  description: The pods that were replaced. In check mode, those that would be.
+  returned: success
+  type: list
+  elements: str
+  sample: [changed Pod karmada-system/karmada-etcd-0]
+"""
