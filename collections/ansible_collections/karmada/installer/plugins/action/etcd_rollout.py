@@ -52,7 +52,7 @@ def _replace(run: Run, pod: Object, pods: list[Object], timeout: float) -> Chang
             Problem(
                 what=f"it runs with older settings and cannot be replaced: {reason}",
                 where=f"Pod {run.namespace}/{name}",
-                remedy="mend what is not ready and run the playbook again; settings of an etcd whose data is in its pods "
+                remedy="mend what is not ready and run the playbook again; where the data is in the pods, settings "
                 "cannot be changed, so set them back",
             ),
             consequence="etcd goes on as it is",

@@ -197,9 +197,14 @@ def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -
 
 def of_component(component: str) -> list[tuple[str, str, str, str | None]]:
     """What a component has in the control plane, as (apiVersion, kind, name, namespace), for taking it away."""
-    apis = [api for api in AGGREGATED_APIS if api.component == component]
-    services = [("v1", "Service", component, SYSTEM_NAMESPACE)] if apis else []
-    return [(_REGISTRATION, "APIService", f"{api.version}.{api.group}", None) for api in apis] + services
+    found: list[tuple[str, str, str, str | None]] = [
+        (_REGISTRATION, "APIService", f"{api.version}.{api.group}", None)
+        for api in AGGREGATED_APIS
+        if api.component == component
+    ]
+    if found:
+        found.append(("v1", "Service", component, SYSTEM_NAMESPACE))
+    return found
 
 
 def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
