@@ -36,7 +36,7 @@ def _secret(run: Run) -> Object:
 
 def _for_person(run: Run) -> str:
     """With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine."""
-    if run.spec["endpoint"]["type"] == "ClusterIP" and not run.spec["endpoint"].get("host"):
+    if not run.endpoint_host:
         return admin_kubeconfig(run.material, f"https://localhost:{KARMADA_APISERVER.ports['https']}")
     return admin_kubeconfig(run.material, run.public_url)
 

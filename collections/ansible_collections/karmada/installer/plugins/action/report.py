@@ -20,7 +20,7 @@ class ActionModule(KarmadaAction):
         hints = []
         if run.connection.kubeconfig_output:
             hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")
-            if run.spec["endpoint"]["type"] == "ClusterIP":
+            if not run.endpoint_host:
                 service = f"service/{run.instance.object_name('karmada-apiserver')}"
                 hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
         summary = report.text(run.name, observed, hints)

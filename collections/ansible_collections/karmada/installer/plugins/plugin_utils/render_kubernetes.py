@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
     KARMADA_AGGREGATED_APISERVER,
@@ -40,7 +41,7 @@ USER_ID = 65532
 CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"
 #: The port that callers use; pods listen above 1024 because they hold no capability.
 SERVICE_PORTS: Mapping[str, int] = {
-    KARMADA_APISERVER.name: 5443,
+    KARMADA_APISERVER.name: endpoint.API_PORT,
     KARMADA_AGGREGATED_APISERVER.name: 443,
     KARMADA_WEBHOOK.name: 443,
     KARMADA_SEARCH.name: 443,
@@ -86,8 +87,8 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
 
 def _server_names(instance: Instance, endpoint_host: str) -> dict[str, Names]:
     loopback = Names(dns=("localhost",), ips=("127.0.0.1", "::1"))
-    endpoint = instance.spec["endpoint"]
-    outside = [name for name in (endpoint_host, endpoint.get("host"), *endpoint.get("extraSANs", ())) if name]
+    settings = instance.spec["endpoint"]
+    outside = [name for name in (endpoint_host, settings.get("host"), *settings.get("extraSANs", ())) if name]
     service_network = ipaddress.ip_network(instance.spec["components"][KARMADA_APISERVER.field]["serviceSubnet"])
     return {
         KARMADA_APISERVER.name: _merge(
@@ -200,7 +201,7 @@ def component_objects(
         ]
     objects = [_deployment(instance, component, where, config_hash), *_disruption_budget(instance, component)]
     if component.served_port:
-        objects.append(_service(instance, component))
+        objects.append(component_service(instance, component))
     return objects
 
 
@@ -218,27 +219,30 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
     return digest.hexdigest()[:32]
 
 
-def _service(instance: Instance, component: Component) -> Object:
-    endpoint = instance.spec["endpoint"]
-    exposed = component is KARMADA_APISERVER and endpoint["type"] != "ClusterIP"
-    port: Object = {
-        "name": component.served_port,
-        "port": SERVICE_PORTS[component.name],
-        "protocol": "TCP",
-        "targetPort": component.ports[component.served_port],
+def component_service(instance: Instance, component: Component) -> Object:
+    """The Service of a component; the API server's is shaped by the document's endpoint."""
+    settings = instance.spec["endpoint"]
+    target = component.ports[component.served_port]
+    metadata = _metadata(instance, component.name, instance.object_name(component.name))
+    spec: Object = {
+        "type": "ClusterIP",
+        "selector": instance.selector(component.name),
+        "ports": [
+            {
+                "name": component.served_port,
+                "port": SERVICE_PORTS[component.name],
+                "protocol": "TCP",
+                "targetPort": target,
+            }
+        ],
     }
-    if exposed and endpoint.get("port"):
-        port["nodePort"] = endpoint["port"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(instance, component.name, instance.object_name(component.name)),
-        "spec": {
-            "type": endpoint["type"] if exposed else "ClusterIP",
-            "selector": instance.selector(component.name),
-            "ports": [port],
-        },
-    }
+    if component is KARMADA_APISERVER:
+        spec.update(type=endpoint.service_type(settings), ports=endpoint.service_ports(settings, target))
+        if settings.get("loadBalancerClass"):
+            spec["loadBalancerClass"] = settings["loadBalancerClass"]
+        if settings.get("serviceAnnotations"):
+            metadata["annotations"] = dict(settings["serviceAnnotations"])
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def _etcd_service(instance: Instance) -> Object:

@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     certificates,
     control_plane_objects,
+    endpoint,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
@@ -242,23 +243,29 @@ class Run:
 
     @cached_property
     def endpoint_host(self) -> str:
-        """The name or address at which people outside find the API server; empty with a ClusterIP and no host of its
-        own.
+        """The name or address at which people outside find the API server; empty with a ClusterIP and none of its own."""
+        settings = self.spec["endpoint"]
+        addresses: list[str] = []
+        if settings["type"] == "NodePort" and not settings.get("host"):
+            addresses = [
+                address["address"]
+                for node in self.host.list("v1", "Node")
+                for address in node["status"].get("addresses", [])
+                if address["type"] == "InternalIP"
+            ]
+        return endpoint.host(settings, self.state.endpoint_host, addresses, self._api_service)
 
-        Without one in the document it is an address of a node, chosen once and kept as long as a node has it, because
-        it is in a certificate and in everybody's kubeconfig.
-        """
-        endpoint = self.spec["endpoint"]
-        if endpoint.get("host") or endpoint["type"] == "ClusterIP":
-            return endpoint.get("host") or ""
-        addresses = [
-            address["address"]
-            for node in self.host.list("v1", "Node")
-            for address in node["status"].get("addresses", [])
-            if address["type"] == "InternalIP"
-        ]
-        recorded = self.state.endpoint_host
-        return recorded if recorded in addresses else addresses[0]
+    @cached_property
+    def _api_service(self) -> Object | None:
+        """The API server's Service as the host cluster has it, where it matters for the endpoint."""
+        if self.spec["endpoint"]["type"] not in ("NodePort", "LoadBalancer"):
+            return None
+        return self.host.get("v1", "Service", f"{self.name}-apiserver", self.namespace)
+
+    def forget_endpoint(self) -> None:
+        """Look at the endpoint again, because the host cluster has just said something new about it."""
+        for name in ("_api_service", "endpoint_host", "public_url", "layout", "issued"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def layout(self) -> Layout:
@@ -280,18 +287,10 @@ class Run:
 
     @cached_property
     def public_url(self) -> str:
-        """Where the API server is for those outside: node and port, or within the host cluster with a ClusterIP."""
-        if self.spec["endpoint"]["type"] == "ClusterIP":
-            port = render.SERVICE_PORTS[KARMADA_APISERVER.name]
-            # Whoever names a host has something of their own that leads there.
-            return (
-                f"https://{_bracketed(self.endpoint_host)}:{port}" if self.endpoint_host else self.layout.apiserver_url
-            )
-        name = self.instance.object_name(KARMADA_APISERVER.name)
-        service = self.host.get("v1", "Service", name, self.namespace) or {}
-        ports = service.get("spec", {}).get("ports") or [{}]
-        port = ports[0].get("nodePort") or self.spec["endpoint"].get("port") or 0
-        return f"https://{_bracketed(self.endpoint_host)}:{port}"
+        """Where the API server is for those outside; with a ClusterIP and no host of its own, within the host cluster."""
+        if not self.endpoint_host:
+            return self.layout.apiserver_url
+        return endpoint.url(self.endpoint_host, endpoint.port(self.spec["endpoint"], self._api_service))
 
     @property
     def addresses(self) -> control_plane_objects.Addresses:
@@ -391,8 +390,9 @@ class Run:
         self.__dict__["stored_state"] = self.__dict__["state"] = state
 
     def _forget(self) -> None:
-        for name in ("stored_state", "state", "instance", "endpoint_host", "layout", "issued", "public_url"):
+        for name in ("stored_state", "state", "instance"):
             self.__dict__.pop(name, None)
+        self.forget_endpoint()
 
     def apply_to_host(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
         """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
@@ -453,10 +453,6 @@ class Run:
         known = self.state.owned.get(HOST, {})
         found = {str(change.ref): change.uid for change in changes if change.uid}
         return {ref: uid for ref, uid in found.items() if known.get(ref) != uid}
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _nothing_to_do(planned: Iterable[Change]) -> bool:

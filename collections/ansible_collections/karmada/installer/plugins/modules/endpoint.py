@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: endpoint
+short_description: Make the Service of the API server and find out its address
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Applies the Service of the karmada-apiserver as the endpoint of the document asks for it. For type LoadBalancer it
+    waits until the host cluster has given it an address.
+  - >-
+    That address goes into the certificate of the karmada-apiserver, so this comes before
+    M(karmada.installer.certificates).
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+options:
+  timeout:
+    description: Seconds to wait for the address of a load balancer.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+notes:
+  - >-
+    In check mode nothing is waited for.
+seealso:
+  - module: karmada.installer.certificates
+  - module: karmada.installer.workloads
+"""
+
+EXAMPLES = r"""
+- name: Make the Service of the API server, whose address goes into its certificate
+  karmada.installer.endpoint:
+"""
+
+RETURN = r"""
+changes:
+  description: What was done to the Service, if it differed. In check mode, what would be done.
+  returned: success
+  type: list
+  elements: str
+  sample: ["created Service karmada-prod/prod-apiserver"]
+host:
+  description: The name or address that clients outside use; empty where there is none.
+  returned: success
+  type: str
+  sample: 192.0.2.10
+url:
+  description: Where the API server is.
+  returned: success
+  type: str
+  sample: https://192.0.2.10:5443
+"""
