@@ -154,6 +154,8 @@ class Component:
     #: Optional components run only when the document names them; an empty mapping is enough.
     optional: bool = False
     takes_feature_gates: bool = False
+    #: It becomes ready only when its API is registered, so it has to be reachable before that.
+    ready_when_registered: bool = False
 
     def is_wanted(self, spec: Mapping[str, Any]) -> bool:
         """Whether this document calls for the component."""
@@ -533,6 +535,7 @@ KARMADA_DESCHEDULER = Component(
 KARMADA_SEARCH = Component(
     name="karmada-search",
     field="karmadaSearch",
+    ready_when_registered=True,
     binary="/bin/karmada-search",
     image=Image(registry="karmadaRegistry", repository="karmada-search", release="karmada"),
     ports={"https": 9443},

@@ -41,8 +41,8 @@ def address_of_load_balancer(service: Object | None) -> str:
 def host(settings: Object, recorded: str, node_addresses: Sequence[str], service: Object | None) -> str:
     """The name or address that goes into the certificate and into kubeconfigs; empty where there is none.
 
-    The document's own wins. A node's address is chosen once and kept as long as a node has it; a load balancer's is what
-    it gave, and the one on record while it gives none.
+    The document's own wins. A node's address is chosen once and kept as long as a node has it; a load balancer's is
+    what it gave, and the one on record while it gives none.
     """
     if settings.get("host"):
         return str(settings["host"])

@@ -236,6 +236,8 @@ def component_service(instance: Instance, component: Component) -> Object:
             }
         ],
     }
+    if component.ready_when_registered:
+        spec["publishNotReadyAddresses"] = True
     if component is KARMADA_APISERVER:
         spec.update(type=endpoint.service_type(settings), ports=endpoint.service_ports(settings, target))
         if settings.get("loadBalancerClass"):

@@ -243,7 +243,7 @@ class Run:
 
     @cached_property
     def endpoint_host(self) -> str:
-        """The name or address at which people outside find the API server; empty with a ClusterIP and none of its own."""
+        """The name or address at which people outside find the API server; empty where there is none."""
         settings = self.spec["endpoint"]
         addresses: list[str] = []
         if settings["type"] == "NodePort" and not settings.get("host"):
@@ -287,7 +287,7 @@ class Run:
 
     @cached_property
     def public_url(self) -> str:
-        """Where the API server is for those outside; with a ClusterIP and no host of its own, within the host cluster."""
+        """Where the API server is for those outside; within the host cluster where it has no such address."""
         if not self.endpoint_host:
             return self.layout.apiserver_url
         return endpoint.url(self.endpoint_host, endpoint.port(self.spec["endpoint"], self._api_service))
