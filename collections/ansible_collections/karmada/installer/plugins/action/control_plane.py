@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait
 WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
 
 
-STAGES = ("foundation", "aggregation", "admission", "discovery", "addons")
+STAGES = ("rights", "foundation", "aggregation", "admission", "discovery", "addons")
 
 
 class ActionModule(KarmadaAction):
@@ -56,6 +56,8 @@ class ActionModule(KarmadaAction):
 
 def _objects(run: Run, stage: str) -> list[Object]:
     owner, addresses = run.instance.owner, run.addresses
+    if stage == "rights":
+        return control_plane_objects.rights(owner)
     if stage == "foundation":
         return control_plane_objects.foundation(owner, run.crds(), addresses)
     if stage == "aggregation":

@@ -28,15 +28,15 @@ options:
     description:
       - Which part to apply. They build on each other in the order of the choices.
       - >-
-        V(foundation) is namespaces, rights and, unless C(installCRD) is false, Karmada's CRDs of the release, with
-        verified checksum.
+        V(rights) is namespaces and rights, which components need in order to start. V(foundation) is where the aggregated
+        APIs are and, unless C(installCRD) is false, Karmada's CRDs of the release, with verified checksum.
       - V(aggregation) is the registration of the aggregated API server.
       - V(admission) is the registration of the webhooks.
       - V(addons) is the registration of the APIs of optional components, and the end of those switched off.
       - V(discovery) is what a cluster needs to find and trust the control plane when it registers itself.
     type: str
     required: true
-    choices: [foundation, aggregation, admission, discovery, addons]
+    choices: [rights, foundation, aggregation, admission, discovery, addons]
   timeout:
     description: Seconds to wait for the objects of this stage, and again for what it proves.
     type: int
@@ -54,7 +54,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Create namespaces, rights and CRDs in the control plane
+- name: Create CRDs in the control plane
   karmada.installer.control_plane:
     stage: foundation
 

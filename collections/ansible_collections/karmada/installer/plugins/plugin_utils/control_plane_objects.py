@@ -181,13 +181,15 @@ AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
 )
 
 
+def rights(owner: str) -> list[Object]:
+    """Namespaces and rights: what components need in order to start."""
+    return [_labelled(owner, each) for each in (*_namespaces(), *_rights())]
+
+
 def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
-    """What can exist as soon as the API server answers; no order among them."""
+    """What components need in order to work: CRDs, and where the aggregated APIs are."""
     services = [_external_service(name, host) for name, (host, _port) in addresses.aggregated.items()]
-    return [
-        *(_labelled(owner, each) for each in (*_namespaces(), *_rights(), *services)),
-        *(_labelled(owner, crd) for crd in with_conversion(crds, addresses)),
-    ]
+    return [_labelled(owner, each) for each in (*services, *with_conversion(crds, addresses))]
 
 
 def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
