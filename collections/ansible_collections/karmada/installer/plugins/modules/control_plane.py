@@ -28,7 +28,7 @@ options:
     description:
       - Which part to apply. They build on each other in the order of the choices.
       - >-
-        V(rights) is namespaces and rights, which components need in order to start. V(foundation) is where the aggregated
+        V(rights) is namespaces and rights, which components need to start. V(foundation) is where the aggregated
         APIs are and, unless C(installCRD) is false, Karmada's CRDs of the release, with verified checksum.
       - V(aggregation) is the registration of the aggregated API server.
       - V(admission) is the registration of the webhooks.
