@@ -97,6 +97,10 @@ endif
 lock: ## records the checksum of a release's CRDs from its publisher: make lock VERSION=v1.18.2
 	PYTHONPATH=collections $(IN_VENV) python tools/lock_artifacts.py $(VERSION) $(SOURCE)
 
+.PHONY: gates
+gates: needs-go ## records which feature gates the programs of each known release have
+	PYTHONPATH=collections $(IN_VENV) python tools/generate_feature_gates.py
+
 .PHONY: collection
 collection: ## the collection's artifact, in build/
 	$(IN_VENV) ansible-galaxy collection build --force --output-path build $(COLLECTION)

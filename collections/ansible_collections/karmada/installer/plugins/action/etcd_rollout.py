@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_rollout
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import Round, next_round, reason_not_settled
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
@@ -25,18 +26,26 @@ class ActionModule(KarmadaAction):
         """Each round looks again: what was true before a member was replaced need not be true after it."""
         changes: list[Change] = []
         while True:
-            stateful_set, pods = _observe(run)
-            due = etcd_rollout.outdated(stateful_set, pods) if stateful_set else []
-            if not due:
+            stateful_set, pods = _observe(run, arguments["timeout"])
+            this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()
+            if not this.outdated:
                 return changed_result(changes)
+            if this.refused:
+                raise _refusal(run, this)
             if run.check:
-                return changed_result(_replacement(pod) for pod in due)
-            changes.append(_replace(run, due[0], pods, arguments["timeout"]))
+                return changed_result(_replacement(pod) for pod in this.outdated)
+            changes += _replace(run, this.replace, arguments["timeout"])
 
 
-def _observe(run: Run) -> tuple[Object | None, list[Object]]:
+def _observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
+    """The StatefulSet, once its controller has looked at it, and the pods of the members."""
+    ref = Ref("apps/v1", "StatefulSet", run.instance.object_name(ETCD.name), run.namespace)
+    if not run.check:
+        wait_until(
+            run.host, [ref], timeout=timeout, progress=run.say, not_ready=lambda live, _related: reason_not_settled(live)
+        )
     selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
-    stateful_set = run.host.get("apps/v1", "StatefulSet", run.instance.object_name(ETCD.name), run.namespace)
+    stateful_set = run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
     return stateful_set, list(run.host.list("v1", "Pod", run.namespace, labels=selector))
 
 
@@ -44,29 +53,33 @@ def _replacement(pod: Object) -> Change:
     return Change(Ref.of(pod), "changed", pod["metadata"]["uid"])
 
 
-def _replace(run: Run, pod: Object, pods: list[Object], timeout: float) -> Change:
-    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    reason = etcd_rollout.reason_not_to_replace(pod, pods, run.state.etcd.storage)
-    if reason:
-        raise ProblemsError(
-            Problem(
-                what=f"it runs with older settings and cannot be replaced: {reason}",
-                where=f"Pod {run.namespace}/{name}",
-                remedy="mend what is not ready and run the playbook again; where the data is in the pods, settings "
-                "cannot be changed, so set them back",
-            ),
-            consequence="etcd goes on as it is",
-        )
-    run.say(f"replacing etcd member {name}; the others stay")
-    with run.writing(f"replace etcd member {name}"):
-        run.host.delete("v1", "Pod", name, run.namespace, uid=uid)
+def _refusal(run: Run, refused: Round) -> ProblemsError:
+    return ProblemsError(
+        Problem(
+            what=f"it runs with older settings and cannot be replaced: {refused.refused}",
+            where=f"Pod {run.namespace}/{refused.outdated[0]['metadata']['name']}",
+            remedy="mend what is not ready and run the playbook again; where the data is in the pods, settings cannot be "
+            "changed, so set them back",
+        ),
+        consequence="etcd goes on as it is",
+    )
+
+
+def _replace(run: Run, pods: Sequence[Object], timeout: float) -> list[Change]:
+    names = ", ".join(pod["metadata"]["name"] for pod in pods)
+    old = {pod["metadata"]["uid"] for pod in pods}
+    run.say(f"replacing etcd {'member' if len(pods) == 1 else 'members'} {names}")
+    with run.writing(f"replace etcd {names}"):
+        for pod in pods:
+            metadata = pod["metadata"]
+            run.host.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
         wait_until(
             run.host,
-            [Ref.of(pod)],
+            [Ref.of(pod) for pod in pods],
             timeout=timeout,
             progress=run.say,
             not_ready=lambda live, related: (
-                "the old pod is still there" if live["metadata"]["uid"] == uid else reason_not_ready(live, related)
+                "the old pod is still there" if live["metadata"]["uid"] in old else reason_not_ready(live, related)
             ),
         )
-    return _replacement(pod)
+    return [_replacement(pod) for pod in pods]

@@ -6,12 +6,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: etcd_rollout
 short_description: Replace members of etcd that run with older settings, one at a time
-version_added: 0.2.0
+version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
     The StatefulSet of etcd never replaces a pod by itself. This deletes the pods that are of an older revision than
-    it, one after the other, each only while all other members are ready, and waits until the new pod is.
+    it, one after the other, and waits until the new pod is ready before the next one.
+  - >-
+    A member that is ready is replaced only while all others are there and ready. One that is not ready is replaced
+    first, so that settings under which members do not start can be mended; all of them at once where none is ready.
   - >-
     A pod that holds its member's data (emptyDir) is never deleted; settings that would need it are refused with the
     reason.
@@ -25,7 +28,8 @@ options:
     default: 300
 attributes:
   check_mode:
-    support: full
+    support: partial
+    details: Tells which pods are of an older revision now. That new settings would make more of them so is not known.
   diff_mode:
     support: none
   idempotent:

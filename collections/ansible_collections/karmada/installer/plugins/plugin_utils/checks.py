@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import feature_gates, member_join, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, settings_of, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.crd import nearest
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
@@ -113,7 +114,7 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    for check in (_taken_names, _storage, _node_port):
+    for check in (_taken_names, _storage, _node_port, _feature_gates):
         yield from _collected(partial(check, run))
 
 
@@ -175,7 +176,7 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
 
 def _taken_names(run: Run) -> Iterable[Problem]:
     """Objects under our names that are not ours."""
-    for component in COMPONENTS:
+    for component in wanted_components(run.spec):
         name = run.instance.object_name(component.name)
         kind = "StatefulSet" if component is ETCD else "Deployment"
         for api_version, each in (("apps/v1", kind), ("v1", "Service")):
@@ -201,6 +202,29 @@ def _storage(run: Run) -> Iterable[Problem]:
             where="spec.components.etcd.local.volumeData.volumeClaim.storageClassName",
             remedy="name one of them, or create it",
         )
+
+
+def _feature_gates(run: Run) -> Iterable[Problem]:
+    """Gates that a component of this release does not have: it would not start with them."""
+    release = run.instance.release
+    for component in wanted_components(run.spec):
+        known = feature_gates.known(release.karmada, component.name)
+        for gate in settings_of(component, run.spec).get("featureGates") or {}:
+            if gate not in known:
+                near = nearest(gate, known)
+                yield Problem(
+                    what=f"{component.name} of Karmada {release.karmada} has no feature gate {gate}",
+                    where=f"spec.components.{component.field}.featureGates.{gate}",
+                    remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known)}",
+                )
+
+
+def _listed(gates: Sequence[str]) -> str:
+    """All names; where they are those of Kubernetes, which are many, where to read of them."""
+    if len(gates) <= 30:
+        return ", ".join(gates)
+    page = "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"
+    return f"{len(gates)} gates, from {gates[0]} to {gates[-1]}; {page} tells of those of Kubernetes"
 
 
 def _node_port(run: Run) -> Iterable[Problem]:

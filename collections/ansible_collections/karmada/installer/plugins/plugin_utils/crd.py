@@ -129,6 +129,8 @@ def _prune_nulls(value: Any, schema: Schema | None) -> None:
 
 
 def _fill(value: Any, schema: Schema) -> None:
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        _write_integers(value)
     if isinstance(value, dict):
         for key, child in schema.get("properties", {}).items():
             if "default" in child and value.get(key) is None:
@@ -142,6 +144,15 @@ def _fill(value: Any, schema: Schema) -> None:
     elif isinstance(value, list) and "items" in schema:
         for item in value:
             _fill(item, schema["items"])
+
+
+def _write_integers(value: Any) -> None:
+    """Without a schema too, 1.0 comes back from an API server as 1; as 1.0 no field of a pod would take it."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in list(entries):
+        if isinstance(item, float) and item.is_integer():
+            value[key] = int(item)
+        _write_integers(item)
 
 
 def _takes_integers(schema: Schema) -> bool:

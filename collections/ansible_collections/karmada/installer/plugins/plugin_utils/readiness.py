@@ -72,7 +72,7 @@ def crashing(pods: Iterable[Object]) -> list[tuple[str, str]]:
 
 def _deployment(obj: Object) -> str | None:
     wanted, status = _replicas(obj), obj.get("status") or {}
-    if (stale := _stale(obj)) is not None:
+    if (stale := reason_stale(obj)) is not None:
         return stale
     updated = status.get("updatedReplicas") or 0
     if updated < wanted:
@@ -87,7 +87,7 @@ def _deployment(obj: Object) -> str | None:
 
 def _stateful_set(obj: Object) -> str | None:
     wanted, status, spec = _replicas(obj), obj.get("status") or {}, obj.get("spec") or {}
-    if (stale := _stale(obj)) is not None:
+    if (stale := reason_stale(obj)) is not None:
         return stale
     ready = status.get("readyReplicas") or 0
     if ready < wanted:
@@ -110,7 +110,7 @@ def _stateful_set(obj: Object) -> str | None:
 
 def _daemon_set(obj: Object) -> str | None:
     status = obj.get("status") or {}
-    if (stale := _stale(obj)) is not None:
+    if (stale := reason_stale(obj)) is not None:
         return stale
     wanted = status.get("desiredNumberScheduled") or 0
     for field, what in (("updatedNumberScheduled", "updated"), ("numberAvailable", "available")):
@@ -274,7 +274,8 @@ def _replicas(obj: Object) -> int:
     return 1 if wanted is None else int(wanted)
 
 
-def _stale(obj: Object) -> str | None:
+def reason_stale(obj: Object) -> str | None:
+    """Why the status says nothing of the object as it is now, or None."""
     observed = (obj.get("status") or {}).get("observedGeneration") or 0
     if observed < (obj["metadata"].get("generation") or 0):
         return "the controller has not looked at this version of it yet"

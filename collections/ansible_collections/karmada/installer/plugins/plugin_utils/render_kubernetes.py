@@ -51,6 +51,8 @@ SERVICE_PORTS: Mapping[str, int] = {
 _POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
 #: Components that serve an API of their own behind the API server.
 AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
+#: etcd reads these for every connection, so a renewal replaces no member; one with its data in the pod could not be.
+_READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
 DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
 
 
@@ -210,6 +212,8 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
     digest = hashlib.sha256()
     for files in table.enabled_file_sets(component, instance.spec):
         for name, content in sorted(contents(files, material, where).items()):
+            if component is ETCD and name in _READ_AGAIN_BY_ETCD:
+                continue
             digest.update(f"{files.directory}/{name}\0".encode())
             digest.update(hashlib.sha256(content).digest())
     if component is ETCD:

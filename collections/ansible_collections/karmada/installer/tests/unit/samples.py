@@ -21,9 +21,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AUTHORITIES,
     COMPONENTS,
-    KARMADA_AGGREGATED_APISERVER,
     KARMADA_WEBHOOK,
     Layout,
+    wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
@@ -121,7 +121,7 @@ class Rendered:
     def workloads(self) -> list[Object]:
         return [
             each
-            for component in COMPONENTS
+            for component in wanted_components(self.spec)
             for each in render.component_objects(
                 self.instance, component, self.layout, self.material, self.remembered.etcd
             )
@@ -141,13 +141,13 @@ class Rendered:
     @property
     def addresses(self) -> control_plane_objects.Addresses:
         ports = render.SERVICE_PORTS
-        webhook, aggregated = (
-            self.instance.service_host(each.name) for each in (KARMADA_WEBHOOK, KARMADA_AGGREGATED_APISERVER)
-        )
         return control_plane_objects.Addresses(
-            webhook_url=f"https://{webhook}:{ports[KARMADA_WEBHOOK.name]}",
-            aggregated_host=aggregated,
-            aggregated_port=ports[KARMADA_AGGREGATED_APISERVER.name],
+            webhook_url=f"https://{self.instance.service_host(KARMADA_WEBHOOK.name)}:{ports[KARMADA_WEBHOOK.name]}",
+            aggregated={
+                each.name: (self.instance.service_host(each.name), ports[each.name])
+                for each in wanted_components(self.spec)
+                if each.name in render.AGGREGATED_SERVERS
+            },
             public_url=self.layout.apiserver_url,
             ca_bundle=self.material.authorities["karmada-ca"].certificate,
         )
@@ -180,6 +180,40 @@ def flags(pod: Object) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs}
 
 
+#: Settings that any component takes, none of which keeps a pod from a restricted namespace.
+SETTINGS: Object = {
+    "imagePullPolicy": "Always",
+    "labels": {"team": "platform"},
+    "annotations": {"example.com/note": "any text"},
+    "nodeSelector": {"example.com/pool": "control"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"team": "platform"}}},
+                }
+            ]
+        }
+    },
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"team": "platform"}},
+        }
+    ],
+    "podDisruptionBudgetConfig": {"minAvailable": "50%"},
+    "extraEnv": [
+        {"name": "NO_PROXY", "value": ".svc"},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ],
+    "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    "securityContext": {"runAsUser": 1000, "supplementalGroups": [2000]},
+}
 #: One document that uses everything that changes what is rendered.
 FULL_SPEC: Object = {
     "version": "v1.18.1",
@@ -195,13 +229,27 @@ FULL_SPEC: Object = {
     "components": {
         "etcd": {"local": {"replicas": 3, "volumeData": {"volumeClaim": {"size": "10Gi", "storageClassName": "fast"}}}},
         "karmadaAPIServer": {"replicas": 2, "serviceSubnet": "10.112.0.0/16", "resources": {"requests": {"cpu": "1"}}},
+        "karmadaControllerManager": {"featureGates": {"Failover": True, "PropagateDeps": False}},
         "karmadaWebhook": {"replicas": 2, "extraArgs": {"v": "4"}},
+        "karmadaDescheduler": {},
+        "karmadaSearch": {"replicas": 2},
+        "karmadaMetricsAdapter": {},
     },
 }
 #: Documents that every rule about rendered objects is checked with.
 SPECS: dict[str, Object] = {
     "empty": {},
     "full": FULL_SPEC,
+    "settings": {
+        "components": {
+            "etcd": {"local": {"replicas": 3, **SETTINGS}},
+            **{
+                component.field: SETTINGS
+                for component in COMPONENTS
+                if component.field != "etcd"
+            },
+        }
+    },
     "plain": {
         "encryption": {"provider": "identity"},
         "components": {"etcd": {"local": {"volumeData": {"emptyDir": {}}}}},

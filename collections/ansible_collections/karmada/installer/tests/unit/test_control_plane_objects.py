@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects as wanted
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENT_GROUP
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import Addresses
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_kubernetes import AGGREGATED_SERVERS
 
 ADDRESSES = Addresses(
     webhook_url="https://prod-webhook.karmada.svc.cluster.local:443",
-    aggregated_host="prod-aggregated-apiserver.karmada.svc.cluster.local",
-    aggregated_port=443,
+    aggregated={
+        name: (f"prod-{name.removeprefix('karmada-')}.karmada.svc.cluster.local", 443) for name in AGGREGATED_SERVERS
+    },
     public_url="https://karmada.example.com:32443",
     ca_bundle=b"authority",
 )
@@ -65,7 +68,7 @@ SCOPES = {"Namespaced": "N", "Cluster": "C", "*": "all"}
 def everything() -> list[dict[str, Any]]:
     return [
         *wanted.foundation("me", CRDS, ADDRESSES),
-        *wanted.aggregation("me", ADDRESSES),
+        *wanted.aggregation("me", ADDRESSES, AGGREGATED_SERVERS),
         *wanted.admission("me", ADDRESSES),
         *wanted.discovery("me", ADDRESSES),
     ]
@@ -161,7 +164,69 @@ def test_the_aggregated_api_is_found_by_name_and_verified() -> None:
     assert reference == {"name": "karmada-aggregated-apiserver", "namespace": "karmada-system", "port": 443}
     service = one("Service", reference["name"])
     assert service["metadata"]["namespace"] == reference["namespace"]
-    assert service["spec"] == {"type": "ExternalName", "externalName": ADDRESSES.aggregated_host}
+    assert service["spec"] == {
+        "type": "ExternalName",
+        "externalName": "prod-aggregated-apiserver.karmada.svc.cluster.local",
+    }
+
+
+#: As in Karmada v1.18's artifacts/deploy and charts: name, component, priorities of group and version.
+REGISTRATIONS = {
+    "v1alpha1.cluster.karmada.io": ("karmada-aggregated-apiserver", 2000, 10),
+    "v1alpha1.search.karmada.io": ("karmada-search", 2000, 10),
+    "v1beta1.metrics.k8s.io": ("karmada-metrics-adapter", 2000, 10),
+    "v1beta1.custom.metrics.k8s.io": ("karmada-metrics-adapter", 100, 200),
+    "v1beta2.custom.metrics.k8s.io": ("karmada-metrics-adapter", 100, 200),
+}
+
+
+def test_every_aggregated_api_is_registered_with_the_component_that_serves_it() -> None:
+    found = {
+        each["metadata"]["name"]: (
+            each["spec"]["service"]["name"],
+            each["spec"]["groupPriorityMinimum"],
+            each["spec"]["versionPriority"],
+        )
+        for each in everything()
+        if each["kind"] == "APIService"
+    }
+    assert found == REGISTRATIONS
+    for each in everything():
+        if each["kind"] == "APIService":
+            spec = each["spec"]
+            assert each["metadata"]["name"] == f"{spec['version']}.{spec['group']}"
+            assert spec["caBundle"] == BUNDLE
+            assert one("Service", spec["service"]["name"])["spec"]["type"] == "ExternalName"
+
+
+def test_what_is_not_wanted_is_not_registered_and_has_no_service() -> None:
+    few = replace(ADDRESSES, aggregated={"karmada-aggregated-apiserver": ("a.example.com", 443)})
+    services = {each["metadata"]["name"] for each in wanted.foundation("me", CRDS, few) if each["kind"] == "Service"}
+    assert services == {"karmada-aggregated-apiserver"}
+    (found,) = wanted.aggregation("me", few, ["karmada-aggregated-apiserver"])
+    assert found["metadata"]["name"] == "v1alpha1.cluster.karmada.io"
+
+
+@pytest.mark.parametrize("component", [*AGGREGATED_SERVERS, "karmada-descheduler", "karmada-scheduler"])
+def test_what_a_component_has_here_is_what_was_made_for_it(component: str) -> None:
+    """Else switching it off would leave something behind, or take away what others need."""
+    without = replace(
+        ADDRESSES, aggregated={name: at for name, at in ADDRESSES.aggregated.items() if name != component}
+    )
+    made = {
+        (each["apiVersion"], each["kind"], each["metadata"]["name"], each["metadata"].get("namespace"))
+        for each in everything()
+    }
+    left = {
+        (each["apiVersion"], each["kind"], each["metadata"]["name"], each["metadata"].get("namespace"))
+        for each in (
+            *wanted.foundation("me", CRDS, without),
+            *wanted.aggregation("me", without, list(without.aggregated)),
+            *wanted.admission("me", without),
+            *wanted.discovery("me", without),
+        )
+    }
+    assert set(wanted.of_component(component)) == made - left
 
 
 # -- rights ------------------------------------------------------------------------------------------------------------

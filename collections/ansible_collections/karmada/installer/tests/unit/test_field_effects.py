@@ -23,7 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, document, rendered, state
@@ -44,7 +44,28 @@ def _resources(component: str) -> dict[str, tuple[Any, Any]]:
 
 
 def _settings(component: str) -> dict[str, tuple[Any, Any]]:
+    """Those that every component has."""
     return {
+        f"{component}.imagePullPolicy": (None, "Always"),
+        f"{component}.labels": (None, {"team": "platform"}),
+        f"{component}.annotations": (None, {"example.com/note": "text"}),
+        f"{component}.nodeSelector": (None, {"pool": "control"}),
+        f"{component}.tolerations[].key": ("a", "b"),
+        f"{component}.tolerations[].operator": ("Equal", "Exists"),
+        f"{component}.tolerations[].value": ("a", "b"),
+        f"{component}.tolerations[].effect": ("NoSchedule", "NoExecute"),
+        f"{component}.tolerations[].tolerationSeconds": (1, 2),
+        f"{component}.affinity": (None, {"podAntiAffinity": {}}),
+        f"{component}.topologySpreadConstraints": (None, [{"topologyKey": "zone"}]),
+        f"{component}.priorityClassName": (None, "system-cluster-critical"),
+        f"{component}.podDisruptionBudgetConfig.minAvailable": (None, 1),
+        f"{component}.podDisruptionBudgetConfig.maxUnavailable": (None, "50%"),
+        f"{component}.extraEnv[].name": ("A", "B"),
+        f"{component}.extraEnv[].value": ("a", "b"),
+        f"{component}.extraEnv[].valueFrom": ({"fieldRef": {}}, {"secretKeyRef": {}}),
+        f"{component}.extraVolumes": (None, [{"name": "scratch", "emptyDir": {}}]),
+        f"{component}.extraVolumeMounts": (None, [{"name": "scratch", "mountPath": "/scratch"}]),
+        f"{component}.securityContext": (None, {"runAsUser": 1000}),
         f"{component}.imageRepository": (None, "example.com/image"),
         f"{component}.imageTag": (None, "tag"),
         f"{component}.replicas": (1, 3),
@@ -87,6 +108,11 @@ ROWS: dict[str, tuple[Any, Any]] = {
         if component.field != "etcd"
         for path, values in _settings(f"spec.components.{component.field}").items()
     },
+    **{
+        f"spec.components.{component.field}.featureGates": (None, {"AllAlpha": True})
+        for component in COMPONENTS
+        if component.takes_feature_gates
+    },
     "spec.components.karmadaAPIServer.serviceSubnet": (None, "10.112.0.0/16"),
     "spec.members[].name": ("m1", "m2"),
     "spec.members[].secretRef.name": ("m1", "m2"),
@@ -104,7 +130,24 @@ AROUND: dict[str, Object] = {
         "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
     },
     **{path: {"members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
+    # so that what differs is the field, and not whether the component is there
+    **{
+        path: {"components": {component.field: {"replicas": 1}}}
+        for component in COMPONENTS
+        if component.optional
+        for path in ROWS
+        if path.startswith(f"spec.components.{component.field}.")
+    },
 }
+
+
+def _with_variable(path: str) -> Object:
+    """A variable needs its name."""
+    spec = copy.deepcopy(AROUND.get(path, {}))
+    put({"spec": spec}, f"{path.partition('[]')[0]}[].name", "A")
+    return spec
+
+
 #: Fields with one possible value: it cannot be left out of the schema, and there are no two documents to compare.
 ONE_VALUE = {"spec.mode", "spec.members[].mode"}
 
@@ -146,6 +189,9 @@ def put(target: Any, path: str, value: Any) -> None:
         target[last] = value
 
 
+AROUND.update({path: _with_variable(path) for path in ROWS if path.endswith((".extraEnv[].value", ".valueFrom"))})
+
+
 def documents(path: str) -> tuple[Object, Object]:
     """The two documents of a row, resolved; raises when one of them is not valid."""
     found = []
@@ -156,7 +202,8 @@ def documents(path: str) -> tuple[Object, Object]:
     return found[0], found[1]
 
 
-MATERIAL = rendered().material
+OPTIONAL = {component.field: {} for component in COMPONENTS if component.optional}
+MATERIAL = rendered({"components": OPTIONAL}).material
 HOST = "host cluster"
 
 
@@ -206,7 +253,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
             *render.file_set_secrets(run.instance, run.layout, MATERIAL),
             *(
                 each
-                for component in COMPONENTS
+                for component in wanted_components(run.spec)
                 for each in render.component_objects(run.instance, component, run.layout, MATERIAL, state().etcd)
             ),
         ],
@@ -222,7 +269,9 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         "endpoint": [run.public_url, run.endpoint_host],
         "objects of the control plane": [
             *control_plane_objects.foundation("me", run.crds(), run.addresses),
-            *control_plane_objects.aggregation("me", run.addresses),
+            *control_plane_objects.aggregation(
+                "me", run.addresses, [component.name for component in wanted_components(run.spec)]
+            ),
             *control_plane_objects.admission("me", run.addresses),
             *control_plane_objects.discovery("me", run.addresses),
         ],
@@ -293,6 +342,7 @@ EXPECTED_WHERE: dict[str, str] = {
     "spec.deletion.policy": "removal",
     "spec.members[].secretRef.name": "connection to members",
     "spec.members[].context": "connection to members",
+    **{path: "objects of the host cluster" for path in ROWS if path.startswith("spec.components.")},
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
     **{f"spec.members[].{name}": "objects of members" for name in ("name", "provider", "region", "zones", "labels")},
 }
@@ -304,6 +354,14 @@ def test_a_field_has_an_effect(path: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert where, f"{path} changes nothing"
     if path in EXPECTED_WHERE:
         assert EXPECTED_WHERE[path] in where
+
+
+@pytest.mark.parametrize("field", OPTIONAL)
+def test_an_optional_component_has_an_effect_by_being_named(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without, named = (effects(document({"components": each}), monkeypatch) for each in ({}, {field: {}}))
+    where = {each for each in without if without[each] != named[each]}
+    assert {"objects of the host cluster", "certificates"} <= where
+    assert ("objects of the control plane" in where) == (field != "karmadaDescheduler")
 
 
 def test_a_document_that_says_the_same_has_the_same_effects(monkeypatch: pytest.MonkeyPatch) -> None:

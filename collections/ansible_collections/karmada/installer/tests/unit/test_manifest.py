@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest, yaml_document
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.tests.unit import corpus_files
 from hypothesis import given, settings
@@ -115,11 +117,20 @@ def test_saying_nothing_is_the_same_in_every_spelling(name: str) -> None:
 def test_the_full_document_has_every_field_of_the_spec() -> None:
     """Then every field is known to be accepted, and the contract test shows it to an API server."""
     full = manifest.parse(corpus_files.named("full").text)
-    missing = set(_fields(manifest.schema()["properties"]["spec"])) - set(_given(full["spec"]))
-    # these are said instead of a volume claim, and by other components
-    missing = {field for field in missing if ".emptyDir" not in field and ".resources" not in field}
-    common = {"imageRepository", "imageTag", "replicas", "extraArgs"}
-    assert {field for field in missing if field.rpartition(".")[2] not in common} == set()
+    given = _given(full["spec"])
+    missing = set(_fields(manifest.schema()["properties"]["spec"])) - set(given)
+    # a setting that all components have need be said of one of them; emptyDir is said instead of a volume claim
+    settings_given = {setting for field in given if (setting := _setting(field))}
+    assert {field for field in missing if _setting(field) not in settings_given and ".emptyDir" not in field} == set()
+    assert {f".components.{name}" for name in OPTIONAL} <= set(given)
+
+
+OPTIONAL = {component.field for component in COMPONENTS if component.optional}
+
+
+def _setting(field: str) -> str:
+    found = re.fullmatch(r"\.components\.(?:etcd\.local|\w+)\.(.+)", field)
+    return found[1] if found else ""
 
 
 def _fields(node: dict[str, Any], path: str = "") -> list[str]:
@@ -263,6 +274,28 @@ def test_every_list_and_string_is_bounded() -> None:
 
     for part in ("spec", "status"):
         assert walk(manifest.schema()["properties"][part], part) == []
+
+
+def test_below_an_open_object_nothing_is_dropped_filled_in_or_refused() -> None:
+    inside = {"unknown": None, "replicas": None, "list": [None, {"a": None}], "name": "", "extraArgs": {"v": 4}}
+    given = document(components={"karmadaWebhook": {"affinity": inside, "extraVolumes": [inside]}})
+    assert manifest.validate(given) == []
+    webhook = manifest.resolve(given)["spec"]["components"]["karmadaWebhook"]
+    assert webhook == {"replicas": 1, "affinity": inside, "extraVolumes": [inside]}
+
+
+def test_whole_numbers_are_integers_in_an_open_object_too() -> None:
+    """An API server gives them back so, and a field of a pod that is an integer takes nothing else."""
+    given = document(components={"karmadaWebhook": {"affinity": {"a": 1.0, "b": [2.0, {"c": 1e3}], "d": 1.5}}})
+    found = manifest.resolve(given)["spec"]["components"]["karmadaWebhook"]["affinity"]
+    assert json.dumps(found) == '{"a": 1, "b": [2, {"c": 1000}], "d": 1.5}'
+
+
+def test_an_optional_component_is_there_only_when_it_is_named() -> None:
+    assert not OPTIONAL & set(manifest.resolve(document())["spec"]["components"])
+    for name in OPTIONAL:
+        assert manifest.resolve(document(components={name: {}}))["spec"]["components"][name] == {"replicas": 1}
+        assert name not in manifest.resolve(document(components={name: None}))["spec"]["components"]
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
