@@ -63,7 +63,8 @@ def test_a_flag_that_does_not_exist_would_be_found() -> None:
 # -- feature gates -----------------------------------------------------------------------------------------------------
 
 _SPEC = importlib.util.spec_from_file_location("generate", conftest.CHECKOUT / "tools" / "generate_feature_gates.py")
-assert _SPEC and _SPEC.loader
+assert _SPEC
+assert _SPEC.loader
 generate = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(generate)
 
