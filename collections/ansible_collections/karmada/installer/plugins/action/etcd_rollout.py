@@ -9,7 +9,11 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import Round, next_round, reason_not_settled
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import (
+    Round,
+    next_round,
+    reason_not_settled,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
@@ -42,7 +46,11 @@ def _observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
     ref = Ref("apps/v1", "StatefulSet", run.instance.object_name(ETCD.name), run.namespace)
     if not run.check:
         wait_until(
-            run.host, [ref], timeout=timeout, progress=run.say, not_ready=lambda live, _related: reason_not_settled(live)
+            run.host,
+            [ref],
+            timeout=timeout,
+            progress=run.say,
+            not_ready=lambda live, _related: reason_not_settled(live),
         )
     selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
     stateful_set = run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
@@ -58,8 +66,8 @@ def _refusal(run: Run, refused: Round) -> ProblemsError:
         Problem(
             what=f"it runs with older settings and cannot be replaced: {refused.refused}",
             where=f"Pod {run.namespace}/{refused.outdated[0]['metadata']['name']}",
-            remedy="mend what is not ready and run the playbook again; where the data is in the pods, settings cannot be "
-            "changed, so set them back",
+            remedy="mend what is not ready and run the playbook again; where the data is in the pods, settings cannot "
+            "be changed, so set them back",
         ),
         consequence="etcd goes on as it is",
     )

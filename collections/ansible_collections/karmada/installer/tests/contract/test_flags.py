@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import socket
 import ssl
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_files, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import feature_gates, pki, pki_files, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     COMPONENTS,
@@ -47,14 +48,47 @@ def known_flags(name: str) -> set[str]:
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each is not ETCD], ids=lambda each: each.name)
 def test_every_flag_that_is_rendered_is_known_to_the_program(component: Any) -> None:
     assert releases.newest().karmada == "v1.18.2", "the lab builds the newest release"
-    found = rendered()
+    gates = {"featureGates": {"AllAlpha": False}} if component.takes_feature_gates else {}
+    found = rendered({"components": {component.field: gates}})
     flags = {argument[2:].partition("=")[0] for argument in component.flags(found.spec, found.layout)}
     assert flags
+    assert ("feature-gates" in flags) == component.takes_feature_gates
     assert flags - known_flags(BINARIES[component.name]) == set()
 
 
 def test_a_flag_that_does_not_exist_would_be_found() -> None:
     assert "cluster-lease-duration" not in known_flags("karmada-controller-manager")
+
+
+# -- feature gates -----------------------------------------------------------------------------------------------------
+
+_SPEC = importlib.util.spec_from_file_location("generate", conftest.CHECKOUT / "tools" / "generate_feature_gates.py")
+assert _SPEC
+assert _SPEC.loader
+generate = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(generate)
+
+
+@pytest.mark.parametrize(
+    "component", [each for each in COMPONENTS if each.takes_feature_gates], ids=lambda each: each.name
+)
+def test_the_gates_on_record_are_those_of_the_program(component: Any) -> None:
+    found = generate.gates_of(binary(BINARIES[component.name]))
+    assert found == list(feature_gates.known(releases.newest().karmada, component.name)), "make gates"
+    assert "AllAlpha" in found
+
+
+@pytest.mark.parametrize("name", ["kube-apiserver", "karmada-scheduler"])
+def test_a_program_refuses_a_gate_that_is_not_on_record(name: str) -> None:
+    """So it is right to refuse it before the first change; and one that is on record gets past the flags."""
+
+    def says(gate: str) -> str:
+        command = [binary(name), f"--feature-gates={gate}=true", "--not-a-flag"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return answer.stdout + answer.stderr
+
+    assert "unrecognized feature gate: Nonsense" in says("Nonsense")
+    assert "unknown flag: --not-a-flag" in says("AllBeta")
 
 
 # -- etcd --------------------------------------------------------------------------------------------------------------

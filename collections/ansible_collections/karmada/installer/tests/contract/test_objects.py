@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, SPECS, Rendered, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, OWNER, SPECS, Rendered, rendered
 
 WRITES = ("apply", "create", "replace", "patch", "delete")
 
@@ -33,7 +33,7 @@ def cluster(server: ApiServer) -> Iterator[Cluster]:
 
 
 def stages() -> dict[str, list[dict[str, Any]]]:
-    found = rendered()
+    found = rendered({"components": OPTIONAL})
     crds = artifacts.crds(found.instance.release.karmada, artifacts.Source("GoModules"))
     addresses = found.addresses
     return {
@@ -46,7 +46,8 @@ def stages() -> dict[str, list[dict[str, Any]]]:
         "member's rights": [
             each for each in members.objects_on_member("m1", OWNER) if each["kind"] != "ServiceAccount"
         ],
-        "aggregation": control_plane_objects.aggregation(OWNER, addresses),
+        "aggregation": control_plane_objects.aggregation(OWNER, addresses, ["karmada-aggregated-apiserver"]),
+        "addons": control_plane_objects.aggregation(OWNER, addresses, ["karmada-search", "karmada-metrics-adapter"]),
         # the last, because nobody answers them here
         "admission": control_plane_objects.admission(OWNER, addresses),
     }

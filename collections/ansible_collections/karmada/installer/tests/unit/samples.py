@@ -236,6 +236,8 @@ FULL_SPEC: Object = {
         "karmadaMetricsAdapter": {},
     },
 }
+#: What turns the optional components on.
+OPTIONAL: Object = {component.field: {} for component in COMPONENTS if component.optional}
 #: Documents that every rule about rendered objects is checked with.
 SPECS: dict[str, Object] = {
     "empty": {},
@@ -243,11 +245,7 @@ SPECS: dict[str, Object] = {
     "settings": {
         "components": {
             "etcd": {"local": {"replicas": 3, **SETTINGS}},
-            **{
-                component.field: SETTINGS
-                for component in COMPONENTS
-                if component.field != "etcd"
-            },
+            **{component.field: copy.deepcopy(SETTINGS) for component in COMPONENTS if component.field != "etcd"},
         }
     },
     "plain": {

@@ -11,15 +11,26 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import AUTHORITIES, leaf_certificates
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AUTHORITIES,
+    COMPONENTS,
+    leaf_certificates,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.tests.unit.samples import NOW, Rendered, authorities, rendered, state
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    NOW,
+    OPTIONAL,
+    Rendered,
+    authorities,
+    rendered,
+    state,
+)
 from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ALL = {leaf.name for leaf in leaf_certificates()}
-FIRST = rendered()
+FIRST = rendered({"components": OPTIONAL})
 _ADMIN = render.secret(
     FIRST.instance,
     "admin",
@@ -40,6 +51,19 @@ def present() -> dict[str, pki.Pair]:
 def test_the_first_run_makes_everything() -> None:
     issued = issue(FIRST, {})
     assert set(issued.reasons) == set(issued.material.leaves) == ALL
+
+
+def test_certificates_are_made_for_components_that_are_wanted_only() -> None:
+    optional = {leaf.name for component in COMPONENTS if component.optional for leaf in component.certificates}
+    assert len(optional) == 6
+    plain = rendered()
+    assert set(issue(plain, {}).material.leaves) == ALL - optional
+    # those of a component that was switched off are neither kept nor renewed
+    assert set(certificates.present_leaves(plain.instance, SECRETS)) == ALL - optional
+    assert set(issue(plain, present()).material.leaves) == ALL - optional
+    # and switched on again, only they are made
+    kept = certificates.present_leaves(plain.instance, SECRETS)
+    assert set(issue(FIRST, kept).reasons) == optional
 
 
 def test_what_was_stored_is_found_again() -> None:
@@ -80,7 +104,7 @@ def test_a_secret_that_holds_something_else_is_replaced() -> None:
 
 
 def test_a_new_name_reissues_the_certificate_that_carries_it_and_no_other() -> None:
-    other = rendered({"endpoint": {"extraSANs": ["karmada.example.com"]}})
+    other = rendered({"endpoint": {"extraSANs": ["karmada.example.com"]}, "components": OPTIONAL})
     issued = issue(other, present())
     assert set(issued.reasons) == {"karmada-apiserver"}
     assert "karmada.example.com" in issued.reasons["karmada-apiserver"][0]

@@ -7,11 +7,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, checks, member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifacts,
+    checks,
+    feature_gates,
+    member_join,
+    releases,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
-from ansible_collections.karmada.installer.tests.unit.samples import Rendered, document, etcd, rendered, state
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    OPTIONAL,
+    SETTINGS,
+    Rendered,
+    document,
+    etcd,
+    rendered,
+    state,
+)
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada"}}
 SYSTEM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
@@ -132,6 +147,8 @@ def test_what_data_or_addresses_hang_on_cannot_be_changed(later: dict[str, Any],
         {"installCRD": False},
         {"certificates": {"validity": "4380h"}},
         {"components": {"karmadaWebhook": {"replicas": 3}}},
+        {"components": OPTIONAL},
+        {"components": {"etcd": {"local": SETTINGS}}},
     ],
 )
 def test_everything_else_can_be_changed(later: dict[str, Any]) -> None:
@@ -155,6 +172,59 @@ def test_a_state_that_cannot_be_used_stops_everything() -> None:
     broken = replace(state(), authorities={})
     found = problems(fake_run(document(), host(), stored=broken))
     assert len([problem for problem in found if "authority" in problem.what]) == 4
+
+
+GATES = [component for component in COMPONENTS if component.takes_feature_gates]
+
+
+@pytest.mark.parametrize("component", GATES, ids=lambda each: each.name)
+def test_a_gate_that_the_component_does_not_have_is_refused_with_the_nearest(component: Component) -> None:
+    known = feature_gates.known("v1.18.2", component.name)
+    fine = {"components": {component.field: {"featureGates": {known[0]: True, known[-1]: False}}}}
+    assert problems(fake_run(document(fine), host())) == []
+    misspelt = {"components": {component.field: {"featureGates": {known[0]: True, known[-1].lower()[:-1]: True}}}}
+    (problem,) = problems(fake_run(document(misspelt), host()))
+    assert problem.where == f"spec.components.{component.field}.featureGates.{known[-1].lower()[:-1]}"
+    assert f"{component.name} of Karmada v1.18.2 has no feature gate" in problem.what
+    assert f"did you mean {known[-1]}?" in problem.remedy
+    assert "it has" in problem.remedy
+    assert known[0] in problem.remedy
+
+
+def test_every_unknown_gate_is_told_and_gates_of_other_components_are_unknown() -> None:
+    spec = {
+        "components": {
+            "karmadaScheduler": {"featureGates": {"WatchList": True, "Nonsense": False}},
+            "karmadaWebhook": {"featureGates": {"WatchList": True}},
+        }
+    }
+    places = {problem.where.removeprefix("spec.components.") for problem in problems(fake_run(document(spec), host()))}
+    assert places == {
+        "karmadaScheduler.featureGates.WatchList",
+        "karmadaScheduler.featureGates.Nonsense",
+        "karmadaWebhook.featureGates.WatchList",
+    }
+
+
+def test_gates_are_known_of_every_release_and_component_that_takes_them() -> None:
+    for release in releases.RELEASES:
+        for component in COMPONENTS:
+            known = feature_gates.known(release.karmada, component.name)
+            assert bool(known) == component.takes_feature_gates
+            assert list(known) == sorted(set(known))
+    assert feature_gates.known("v0.0.1", "karmada-scheduler") == ()
+
+
+@pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
+def test_a_name_matters_only_when_the_component_is_wanted(component: Component) -> None:
+    theirs = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"prod-{component.name.removeprefix('karmada-')}", "namespace": "karmada"},
+    }
+    assert problems(fake_run(document(), host(theirs))) == []
+    (problem,) = problems(fake_run(document({"components": {component.field: {}}}), host(theirs)))
+    assert "is not of this control plane" in problem.what
 
 
 # -- members -----------------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_only_who_needs_the_store_can_reach_it() -> None:
         for leaf in component.certificates
         if leaf.authority == ETCD_CA and leaf.client
     }
-    assert clients == {"etcd", "karmada-apiserver", "karmada-aggregated-apiserver"}
+    assert clients == {"etcd", "karmada-apiserver", "karmada-aggregated-apiserver", "karmada-search"}
 
 
 def test_only_the_api_server_and_its_controller_hold_the_service_account_key() -> None:
@@ -156,9 +156,37 @@ def test_pods_of_users_never_run_in_the_control_plane() -> None:
     assert {"bootstrapsigner", "tokencleaner", "csrsigning"} <= set(controllers)
 
 
+def test_gates_are_fields_of_those_components_that_take_them() -> None:
+    assert {component.field for component in COMPONENTS if component.takes_feature_gates} == {
+        field
+        for field, each in SETTINGS.items()
+        if "featureGates" in (each["properties"].get("local") or each)["properties"]
+    }
+
+
+@pytest.mark.parametrize(
+    "component", [each for each in COMPONENTS if each.takes_feature_gates], ids=lambda each: each.name
+)
+def test_gates_are_one_flag_in_the_order_of_their_names(component: table.Component) -> None:
+    gates = {"B": False, "A": True}
+    found = rendered({"components": {component.field: {"featureGates": gates}}})
+    assert "--feature-gates=A=true,B=false" in component.flags(found.spec, found.layout)
+    empty = rendered({"components": {component.field: {"featureGates": {}}}})
+    assert not [flag for flag in component.flags(empty.spec, empty.layout) if flag.startswith("--feature-gates")]
+
+
+@pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
+def test_an_optional_component_is_wanted_when_it_is_named(component: table.Component) -> None:
+    assert not component.is_wanted(rendered().spec)
+    named = rendered({"components": {component.field: {}}}).spec
+    assert component.is_wanted(named)
+    plain = [each for each in COMPONENTS if not each.optional]
+    assert table.wanted_components(named) == (*plain, component)
+
+
 def test_leases_are_in_a_namespace_that_is_created() -> None:
     found = rendered()
-    for name in ("karmada-controller-manager", "karmada-scheduler"):
+    for name in ("karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"):
         assert f"--leader-elect-resource-namespace={table.SYSTEM_NAMESPACE}" in BY_NAME[name].flags(
             found.spec, found.layout
         )

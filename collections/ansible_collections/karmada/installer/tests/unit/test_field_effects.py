@@ -26,7 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import run as ru
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
-from ansible_collections.karmada.installer.tests.unit.samples import NOW, document, rendered, state
+from ansible_collections.karmada.installer.tests.unit.samples import NOW, OPTIONAL, document, rendered, state
 
 Object = dict[str, Any]
 
@@ -202,7 +202,6 @@ def documents(path: str) -> tuple[Object, Object]:
     return found[0], found[1]
 
 
-OPTIONAL = {component.field: {} for component in COMPONENTS if component.optional}
 MATERIAL = rendered({"components": OPTIONAL}).material
 HOST = "host cluster"
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, FileSet, Holds
-from ansible_collections.karmada.installer.tests.unit.samples import Rendered, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, Rendered, rendered
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
@@ -19,7 +19,7 @@ FILE_SETS = {files.name: files for component in COMPONENTS for files in componen
 
 @pytest.fixture(scope="module")
 def found() -> Rendered:
-    return rendered()
+    return rendered({"components": OPTIONAL})
 
 
 def contents(found: Rendered, files: FileSet) -> dict[str, bytes]:

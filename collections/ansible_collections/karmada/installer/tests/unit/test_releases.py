@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.tests.unit.samples import pods, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, pods, rendered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,7 +103,7 @@ def test_a_component_can_have_an_image_of_its_own_and_no_other_gets_it(name: str
     component = BY_NAME[name]
     own = {"imageRepository": "own.example.com/deep/er", "imageTag": "t_1"}
     settings = {"local": own} if component.field == "etcd" else own
-    found, public = images({"components": {component.field: settings}}), images({})
+    found, public = images({"components": {**OPTIONAL, component.field: settings}}), images({"components": OPTIONAL})
     assert found.pop(name) == "own.example.com/deep/er:t_1"
     assert found == {other: image for other, image in public.items() if other != name}
     tag = {"local": {"imageTag": "t"}} if component.field == "etcd" else {"imageTag": "t"}

@@ -8,16 +8,25 @@ import copy
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    Component,
+    wanted_components,
+)
 from ansible_collections.karmada.installer.tests.unit.pod_security import violations
 from ansible_collections.karmada.installer.tests.unit.samples import (
     FULL_SPEC,
+    OPTIONAL,
     OWNER,
+    SETTINGS,
     SPECS,
     TOKEN,
     Rendered,
@@ -120,8 +129,13 @@ def test_the_longest_name_gives_names_that_services_and_pods_can_have(spec: dict
 
 def test_every_pod_may_run_in_a_restricted_namespace(result: Rendered) -> None:
     assert {name: violations(pod["spec"]) for name, pod in pods(result.workloads).items()} == {
-        component.name: [] for component in COMPONENTS
+        component.name: [] for component in wanted_components(result.spec)
     }
+
+
+def test_the_documents_of_these_tests_have_every_component() -> None:
+    """Else the rules that hold for all objects would not be known of some."""
+    assert {name for spec in SPECS.values() for name in pods(rendered(spec).workloads)} == set(BY_NAME)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +200,7 @@ def test_every_mount_has_its_volume_and_every_volume_its_object(result: Rendered
                 assert volume["secret"]["defaultMode"] & 0o007 == 0, "a key must not be readable for others"
             if "configMap" in volume:
                 assert ("ConfigMap", volume["configMap"]["name"]) in present
-        assert all(mount.get("readOnly") for mount in mounts if mount["name"] != "data")
+        assert all(mount.get("readOnly") for mount in mounts if mount["name"] not in ("data", "scratch"))
 
 
 def paths(value: Any) -> set[str]:
@@ -230,8 +244,9 @@ def selectors(found: Rendered) -> dict[str, Any]:
 def test_selectors_change_with_nothing_but_the_name() -> None:
     """They cannot be changed in place; one that follows the document makes the next run fail."""
     before = selectors(rendered())
-    after = Rendered(document(FULL_SPEC), state=state(owner="another-owner"))
-    assert selectors(after) == before
+    for spec in (FULL_SPEC, SPECS["settings"]):
+        after = selectors(Rendered(document(spec), state=state(owner="another-owner")))
+        assert {name: after[name] for name in before} == before
     assert all(OWNER not in str(selector) for selector in before.values())
 
 
@@ -306,8 +321,13 @@ def test_every_name_by_which_a_server_is_called_is_in_its_certificate(spec: dict
         "karmada-webhook": [host_of(addresses.webhook_url)],
         "karmada-aggregated-apiserver": [
             "karmada-aggregated-apiserver.karmada-system.svc",  # what kube-aggregator verifies
-            addresses.aggregated_host,
+            addresses.aggregated["karmada-aggregated-apiserver"][0],
         ],
+        **{
+            name: [f"{name}.karmada-system.svc", host]
+            for name, (host, _port) in addresses.aggregated.items()
+            if name != "karmada-aggregated-apiserver"
+        },
         "etcd-server": [host_of(url) for url in found.layout.etcd_client_urls],
         "etcd-peer": [host_of(member.peer_url) for member in found.layout.etcd_members],
     }
@@ -434,7 +454,7 @@ def test_data_outlives_the_stateful_set() -> None:
 
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each is not ETCD], ids=lambda each: each.name)
 def test_flags_of_the_user_win_and_leave_the_others_alone(component: Any) -> None:
-    plain = flags(pods(rendered().workloads)[component.name])
+    plain = flags(pods(rendered({"components": OPTIONAL}).workloads)[component.name])
     taken = next(iter(plain))
     spec = {"components": {component.field: {"extraArgs": {taken: "a=b,c", "zz-new": ""}}}}
     found = flags(pods(rendered(spec).workloads)[component.name])
@@ -471,6 +491,154 @@ def test_any_text_can_be_a_value_of_etcd(value: str) -> None:
         extra={"x": value},
     )["x"]
     assert str(found).lower() == value.lower() or int(value) == found
+
+
+def with_settings(component: Component, **settings: Any) -> Rendered:
+    """With certificates of another instance, because making them is what takes time."""
+    own = {"local": settings} if component is ETCD else settings
+    found = rendered({"components": {component.field: own}})
+    found.material = _MATERIAL.material
+    return found
+
+
+def workload(found: Rendered, component: Component) -> Any:
+    kind = "StatefulSet" if component is ETCD else "Deployment"
+    return found.one(kind, found.instance.object_name(component.name))
+
+
+each_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+
+
+@each_component
+def test_labels_and_annotations_are_on_the_workload_and_on_its_pods(component: Component) -> None:
+    plain = workload(with_settings(component), component)
+    found = workload(with_settings(component, labels={"team": "a"}, annotations={"example.com/x": "y"}), component)
+    for was, now in ((plain, found), (plain["spec"]["template"], found["spec"]["template"])):
+        before, after = was["metadata"], now["metadata"]
+        assert after["labels"] == {**before["labels"], "team": "a"}
+        assert after["annotations"] == {**before.get("annotations", {}), "example.com/x": "y"}
+    assert found["spec"]["selector"] == plain["spec"]["selector"]
+
+
+@each_component
+def test_labels_and_annotations_of_the_installer_cannot_be_replaced(component: Component) -> None:
+    """The schema refuses them; what finds our objects again must not depend on that."""
+    ours = workload(with_settings(component), component)["spec"]["template"]["metadata"]
+    spoilt = with_settings(component)
+    settings = spoilt.deployment["spec"]["components"][component.field]
+    settings = settings["local"] if component is ETCD else settings
+    settings["labels"] = dict.fromkeys(ours["labels"], "x")
+    settings["annotations"] = dict.fromkeys(ours["annotations"], "x")
+    found = workload(spoilt, component)
+    assert found["metadata"]["labels"] == found["spec"]["template"]["metadata"]["labels"] == ours["labels"]
+    assert found["spec"]["template"]["metadata"]["annotations"] == ours["annotations"]
+
+
+@each_component
+def test_settings_of_a_pod_are_taken_over_as_they_are(component: Component) -> None:
+    pod = workload(with_settings(component, **SETTINGS, priorityClassName="high"), component)["spec"]["template"][
+        "spec"
+    ]
+    for name in ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints"):
+        assert pod[name] == SETTINGS[name]
+    assert pod["priorityClassName"] == "high"
+    (container,) = pod["containers"]
+    assert container["imagePullPolicy"] == "Always"
+    assert container["env"][: len(SETTINGS["extraEnv"])] == SETTINGS["extraEnv"]
+    assert SETTINGS["extraVolumes"][0] in pod["volumes"]
+    assert SETTINGS["extraVolumeMounts"][0] in container["volumeMounts"]
+
+
+@each_component
+def test_nothing_is_sent_for_settings_that_nobody_made(component: Component) -> None:
+    pod = workload(with_settings(component), component)["spec"]["template"]["spec"]
+    assert not {"affinity", "nodeSelector", "tolerations", "priorityClassName"} & set(pod)
+    assert pod["containers"][0].get("env", []) == ([POD_NAME] if component is ETCD else [])
+    # spread over the nodes; etcd strictly, because two members of one node go together
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["whenUnsatisfiable"] == ("DoNotSchedule" if component is ETCD else "ScheduleAnyway")
+
+
+POD_NAME = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+
+
+def test_a_member_of_etcd_keeps_the_name_by_which_it_finds_its_configuration() -> None:
+    env = workload(with_settings(ETCD, extraEnv=[{"name": "GODEBUG", "value": "x"}]), ETCD)
+    assert env["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "GODEBUG", "value": "x"}, POD_NAME]
+
+
+@each_component
+def test_security_settings_of_the_document_win_and_leave_the_others_alone(component: Component) -> None:
+    plain = workload(with_settings(component), component)["spec"]["template"]["spec"]
+    found = workload(with_settings(component, securityContext={"runAsUser": 7, "fsGroup": 8}), component)
+    pod = found["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {**plain["securityContext"], "runAsUser": 7, "fsGroup": 8}
+    assert pod["containers"][0]["securityContext"] == plain["containers"][0]["securityContext"]
+    assert violations(pod) == []
+
+
+def test_rendering_changes_nothing_in_the_document() -> None:
+    found = rendered(SPECS["settings"])
+    before = copy.deepcopy(found.deployment)
+    assert found.objects
+    assert found.deployment == before
+
+
+# -- disruption budgets ------------------------------------------------------------------------------------------------
+
+
+def budgets(found: Rendered) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each["spec"] for each in found.workloads if each["kind"] == "PodDisruptionBudget"}
+
+
+@each_component
+@pytest.mark.parametrize(
+    ("replicas", "asked", "expected"),
+    [
+        (1, None, None),
+        (3, None, {"maxUnavailable": 1}),
+        (1, {"maxUnavailable": 0}, {"maxUnavailable": 0}),
+        (3, {"minAvailable": "50%"}, {"minAvailable": "50%"}),
+    ],
+)
+def test_pods_may_be_taken_away_one_at_a_time_where_there_are_several(
+    component: Component, replicas: int, asked: dict[str, Any] | None, expected: dict[str, Any] | None
+) -> None:
+    """With one replica a budget would only keep nodes from being drained."""
+    settings = {"replicas": replicas, **({"podDisruptionBudgetConfig": asked} if asked else {})}
+    found = with_settings(component, **settings)
+    name = found.instance.object_name(component.name)
+    selector = workload(found, component)["spec"]["selector"]
+    assert budgets(found) == ({name: {**expected, "selector": selector}} if expected else {})
+
+
+# -- optional components -----------------------------------------------------------------------------------------------
+
+
+def test_without_their_names_optional_components_leave_no_trace() -> None:
+    names = [component.name.removeprefix("karmada-") for component in COMPONENTS if component.optional]
+    found = [
+        each["metadata"]["name"]
+        for each in rendered().objects
+        if any(name in each["metadata"]["name"] for name in names)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
+def test_an_optional_component_adds_its_own_objects_and_changes_no_other(component: Component) -> None:
+    plain = rendered()
+    plain.material = _MATERIAL.material
+    before = {(each["kind"], each["metadata"]["name"]): each for each in plain.objects}
+    after = {(each["kind"], each["metadata"]["name"]): each for each in with_settings(component).objects}
+    assert {key: after[key] for key in before} == before
+    added = {after[key]["metadata"]["labels"]["app.kubernetes.io/name"] for key in set(after) - set(before)}
+    assert added == {component.name}
+    kinds = Counter(kind for kind, _ in set(after) - set(before))
+    assert kinds["Deployment"] == 1
+    assert kinds["Service"] == (1 if component.served_port else 0)
+    own = [files for files in component.file_sets if files.name != "client-ca"]
+    assert kinds["Secret"] == len(own)
 
 
 # -- the hash that replaces pods ---------------------------------------------------------------------------------------
@@ -515,6 +683,7 @@ def test_the_hash_changes_if_and_only_if_a_mounted_file_does(spec: dict[str, Any
     before, after = rendered(), rendered(spec)
     after.material = before.material
     same = {name for name, files in mounted(before).items() if mounted(after)[name] == files}
+    assert len(same) > 1
     assert {name for name, value in hashes(before).items() if hashes(after)[name] == value} == same
 
 
@@ -531,6 +700,23 @@ def test_a_renewed_certificate_replaces_the_pods_that_mount_it_and_no_other() ->
     )
     changed = {name for name, value in hashes(before).items() if hashes(after)[name] != value}
     assert changed == {"karmada-webhook"}
+
+
+def test_renewed_certificates_of_etcd_replace_no_member_but_another_authority_and_other_settings_do() -> None:
+    """etcd reads its certificate for every connection; the authorities and its settings when it starts only."""
+    before, renewed = rendered(), rendered()
+    old = before.material
+    leaves = {**old.leaves, **{name: renewed.material.leaves[name] for name in ("etcd-server", "etcd-peer")}}
+    renewed.material = replace(old, leaves=leaves)
+    assert mounted(renewed)["etcd"] != mounted(before)["etcd"]
+    assert hashes(renewed)["etcd"] == hashes(before)["etcd"]
+    other = rendered()
+    other.material = replace(old, authorities={**old.authorities, "etcd-ca": old.authorities["karmada-ca"]})
+    assert hashes(other)["etcd"] != hashes(before)["etcd"]
+    assert hashes(with_settings(ETCD, extraArgs={"log-level": "warn"}))["etcd"] != hashes(with_settings(ETCD))["etcd"]
+    bootstrapped = rendered(bootstrapped=True)
+    bootstrapped.material = old
+    assert hashes(bootstrapped)["etcd"] == hashes(before)["etcd"]
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
