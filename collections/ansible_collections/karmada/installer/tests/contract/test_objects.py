@@ -37,6 +37,7 @@ def stages() -> dict[str, list[dict[str, Any]]]:
     crds = artifacts.crds(found.instance.release.karmada, artifacts.Source("GoModules"))
     addresses = found.addresses
     return {
+        "rights": control_plane_objects.rights(OWNER),
         "foundation": control_plane_objects.foundation(OWNER, crds, addresses),
         "discovery": control_plane_objects.discovery(OWNER, addresses),
         "member": [

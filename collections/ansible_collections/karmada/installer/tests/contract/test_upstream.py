@@ -54,6 +54,7 @@ def ours() -> list[Object]:
     return [
         each
         for stage in (
+            control_plane_objects.rights("me"),
             control_plane_objects.foundation("me", [], addresses),
             control_plane_objects.aggregation("me", addresses),
             control_plane_objects.admission("me", addresses),

@@ -67,6 +67,7 @@ SCOPES = {"Namespaced": "N", "Cluster": "C", "*": "all"}
 
 def everything() -> list[dict[str, Any]]:
     return [
+        *wanted.rights("me"),
         *wanted.foundation("me", CRDS, ADDRESSES),
         *wanted.aggregation("me", ADDRESSES, AGGREGATED_SERVERS),
         *wanted.admission("me", ADDRESSES),
@@ -220,6 +221,7 @@ def test_what_a_component_has_here_is_what_was_made_for_it(component: str) -> No
     left = {
         (each["apiVersion"], each["kind"], each["metadata"]["name"], each["metadata"].get("namespace"))
         for each in (
+            *wanted.rights("me"),
             *wanted.foundation("me", CRDS, without),
             *wanted.aggregation("me", without, list(without.aggregated)),
             *wanted.admission("me", without),

@@ -84,6 +84,8 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.hostCluster.domain": (None, "cluster.example"),
     "spec.endpoint.type": (None, "NodePort"),
     "spec.endpoint.host": (None, "karmada.example.com"),
+    "spec.endpoint.loadBalancerClass": (None, "example.com/inner"),
+    "spec.endpoint.serviceAnnotations": (None, {"example.com/inner": "true"}),
     "spec.endpoint.port": (None, 32000),
     "spec.endpoint.extraSANs": (None, ["karmada.example.com"]),
     "spec.images.karmadaRegistry": (None, "example.com/mirror"),
@@ -126,6 +128,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
 #: What has to stand around a field for a document with it to be valid or to use it.
 AROUND: dict[str, Object] = {
     "spec.endpoint.port": _NODE_PORT,
+    "spec.endpoint.loadBalancerClass": {"endpoint": {"type": "LoadBalancer"}},
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": {
         "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
     },
@@ -267,6 +270,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         else "all",
         "endpoint": [run.public_url, run.endpoint_host],
         "objects of the control plane": [
+            *control_plane_objects.rights("me"),
             *control_plane_objects.foundation("me", run.crds(), run.addresses),
             *control_plane_objects.aggregation(
                 "me", run.addresses, [component.name for component in wanted_components(run.spec)]
