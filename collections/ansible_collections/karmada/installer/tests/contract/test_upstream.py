@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.karmada.installer.tests.unit.samples import flags, pods, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, flags, pods, rendered
 
 Object = dict[str, Any]
 
@@ -50,13 +50,13 @@ def shipped(deploy: Path) -> list[Object]:
 
 
 def ours() -> list[Object]:
-    addresses = rendered().addresses
+    addresses = rendered({"components": OPTIONAL}).addresses
     return [
         each
         for stage in (
             control_plane_objects.rights("me"),
             control_plane_objects.foundation("me", [], addresses),
-            control_plane_objects.aggregation("me", addresses),
+            control_plane_objects.aggregation("me", addresses, list(addresses.aggregated)),
             control_plane_objects.admission("me", addresses),
             control_plane_objects.discovery("me", addresses),
         )
@@ -103,17 +103,16 @@ def test_rights(deploy: Path) -> None:
     assert set(found) - set(wanted) == {("ClusterRoleBinding", "system:karmada:components")}
 
 
-def test_the_aggregated_api(deploy: Path) -> None:
-    (wanted,) = [
-        each
-        for each in documents(deploy / "karmada-aggregated-apiserver-apiservice.yaml")
-        if each["kind"] == "APIService"
-    ]
-    (found,) = [each for each in ours() if each["kind"] == "APIService"]
-    assert found["metadata"]["name"] == wanted["metadata"]["name"]
-    for key in ("group", "version", "groupPriorityMinimum", "versionPriority"):
-        assert found["spec"][key] == wanted["spec"][key]
-    assert found["spec"]["service"].items() >= wanted["spec"]["service"].items()
+def test_the_aggregated_apis(deploy: Path) -> None:
+    def apis(objects: list[Object]) -> dict[str, Object]:
+        return {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "APIService"}
+
+    wanted, found = apis(shipped(deploy)), apis(ours())
+    assert set(found) == set(wanted)
+    for name, spec in wanted.items():
+        for key in ("group", "version", "groupPriorityMinimum", "versionPriority"):
+            assert found[name][key] == spec[key], (name, key)
+        assert found[name]["service"].items() >= spec["service"].items()
 
 
 FILES = {
@@ -123,6 +122,9 @@ FILES = {
     "karmada-controller-manager": "karmada-controller-manager.yaml",
     "karmada-scheduler": "karmada-scheduler.yaml",
     "karmada-webhook": "karmada-webhook.yaml",
+    "karmada-descheduler": "karmada-descheduler.yaml",
+    "karmada-search": "karmada-search.yaml",
+    "karmada-metrics-adapter": "karmada-metrics-adapter.yaml",
 }
 #: What upstream sets and we do not, with the reason; a flag that is new upstream is not among them.
 NOT_OURS = {
@@ -165,7 +167,7 @@ def shipped_flags(file: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_flags(deploy: Path, name: str) -> None:
-    wanted, found = shipped_flags(deploy / FILES[name]), flags(pods(rendered().workloads)[name])
+    wanted, found = shipped_flags(deploy / FILES[name]), flags(pods(rendered({"components": OPTIONAL}).workloads)[name])
     if name == "karmada-controller-manager":
         # upstream's development script turns on two controllers that are off by default
         assert "*" in wanted.pop("controllers").split(",")
