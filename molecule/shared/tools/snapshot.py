@@ -43,13 +43,13 @@ NOISE_IN_STRUCTURE = frozenset({"IPAddress"})
 _VOLATILE = ("resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _PARTS = {"run", "started", "finished"}  # of the journal: which process it was, and when
 _KEYS = {"encryptionKey", "token"}
-_BY_CHANCE = {"uid", "clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"}
+_BY_CHANCE = {"uid", "resourceVersion", "clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"}
 _HASHES = re.compile(r"(hash|last-used)$")
 _PATTERNS = [
     (re.compile(r"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----\n?", re.DOTALL), "<pem>"),
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+"), "<pem>"),
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<token>"),
-    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uid>"),
+    (re.compile(r"(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])"), "<uid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"), "<time>"),
     (re.compile(r"\b[0-9a-f]{32,}\b"), "<hash>"),
     (re.compile(r"\bkube-api-access-[a-z0-9]{5}\b"), "kube-api-access-<chance>"),
@@ -81,8 +81,6 @@ def structure(each: Object) -> Object:
         found["data"] = plain
     else:
         found = exact(found)
-    if found["kind"] == "Cluster":
-        found.get("spec", {}).pop("resourceVersion", None)
     text = json.dumps(found)
     for chance in _names_by_chance(each):
         text = text.replace(*chance)
@@ -107,6 +105,8 @@ def _names_by_chance(each: Object) -> Iterator[tuple[str, str]]:
     owners = {owner["kind"] for owner in metadata.get("ownerReferences") or []}
     if each["kind"] == "Pod" and owners & {"ReplicaSet", "DaemonSet", "Job"}:
         yield name, f"{name.rpartition('-')[0]}-<chance>"
+    if each["kind"] == "Lease" and "apiserver.kubernetes.io/identity" in labels:
+        yield name, "apiserver-<chance>"
     for label in ("pod-template-hash", "controller.kubernetes.io/hash", "controller-revision-hash"):
         if labels.get(label):
             yield labels[label].rpartition("-")[2], "<hash>"
