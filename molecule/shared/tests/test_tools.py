@@ -199,3 +199,16 @@ def test_a_task_that_is_faster_now_is_killed_at_its_end():
     for line, due in (("PLAY [p] *", False), ("TASK [a] *", False), ("ok: [x]", False), ("TASK [b] *", True)):
         trigger.see(line + "\n")
         assert trigger.due() is due
+
+
+def test_the_lease_of_an_api_server_is_named_by_its_pod():
+    def lease(chance):
+        found = _object("Lease", f"apiserver-{chance}")
+        found["metadata"]["labels"] = {
+            "apiserver.kubernetes.io/identity": "kube-apiserver",
+            "kubernetes.io/hostname": f"restless-apiserver-{chance}",
+        }
+        return [found]
+
+    assert _differences(lease("cc7f8-thbmj"), lease("868d8-cfhtx"), by_structure=True) == []
+    assert _differences(lease("cc7f8-thbmj"), lease("868d8-cfhtx")) != []

@@ -107,6 +107,8 @@ def _names_by_chance(each: Object) -> Iterator[tuple[str, str]]:
         yield name, f"{name.rpartition('-')[0]}-<chance>"
     if each["kind"] == "Lease" and "apiserver.kubernetes.io/identity" in labels:
         yield name, "apiserver-<chance>"
+        if labels.get("kubernetes.io/hostname"):
+            yield labels["kubernetes.io/hostname"], "<pod>"
     for label in ("pod-template-hash", "controller.kubernetes.io/hash", "controller-revision-hash"):
         if labels.get(label):
             yield labels[label].rpartition("-")[2], "<hash>"
