@@ -108,7 +108,7 @@ lab: needs-go
 
 .PHONY: demo
 demo: lab ## a lab of three clusters on this machine, and Karmada installed in it
-	$(IN_VENV) ansible-playbook molecule/demo/demo.yml
+	$(IN_VENV) molecule/demo/run
 
 .PHONY: down
 down: ## removes the lab
@@ -127,10 +127,6 @@ test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
-
-.PHONY: bench
-bench: lab ## measures an installation in the lab
-	$(IN_VENV) ansible-playbook molecule/bench/bench.yml
 
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay
