@@ -57,6 +57,10 @@ _PATTERNS = [
 ]
 
 
+#: How long what an earlier scenario deleted may take to be gone; a pod has 30 s to end.
+SECONDS_TO_GO = 90.0
+
+
 def exact(each: Object) -> Object:
     """An object as it was written: no status, no bookkeeping, no values of Secrets."""
     found = copy.deepcopy(each)
@@ -240,6 +244,25 @@ def take(clusters: Mapping[str, str], *, by_structure: bool) -> Snapshot:
         return dict(zip(clusters, found, strict=True))
 
 
+def going(clusters: Mapping[str, str]) -> list[str]:
+    """What is being deleted at this moment; a snapshot with it in would ask for its return."""
+    return [
+        f"{name}: {name_of(each)}"
+        for name, kubeconfig in clusters.items()
+        for each in objects_in(kubeconfig)
+        if each["metadata"].get("deletionTimestamp")
+    ]
+
+
+def wait_until_gone(clusters: Mapping[str, str], within: float) -> None:
+    """Wait until nothing is being deleted; ends the program when something still is after ``within`` seconds."""
+    deadline = time.monotonic() + within
+    while left := going(clusters):
+        if time.monotonic() > deadline:
+            raise SystemExit("still being deleted: " + ", ".join(left))
+        time.sleep(2)
+
+
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
@@ -301,6 +324,7 @@ def main() -> int:
     """Run one command."""
     options = _parser().parse_args()
     if options.command == "take":
+        wait_until_gone(dict(options.cluster), SECONDS_TO_GO)
         found = take(dict(options.cluster), by_structure=options.structure)
         _write(options.file, found)
         print(f"{sum(len(each) for each in found.values())} objects of {', '.join(found)} in {options.file}")
