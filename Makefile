@@ -11,7 +11,7 @@ LAB := molecule/lab/lab
 LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
 
 # Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
-SCENARIOS ?= demo check_mode interrupted_install cluster_ip
+SCENARIOS ?= demo check_mode interrupted_install cluster_ip bad_input least_rights lab_recovery
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
@@ -112,7 +112,7 @@ lab: needs-go
 
 .PHONY: demo
 demo: lab ## a lab of three clusters on this machine, and Karmada installed in it
-	$(IN_VENV) ansible-playbook molecule/demo/demo.yml
+	$(IN_VENV) molecule/demo/run
 
 .PHONY: down
 down: ## removes the lab
@@ -131,10 +131,6 @@ test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
-
-.PHONY: bench
-bench: lab ## measures an installation in the lab
-	$(IN_VENV) ansible-playbook molecule/bench/bench.yml
 
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay

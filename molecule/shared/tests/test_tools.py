@@ -182,3 +182,33 @@ def test_a_killed_command_takes_everything_with_it(tmp_path):
 
 def test_descendants_are_found_over_generations():
     assert interrupt.descendants({2: 1, 3: 2, 4: 3, 9: 8}, 1) == [2, 3, 4]
+
+
+COURSE = [(1.0, "PLAY [p] *"), (2.0, "TASK [a] *"), (8.0, "TASK [b] *"), (10.0, "TASK [c] *"), (11.0, "PLAY RECAP *")]
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0, ("PLAY [p] *", 0)), (0.5, ("TASK [a] *", 3.0)), (0.9, ("TASK [b] *", 1.0))]
+)
+def test_a_share_of_a_course_is_a_task_and_a_time_in_it(share, expected):
+    assert interrupt.within_course(COURSE, share) == expected
+
+
+def test_a_task_that_is_faster_now_is_killed_at_its_end():
+    trigger = interrupt.Trigger(task="TASK [a] *", after=60)
+    for line, due in (("PLAY [p] *", False), ("TASK [a] *", False), ("ok: [x]", False), ("TASK [b] *", True)):
+        trigger.see(line + "\n")
+        assert trigger.due() is due
+
+
+def test_the_lease_of_an_api_server_is_named_by_its_pod():
+    def lease(chance):
+        found = _object("Lease", f"apiserver-{chance}")
+        found["metadata"]["labels"] = {
+            "apiserver.kubernetes.io/identity": "kube-apiserver",
+            "kubernetes.io/hostname": f"restless-apiserver-{chance}",
+        }
+        return [found]
+
+    assert _differences(lease("cc7f8-thbmj"), lease("868d8-cfhtx"), by_structure=True) == []
+    assert _differences(lease("cc7f8-thbmj"), lease("868d8-cfhtx")) != []

@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command and kill it, with everything that it started, as a power cut would.
 
-    interrupt.py (--after SECONDS | --at-line PATTERN) [--report FILE] -- COMMAND...
+    interrupt.py --record COURSE -- COMMAND...
+    interrupt.py (--after SECONDS | --at-line PATTERN | --course COURSE --at SHARE) [--report FILE] -- COMMAND...
 
 Processes are found by their parents, as /proc has them, never by name. This program is the reaper of what its command
 leaves behind, so a process that made a session of its own, or whose parent is gone, is still found. Exit code 137 when
 the command was killed, else its own.
+
+A playbook that goes on where another was killed is faster there, so time alone says little about how far it is.
+--record notes when an undisturbed run came to each of its tasks. --course and --at then find which task it was in
+after that share of its time (0 to 1) and for how long, and kill in the same task: after as long, or when it ends
+earlier, then.
 """
 
 from __future__ import annotations
@@ -85,11 +91,52 @@ def _reap() -> None:
         return
 
 
-def run(command: list[str], after: float | None, at_line: str | None) -> dict[str, object]:
+_MARK = re.compile(r"^(TASK|PLAY) ")
+Course = list[tuple[float, str]]
+
+
+class Trigger:
+    """When to kill: told of each line of the output, and asked again and again."""
+
+    def __init__(self, *, after: float | None = None, at_line: str | None = None, task: str | None = None) -> None:
+        self.after, self.at_line, self.task = after, at_line, task
+        self.since = None if task else time.monotonic()
+        self.now = threading.Event()
+
+    def see(self, line: str) -> None:
+        """One more line of output."""
+        if self.at_line and re.search(self.at_line, line):
+            self.now.set()
+        if self.task is not None and _MARK.match(line):
+            if self.since is not None:
+                self.now.set()
+            elif line.strip() == self.task:
+                self.since = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        if self.after is not None and self.since is not None and time.monotonic() - self.since >= self.after:
+            self.now.set()
+        return self.now.is_set()
+
+
+def within_course(course: Course, share: float) -> tuple[str, float]:
+    """The mark after which an undisturbed run was at that share of its time, and for how long it had been.
+
+    What comes after the mark of the last task is no work any more, and is not counted.
+    """
+    tasks = [index for index, (_, line) in enumerate(course) if line.startswith("TASK")]
+    at = course[tasks[-1]][0] * share
+    passed = [(seconds, line) for seconds, line in course if seconds <= at] or [(0.0, course[0][1])]
+    seconds, line = passed[-1]
+    return line, round(max(0.0, at - seconds), 2)
+
+
+def run(command: list[str], trigger: Trigger) -> tuple[dict[str, object], Course]:
     """Run it with its output passed on, until its end or until it is to be killed."""
     become_reaper()
     started = time.monotonic()
-    due = threading.Event()
+    course: Course = []
     last = [""]
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -101,22 +148,23 @@ def run(command: list[str], after: float | None, at_line: str | None) -> dict[st
             sys.stdout.write(line)
             sys.stdout.flush()
             last[0] = line.strip() or last[0]
-            if at_line and re.search(at_line, line):
-                due.set()
+            if _MARK.match(line):
+                course.append((round(time.monotonic() - started, 2), line.strip()))
+            trigger.see(line)
 
     reader = threading.Thread(target=follow, daemon=True)
     reader.start()
-    while child.poll() is None and not due.wait(0.02):
-        if after is not None and time.monotonic() - started >= after:
-            due.set()
+    while child.poll() is None and not trigger.due():
+        time.sleep(0.02)
     seconds = round(time.monotonic() - started, 2)
     finished = child.returncode
     # What it left running in the background when it ended by itself is not ours to keep either.
     killed = kill_all()
     reader.join(5)
     if finished is not None:
-        return {"killed": False, "seconds": seconds, "rc": finished, "left_running": killed}
-    return {"killed": True, "seconds": seconds, "rc": _KILLED, "processes": killed, "last_line": last[0]}
+        return {"killed": False, "seconds": seconds, "rc": finished, "left_running": killed}, course
+    found = {"killed": True, "seconds": seconds, "rc": _KILLED, "processes": killed, "last_line": last[0]}
+    return found | {"last_mark": course[-1][1] if course else ""}, course
 
 
 def main() -> int:
@@ -125,12 +173,22 @@ def main() -> int:
     when = parser.add_mutually_exclusive_group(required=True)
     when.add_argument("--after", type=float, metavar="SECONDS")
     when.add_argument("--at-line", metavar="PATTERN", help="when a line of its output matches this")
+    when.add_argument("--course", type=Path, metavar="COURSE", help="a course that --record wrote")
+    when.add_argument("--record", type=Path, metavar="COURSE", help="kill nothing, write when each task was come to")
+    parser.add_argument("--at", type=float, default=0.5, metavar="SHARE", help="of the course, from 0 to 1")
     parser.add_argument("--report", type=Path, metavar="FILE", help="what happened, as JSON")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    found = run(options.command, options.after, options.at_line)
+    trigger = Trigger(after=options.after, at_line=options.at_line)
+    if options.course:
+        task, after = within_course([(at, line) for at, line in json.loads(options.course.read_text())], options.at)
+        trigger = Trigger(task=task, after=after)
+        print(f"To be killed {after} s after: {task}", flush=True)
+    found, course = run(options.command, trigger)
+    if options.record:
+        options.record.write_text(json.dumps(course) + "\n")
     if found["killed"]:
-        print(f"Killed {found['processes']} processes after {found['seconds']} s, at: {found['last_line']}")
+        print(f"Killed {found['processes']} processes after {found['seconds']} s, after: {found['last_mark']}")
     else:
         print(f"It had ended by itself after {found['seconds']} s, with exit code {found['rc']}.")
     if options.report:

@@ -43,18 +43,22 @@ NOISE_IN_STRUCTURE = frozenset({"IPAddress"})
 _VOLATILE = ("resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _PARTS = {"run", "started", "finished"}  # of the journal: which process it was, and when
 _KEYS = {"encryptionKey", "token"}
-_BY_CHANCE = {"uid", "clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"}
+_BY_CHANCE = {"uid", "resourceVersion", "clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"}
 _HASHES = re.compile(r"(hash|last-used)$")
 _PATTERNS = [
     (re.compile(r"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----\n?", re.DOTALL), "<pem>"),
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+"), "<pem>"),
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<token>"),
-    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uid>"),
+    (re.compile(r"(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])"), "<uid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"), "<time>"),
     (re.compile(r"\b[0-9a-f]{32,}\b"), "<hash>"),
     (re.compile(r"\bkube-api-access-[a-z0-9]{5}\b"), "kube-api-access-<chance>"),
     (re.compile(r":3[0-2]\d{3}\b"), ":<node port>"),
 ]
+
+
+#: How long what an earlier scenario deleted may take to be gone; a pod has 30 s to end.
+SECONDS_TO_GO = 90.0
 
 
 def exact(each: Object) -> Object:
@@ -81,8 +85,6 @@ def structure(each: Object) -> Object:
         found["data"] = plain
     else:
         found = exact(found)
-    if found["kind"] == "Cluster":
-        found.get("spec", {}).pop("resourceVersion", None)
     text = json.dumps(found)
     for chance in _names_by_chance(each):
         text = text.replace(*chance)
@@ -107,6 +109,10 @@ def _names_by_chance(each: Object) -> Iterator[tuple[str, str]]:
     owners = {owner["kind"] for owner in metadata.get("ownerReferences") or []}
     if each["kind"] == "Pod" and owners & {"ReplicaSet", "DaemonSet", "Job"}:
         yield name, f"{name.rpartition('-')[0]}-<chance>"
+    if each["kind"] == "Lease" and "apiserver.kubernetes.io/identity" in labels:
+        yield name, "apiserver-<chance>"
+        if labels.get("kubernetes.io/hostname"):
+            yield labels["kubernetes.io/hostname"], "<pod>"
     for label in ("pod-template-hash", "controller.kubernetes.io/hash", "controller-revision-hash"):
         if labels.get(label):
             yield labels[label].rpartition("-")[2], "<hash>"
@@ -238,6 +244,25 @@ def take(clusters: Mapping[str, str], *, by_structure: bool) -> Snapshot:
         return dict(zip(clusters, found, strict=True))
 
 
+def going(clusters: Mapping[str, str]) -> list[str]:
+    """What is being deleted at this moment; a snapshot with it in would ask for its return."""
+    return [
+        f"{name}: {name_of(each)}"
+        for name, kubeconfig in clusters.items()
+        for each in objects_in(kubeconfig)
+        if each["metadata"].get("deletionTimestamp")
+    ]
+
+
+def wait_until_gone(clusters: Mapping[str, str], within: float) -> None:
+    """Wait until nothing is being deleted; ends the program when something still is after ``within`` seconds."""
+    deadline = time.monotonic() + within
+    while left := going(clusters):
+        if time.monotonic() > deadline:
+            raise SystemExit("still being deleted: " + ", ".join(left))
+        time.sleep(2)
+
+
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
@@ -299,6 +324,7 @@ def main() -> int:
     """Run one command."""
     options = _parser().parse_args()
     if options.command == "take":
+        wait_until_gone(dict(options.cluster), SECONDS_TO_GO)
         found = take(dict(options.cluster), by_structure=options.structure)
         _write(options.file, found)
         print(f"{sum(len(each) for each in found.values())} objects of {', '.join(found)} in {options.file}")

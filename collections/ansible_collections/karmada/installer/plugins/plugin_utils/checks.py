@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -62,15 +62,23 @@ MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
 
 def all_problems(run: Run) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing."""
-    checks: list[Callable[[], Iterable[Problem]]] = [
-        lambda: _version(run),
-        lambda: _host(run),
-        lambda: _crds(run),
-        *(partial(_member, run, entry) for entry in run.spec["members"]),
-    ]
-    with ThreadPoolExecutor(len(checks)) as pool:
-        found = list(pool.map(_collected, checks))
-    return list(dict.fromkeys(problem for problems in found for problem in problems))
+    members = run.spec["members"]
+    with ThreadPoolExecutor(len(members) + 4) as pool:
+        # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
+        access = pool.submit(_collected, partial(_host_access, run))
+        checks: list[Callable[[], Iterable[Problem]]] = [
+            partial(_version, run),
+            partial(_with_host, access, partial(_host, run)),
+            partial(_with_host, access, partial(_crds, run)),
+            *(partial(_member, run, entry, access) for entry in members),
+        ]
+        found = [*pool.map(_collected, checks), access.result()]
+    return list(dict.fromkeys(problem for problems in (found[0], found[-1], *found[1:-1]) for problem in problems))
+
+
+def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Problem]]) -> Iterable[Problem]:
+    """The check, unless the host cluster cannot be used: then that is told, and nothing that follows from it."""
+    return check() if not access.result() else ()
 
 
 def _collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
@@ -81,9 +89,8 @@ def _collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
     except ProblemsError as error:
         found += error.problems
     except ApiError as error:
-        found.append(
-            Problem(what=str(error), where=error.cluster, remedy="check the address, the network and the credentials")
-        )
+        what = str(error).removeprefix(f"{error.cluster}: ")
+        found.append(Problem(what, error.cluster, "check the address, the network and the credentials"))
     return found
 
 
@@ -93,9 +100,14 @@ def _version(run: Run) -> Iterable[Problem]:
     return ()
 
 
+def _host_access(run: Run) -> Iterable[Problem]:
+    """Whether the host cluster can be worked with at all."""
+    run.host.version(retry_seconds=5)
+    yield from _denied_on_host(run)
+
+
 def _host(run: Run) -> Iterable[Problem]:
-    host = run.host
-    version = host.version(retry_seconds=5)
+    version = run.host.version()
     minor = (int(version["major"]), int(version["minor"].rstrip("+")))
     if minor < releases.OLDEST_HOST_MINOR:
         oldest = ".".join(str(part) for part in releases.OLDEST_HOST_MINOR)
@@ -104,10 +116,6 @@ def _host(run: Run) -> Iterable[Problem]:
             where="host cluster",
             remedy="upgrade it, or choose another host cluster",
         )
-    denied = list(_denied_on_host(run))
-    yield from denied
-    if denied:
-        return
     # Reading the state and choosing the release have refusals of their own.
     state = run.stored_state
     if state:
@@ -253,7 +261,7 @@ def _crds(run: Run) -> Iterable[Problem]:
     return ()
 
 
-def _member(run: Run, entry: member_join.Entry) -> Iterable[Problem]:
+def _member(run: Run, entry: member_join.Entry, access: Future[list[Problem]]) -> Iterable[Problem]:
     with member_join.connected(run, entry) as member:
         try:
             member.version(retry_seconds=5)
@@ -274,7 +282,7 @@ def _member(run: Run, entry: member_join.Entry) -> Iterable[Problem]:
             )
             return
         member_join.registration_of(member)
-        yield from _other_owner(run, entry, member)
+        yield from _with_host(access, partial(_other_owner, run, entry, member))
 
 
 def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
