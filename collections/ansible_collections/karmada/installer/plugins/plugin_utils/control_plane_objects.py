@@ -158,9 +158,9 @@ def owner_labels(owner: str) -> dict[str, str]:
 
 
 def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
-    """What can exist as soon as the API server answers; no order among them."""
+    """What can exist as soon as the API server answers; no order among them, so nothing that lives in a namespace."""
     return [
-        *(_labelled(owner, each) for each in (*_namespaces(), *_rights(), _aggregated_service(addresses))),
+        *(_labelled(owner, each) for each in (*_namespaces(), *_rights())),
         *(_labelled(owner, crd) for crd in with_conversion(crds, addresses)),
     ]
 
@@ -168,6 +168,7 @@ def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list
 def aggregation(owner: str, addresses: Addresses) -> list[Object]:
     """The aggregated API, for when its server answers: an unavailable one stalls garbage collection."""
     return [
+        _labelled(owner, _aggregated_service(addresses)),
         _labelled(
             owner,
             {
@@ -187,7 +188,7 @@ def aggregation(owner: str, addresses: Addresses) -> list[Object]:
                     },
                 },
             },
-        )
+        ),
     ]
 
 
