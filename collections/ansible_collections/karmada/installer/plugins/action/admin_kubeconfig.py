@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
@@ -24,7 +23,7 @@ class ActionModule(KarmadaAction):
         found = changed_result(changes, secret=f"{run.namespace}/{run.instance.object_name('admin-config')}")
         if run.connection.kubeconfig_output:
             path = Path(run.connection.kubeconfig_output)
-            found["changed"] |= _write(path, _for_person(run), check=run.check)
+            found["changed"] |= private_file.write(path, _for_person(run), check=run.check)
             found["path"] = str(path)
         return found
 
@@ -39,20 +38,3 @@ def _for_person(run: Run) -> str:
     if not run.endpoint_host:
         return admin_kubeconfig(run.material, f"https://localhost:{KARMADA_APISERVER.ports['https']}")
     return admin_kubeconfig(run.material, run.public_url)
-
-
-def _write(path: Path, content: str, *, check: bool) -> bool:
-    """Write a file that only its owner can read, whole or not at all; returns whether it differed."""
-    if path.is_file() and path.read_text() == content and path.stat().st_mode & 0o777 == 0o600:
-        return False
-    if not check:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w") as stream:
-                stream.write(content)
-            Path(scratch).replace(path)
-        except OSError:
-            Path(scratch).unlink(missing_ok=True)
-            raise
-    return True

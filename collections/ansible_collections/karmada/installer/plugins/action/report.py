@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import report
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
 class ActionModule(KarmadaAction):
-    """Look at the instance as it is; change nothing."""
+    """Look at the instance as it is; change nothing there."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The status as data, and a summary for the person."""
@@ -23,10 +25,16 @@ class ActionModule(KarmadaAction):
             if not run.endpoint_host:
                 service = f"service/{run.instance.object_name('karmada-apiserver')}"
                 hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
+        status = report.status(observed)
+        if run.connection.report_output:
+            # What was seen, not something that is kept as it should be: writing it is no change.
+            if not run.check:
+                private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
+            hints.append(f"report      {run.connection.report_output}")
         summary = report.text(run.name, observed, hints)
         return {
             "changed": False,
-            "status": report.status(observed),
+            "status": status,
             "warnings_found": report.warnings(observed),
             "summary": summary.splitlines(),
         }

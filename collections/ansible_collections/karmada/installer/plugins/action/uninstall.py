@@ -40,7 +40,7 @@ class ActionModule(KarmadaAction):
             "control_plane": removal.remove_control_plane,
             "state": removal.remove_state,
         }
-        file_removed = stage == "state" and removal.remove_kubeconfig(run)
+        file_removed = stage == "state" and removal.remove_local_files(run)
         changes = _carried_out(run, stage, work[stage])
         if stage == "state" and not run.check and run.spec["deletion"]["policy"] == "Retain":
             run.finish()

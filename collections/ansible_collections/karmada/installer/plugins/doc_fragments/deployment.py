@@ -38,4 +38,7 @@ options:
       kubeconfig_output:
         description: File for the kubeconfig of the control plane.
         type: path
+      report_output:
+        description: File for the report, as JSON.
+        type: path
 """

@@ -92,6 +92,11 @@ options:
         Directory with artifacts that were prepared before, for documents with C(spec.artifacts.source=Directory).
         Relative to the inventory file.
     type: str
+  report_output:
+    description:
+      - File that a run leaves its report in, as JSON. Relative to the inventory file.
+      - Without it, C(<name of the deployment>.report.json) beside the document.
+    type: str
   kubeconfig_output:
     description:
       - >-

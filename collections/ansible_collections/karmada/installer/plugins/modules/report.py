@@ -10,7 +10,8 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    Looks at the host cluster and at the control plane, and says what is there. Changes nothing.
+    Looks at the host cluster and at the control plane, and says what is there. Changes nothing there. Leaves the
+    report as JSON in the file O(connection.report_output).
   - >-
     It does not fail when the control plane is not ready; that is what the phase and the conditions say. What cannot
     be read counts as not ready. It fails when the host cluster does not answer.

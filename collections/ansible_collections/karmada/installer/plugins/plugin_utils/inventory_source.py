@@ -27,7 +27,10 @@ EXAMPLE = """\
 plugin: karmada.installer.karmada
 manifest: prod.yaml"""
 
-OPTIONS = ("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "artifacts", "kubeconfig_output")
+OPTIONS = (
+    *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "artifacts"),
+    *("kubeconfig_output", "report_output"),
+)
 #: Options of Ansible's own that the plugin takes beside its own.
 CONSTRUCTED = ("plugin", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator")
 #: Where options come from that the source does not have.
@@ -91,7 +94,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         problems.append(Problem("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
     if problems or deployment is None:
         raise ProblemsError(problems)
-    output = _absolute(file, options.get("kubeconfig_output"))
+    beside = str(directory.absolute() / deployment["metadata"]["name"])
     return Source(
         deployment=deployment,
         connection={
@@ -99,7 +102,8 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             "context": context,
             "secrets": secrets,
             "artifacts": artifacts,
-            "kubeconfig_output": output or str(directory.absolute() / f"{deployment['metadata']['name']}.kubeconfig"),
+            "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or f"{beside}.kubeconfig",
+            "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",
         },
     )
 

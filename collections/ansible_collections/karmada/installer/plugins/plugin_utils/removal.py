@@ -154,8 +154,10 @@ def remove_state(run: Run) -> list[Change]:
     return changes
 
 
-def remove_kubeconfig(run: Run) -> bool:
-    """Remove the administrator's kubeconfig from this machine if it is the one of this control plane."""
+def remove_local_files(run: Run) -> bool:
+    """Remove the administrator's kubeconfig from this machine if it is that of this control plane, and the report."""
+    if run.connection.report_output and not run.check:
+        Path(run.connection.report_output).unlink(missing_ok=True)
     if not run.connection.kubeconfig_output:
         return False
     path = Path(run.connection.kubeconfig_output)
@@ -168,7 +170,6 @@ def remove_kubeconfig(run: Run) -> bool:
 
 
 def _holds(path: Path, authority: bytes) -> bool:
-
     return base64.b64encode(authority).decode() in path.read_text(errors="replace")
 
 

@@ -68,6 +68,7 @@ class Connection:
     secrets: str | None = None
     artifacts: str | None = None
     kubeconfig_output: str | None = None
+    report_output: str | None = None
 
 
 class Run:

@@ -67,6 +67,7 @@ def test_paths_are_relative_to_the_source(site: Path) -> None:
         "secrets": str(site / "secrets"),
         "artifacts": str(site / "artifacts"),
         "kubeconfig_output": str(site / "prod.kubeconfig"),
+        "report_output": str(site / "prod.report.json"),
     }
     assert source.deployment == manifest.resolve(manifest.parse(corpus_files.named("full").text))
 
@@ -74,6 +75,7 @@ def test_paths_are_relative_to_the_source(site: Path) -> None:
 def test_nothing_is_made_up_where_nothing_is_said(site: Path) -> None:
     connection = inventory_source.load(write(site, manifest="empty_spec.yaml"), {}).connection
     assert connection.pop("kubeconfig_output") == str(site / "prod.kubeconfig")
+    assert connection.pop("report_output") == str(site / "prod.report.json")
     assert set(connection.values()) == {None}
 
 

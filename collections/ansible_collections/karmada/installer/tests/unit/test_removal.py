@@ -321,11 +321,11 @@ def test_only_the_kubeconfig_of_this_control_plane_is_removed(tmp_path: Any) -> 
     run = installed()
     path = tmp_path / "kubeconfig"
     run.connection = type(run.connection)(kubeconfig_output=str(path))
-    assert removal.remove_kubeconfig(run) is False
+    assert removal.remove_local_files(run) is False
     path.write_text("somebody else's")
-    assert removal.remove_kubeconfig(run) is False
+    assert removal.remove_local_files(run) is False
     assert path.exists()
     found = rendered()
     path.write_text(admin_kubeconfig(found.material, "https://x"))
-    assert removal.remove_kubeconfig(run) is True
+    assert removal.remove_local_files(run) is True
     assert not path.exists()
