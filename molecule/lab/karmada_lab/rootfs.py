@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from karmada_lab.errors import LabError
@@ -50,10 +51,19 @@ def base(lab: Lab) -> Path:
 
 def ensure_base(lab: Lab) -> Path:
     """Build the base if it is not in the cache; takes one to two minutes and 700 MB. Returns its folder."""
-    target = base(lab)
+
+    def make(folder: Path) -> None:
+        debootstrap(lab, SUITE, PACKAGES, folder)
+        _settle(folder)
+
+    return ensure(lab, base(lab), f"base root file system with debootstrap ({SUITE}), once, 1 to 3 minutes", make)
+
+
+def ensure(lab: Lab, target: Path, what: str, make: Callable[[Path], None]) -> Path:
+    """Have `make` fill this folder of the cache if it is not there; it is there only when it is finished."""
     if target.exists():
         return target
-    with exclusive(lab.cache / "rootfs.lock", "the build of the base root file system"):
+    with exclusive(lab.cache / "rootfs.lock", f"the build of the {what}"):
         if target.exists():
             return target
         for abandoned in target.parent.glob("*.unfinished-*"):
@@ -61,19 +71,20 @@ def ensure_base(lab: Lab) -> Path:
         # A name of its own: the debootstrap of a killed `lab` may still be running and must not write here.
         unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
         unfinished.parent.mkdir(parents=True, exist_ok=True)
-        with step(f"base root file system with debootstrap ({SUITE}), once, 1 to 3 minutes"):
-            _debootstrap(unfinished, lab.cache / "rootfs.log")
-            _settle(unfinished)
+        with step(what):
+            make(unfinished)
         unfinished.rename(target)
     return target
 
 
-def _debootstrap(folder: Path, log: Path) -> None:
+def debootstrap(lab: Lab, suite: str, packages: Sequence[str], folder: Path) -> None:
+    """Make a minimal Debian of this suite with these packages. Its log is rootfs.log in the cache."""
+    log = lab.cache / "rootfs.log"
     log.unlink(missing_ok=True)
     # Namespaces of its own: when this process is killed, all of debootstrap and its mounts go at once.
     alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     run(
-        [*alone, "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, folder, mirror()],
+        [*alone, "debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, folder, mirror()],
         log=log,
         die_with_us=True,
         env={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
@@ -81,7 +92,7 @@ def _debootstrap(folder: Path, log: Path) -> None:
 
 
 def mirror() -> str:
-    """The package mirror this machine's apt uses for the suite (KARMADA_LAB_MIRROR overrides).
+    """The package mirror from which this machine's apt has the base's suite (KARMADA_LAB_MIRROR overrides).
 
     Raises LabError when apt knows none.
     """
