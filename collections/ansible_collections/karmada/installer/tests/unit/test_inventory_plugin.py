@@ -255,8 +255,8 @@ def test_strings_of_the_document_are_never_templates(site: Path) -> None:
     path = write(
         site,
         manifest="hostile_strings.yaml",
-        keyed_groups=[{"key": "karmada_member.region", "prefix": "region"}],
-        compose={"copied": "karmada_member.region"},
+        keyed_groups=[{"key": "karmada_member.context", "prefix": "context"}],
+        compose={"copied": "karmada_member.context"},
     )
     shown = ansible_commands.run(
         *("ansible", "all", "-i", path, "-m", "ansible.builtin.debug", "-a", "msg={{ hostvars[inventory_hostname] }}"),
