@@ -22,7 +22,8 @@ PYTHON ?= python3
 export PYTHON
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/collections
-export ANSIBLE_HOME := $(CURDIR)/.ansible
+# Outside of the checkout: scenarios work there, and one of them must not be able to see the checkout.
+export ANSIBLE_HOME := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/karmada-installer/ansible
 
 IN_VENV := .ci/venv
 
