@@ -36,9 +36,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.objects import (
     with_applied_hash,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
-
-__all__ = ["ApplyFailed", "Change", "NotReady", "apply_all", "delete_all", "plan", "wait_until"]
 
 WORKERS = 16
 # Above so many objects of one kind in one namespace, one list costs less than a get for each.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
@@ -35,6 +35,11 @@ def observe(run: Run) -> Observation:
         certificates=certificates.expiries(run.material) if run.stored_state else {},
         kubeconfig_secret=run.instance.object_name("admin-config"),
         wanted_members=[entry["name"] for entry in run.spec["members"]],
+        notes=[
+            warning
+            for authority in run.state.authorities.values()
+            for warning in pki.authority_warnings(authority.certificate, run.now)
+        ],
     )
 
 

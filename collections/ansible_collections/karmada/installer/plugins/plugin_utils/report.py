@@ -38,7 +38,10 @@ class MemberStatus:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything the report is made from. Versions are what the servers answer, not what was asked for."""
+    """Everything the report is made from.
+
+    ``kubernetes_version`` is what the API server answers; ``karmada_version`` is the release that the run works with.
+    """
 
     now: datetime
     generation: int

@@ -15,11 +15,16 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import kube
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, plan, wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
+    apply_all,
+    delete_all,
+    plan,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, drift, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
 WRITES = ("apply", "create", "replace", "patch", "delete")

@@ -14,15 +14,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import kube, wai
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
     Change,
-    NotReady,
     apply_all,
     delete_all,
     plan,
-    wait_until,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
