@@ -13,14 +13,14 @@ from karmada_lab.state import ClusterRecord, Lab
 Object = dict[str, Any]
 
 
-def dns_address(lab: Lab, record: ClusterRecord) -> str:
-    """ClusterIP of kube-dns: the tenth of the Service range, like kubeadm's."""
-    return str(lab.service_range(record.index)[10])
+def dns_addresses(lab: Lab, record: ClusterRecord) -> list[str]:
+    """ClusterIPs of kube-dns: the tenth of each Service range, like kubeadm's."""
+    return [str(each[10]) for each in lab.ranges(record, "service")]
 
 
 def base_manifest(lab: Lab, record: ClusterRecord) -> Object:
     """CoreDNS and local-path-provisioner, as one List."""
-    return {"apiVersion": "v1", "kind": "List", "items": [*_coredns(dns_address(lab, record)), *_local_path()]}
+    return {"apiVersion": "v1", "kind": "List", "items": [*_coredns(dns_addresses(lab, record)), *_local_path()]}
 
 
 # Names outside the cluster do not exist here: say so at once instead of asking a server that refuses.
@@ -49,7 +49,7 @@ _COREFILE = """cluster.local in-addr.arpa ip6.arpa {
 """
 
 
-def _coredns(address: str) -> list[Object]:
+def _coredns(addresses: list[str]) -> list[Object]:
     labels = {"k8s-app": "kube-dns"}
     name = "coredns"
     rules = [
@@ -91,7 +91,8 @@ def _coredns(address: str) -> list[Object]:
         _object(
             "v1", "Service", "kube-dns", "kube-system",
             spec={
-                "clusterIP": address, "selector": labels,
+                "clusterIP": addresses[0], "clusterIPs": addresses, "selector": labels,
+                "ipFamilyPolicy": "PreferDualStack",
                 "ports": [
                     {"name": "dns", "port": 53, "protocol": "UDP"},
                     {"name": "dns-tcp", "port": 53, "protocol": "TCP"},
@@ -211,7 +212,7 @@ def metallb_pool(lab: Lab, record: ClusterRecord) -> Object:
         "kind": "List",
         "items": [
             _object("metallb.io/v1beta1", "IPAddressPool", name, namespace,
-                    spec={"addresses": [str(lab.load_balancer_range(record.index))]}),
+                    spec={"addresses": [str(each) for each in lab.ranges(record, "load_balancer")]}),
             _object("metallb.io/v1beta1", "L2Advertisement", name, namespace,
                     spec={"ipAddressPools": [name], "interfaces": ["eth0"]}),
         ],

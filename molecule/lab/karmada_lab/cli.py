@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(run=_artifacts)
 
     one = commands.add_parser("up", help="make clusters and hosts", parents=[versions, source])
-    one.add_argument("--cluster", action="append", default=[], metavar="NAME[=NODES]")
+    one.add_argument("--cluster", action="append", default=[], metavar="NAME[=NODES][,ipv4|ipv6|dual]")
     one.add_argument("--host", action="append", default=[], metavar="NAME")
     one.add_argument("--images", action="append", default=[], metavar="SET", help="load into the named clusters")
     one.add_argument("--metallb", action="store_true", help="load balancer addresses in the named clusters")

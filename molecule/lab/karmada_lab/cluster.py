@@ -231,7 +231,7 @@ def _join(first: MachineRecord, node: MachineRecord) -> None:
         "kind": "JoinConfiguration",
         "discovery": {
             "bootstrapToken": {
-                "token": token, "apiServerEndpoint": f"{first.address}:{API_PORT}", "caCertHashes": [ca_hash],
+                "token": token, "apiServerEndpoint": configuration.api_address(first), "caCertHashes": [ca_hash],
             }
         },
         "nodeRegistration": configuration.registration(node),

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from karmada_lab import addons
 from karmada_lab.images import PAUSE_IMAGE
-from karmada_lab.state import ClusterRecord, Lab, MachineRecord
+from karmada_lab.state import IPV4, IPV6, ClusterRecord, Lab, MachineRecord, Network
 
 API_PORT = 6443
 
+_FORWARDING = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
+_EVERYWHERE = {IPV4: "0.0.0.0/0", IPV6: "::/0"}
+
 
 def node_files(lab: Lab, record: ClusterRecord, node: MachineRecord) -> dict[str, str]:
-    pods = lab.node_pod_range(record.index, node.node)
+    pods = lab.ranges(record, "node_pod", node.node)
     return {
         "/etc/containerd/config.toml": _CONTAINERD,
         "/etc/systemd/system/containerd.service.d/lab.conf": _CONTAINERD_UNIT,
@@ -25,9 +28,9 @@ def node_files(lab: Lab, record: ClusterRecord, node: MachineRecord) -> dict[str
         "/etc/systemd/system/kube-proxy.service": _PROXY_UNIT,
         "/etc/kubernetes/kube-proxy.json": json.dumps(_proxy_configuration(lab, record, node)),
         "/etc/kubernetes/audit-policy.json": json.dumps(_AUDIT_POLICY),
-        "/etc/cni/net.d/10-lab.conflist": json.dumps(_cni(str(pods))),
+        "/etc/cni/net.d/10-lab.conflist": json.dumps(_cni(pods)),
         "/etc/crictl.yaml": "runtime-endpoint: unix:///run/containerd/containerd.sock\n",
-        "/etc/sysctl.d/90-lab.conf": "net.ipv4.ip_forward=1\n",
+        "/etc/sysctl.d/90-lab.conf": "".join(f"{_FORWARDING[each.version]}=1\n" for each in pods),
     }
 
 
@@ -46,13 +49,13 @@ def kubeadm_documents(lab: Lab, record: ClusterRecord, etcd: str, first: Machine
         "kind": "ClusterConfiguration",
         "clusterName": record.name,
         "kubernetesVersion": record.kubernetes,
-        "controlPlaneEndpoint": f"{first.address}:{API_PORT}",
+        "controlPlaneEndpoint": api_address(first),
         "imageRepository": "registry.k8s.io",
         # Small keys: making and using them costs a fraction of RSA's processor time.
         "encryptionAlgorithm": "ECDSA-P256",
-        "networking": {"serviceSubnet": str(lab.service_range(record.index)), "dnsDomain": "cluster.local"},
+        "networking": {"serviceSubnet": _joined(lab.ranges(record, "service")), "dnsDomain": "cluster.local"},
         "apiServer": {
-            "certSANs": [first.address, first.name, "127.0.0.1", "localhost"],
+            "certSANs": [*first.addresses, first.name, "127.0.0.1", "::1", "localhost"],
             "extraArgs": _arguments({
                 "audit-log-path": f"{audit}/audit.log", "audit-policy-file": policy, "audit-log-maxsize": "512",
                 "v": "1", "goaway-chance": "0", "profiling": "false",
@@ -79,7 +82,7 @@ def kubeadm_documents(lab: Lab, record: ClusterRecord, etcd: str, first: Machine
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
-        "clusterDNS": [addons.dns_address(lab, record)],
+        "clusterDNS": addons.dns_addresses(lab, record),
         "clusterDomain": "cluster.local",
         "resolvConf": "/etc/resolv.conf",
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
@@ -93,14 +96,23 @@ def kubeadm_documents(lab: Lab, record: ClusterRecord, etcd: str, first: Machine
     return "".join(f"---\n{json.dumps(document, indent=1)}\n" for document in (init, configuration, kubelet))
 
 
+def api_address(first: MachineRecord) -> str:
+    """Host and port of the cluster's API server, as a URL has them."""
+    return f"{f'[{first.address}]' if ':' in first.address else first.address}:{API_PORT}"
+
+
 def registration(node: MachineRecord) -> dict[str, Any]:
     return {
         "name": node.name,
         "criSocket": "unix:///run/containerd/containerd.sock",
         "taints": [],
         "imagePullPolicy": "IfNotPresent",
-        "kubeletExtraArgs": _arguments({"node-ip": node.address, "v": "1"}),
+        "kubeletExtraArgs": _arguments({"node-ip": ",".join(node.addresses), "v": "1"}),
     }
+
+
+def _joined(ranges: Sequence[Network]) -> str:
+    return ",".join(str(each) for each in ranges)
 
 
 def _arguments(flags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -114,7 +126,7 @@ def _proxy_configuration(lab: Lab, record: ClusterRecord, node: MachineRecord) -
         "mode": "nftables",
         "clientConnection": {"kubeconfig": "/etc/kubernetes/kube-proxy.conf"},
         "hostnameOverride": node.name,
-        "clusterCIDR": str(lab.cluster_pod_range(record.index)),
+        "clusterCIDR": _joined(lab.ranges(record, "cluster_pod")),
         "detectLocalMode": "ClusterCIDR",
         # Connection tracking limits are kernel-wide: not ours to change.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
@@ -122,7 +134,7 @@ def _proxy_configuration(lab: Lab, record: ClusterRecord, node: MachineRecord) -
     }
 
 
-def _cni(pods: str) -> dict[str, Any]:
+def _cni(pods: Sequence[Network]) -> dict[str, Any]:
     """Each pod on a cable of its own, routed: unlike a bridge this needs no bridge netfilter for Services to work.
 
     No masquerading here: `network.route_pods` has one rule for it, which keeps pod addresses between nodes.
@@ -134,7 +146,11 @@ def _cni(pods: str) -> dict[str, Any]:
             {
                 "type": "ptp",
                 "ipMasq": False,
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": str(each)}] for each in pods],
+                    "routes": [{"dst": _EVERYWHERE[each.version]} for each in pods],
+                },
             },
             {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True},
         ],

@@ -14,16 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from karmada_lab import artifacts, cluster, images, machine, network, prepare, registry, rootfs
+from karmada_lab import artifacts, cluster, configuration, images, machine, network, prepare, registry, rootfs
 from karmada_lab.cluster import Settings
-from karmada_lab.configuration import API_PORT
 from karmada_lab.errors import LabError
 from karmada_lab.images import Image
 from karmada_lab.shell import say, step
 from karmada_lab.state import (
+    FAMILIES,
     MAX_CLUSTERS,
     MAX_NODES,
     ClusterRecord,
+    Family,
     Lab,
     MachineRecord,
     cluster_records,
@@ -38,25 +39,37 @@ from karmada_lab.state import (
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a cluster is to be."""
+
+    nodes: int = 1
+    family: Family = "ipv4"
+
+
 @dataclass
 class Wanted:
-    """What `lab up` was asked for. clusters: name -> number of nodes."""
+    """What `lab up` was asked for."""
 
-    clusters: dict[str, int] = field(default_factory=dict)
+    clusters: dict[str, Shape] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)
     image_sets: list[str] = field(default_factory=list)
     metallb: bool = False
     pod_routes: bool = False
 
 
-def parse_cluster(text: str) -> tuple[str, int]:
-    """`NAME` or `NAME=NODES`. Raises LabError when it is neither."""
-    name, _, count = text.partition("=")
+def parse_cluster(text: str) -> tuple[str, Shape]:
+    """`NAME[=NODES][,FAMILY]`, like `host`, `host=3` or `host,ipv6`. Raises LabError when it is something else."""
+    rest, comma, word = text.partition(",")
+    name, _, count = rest.partition("=")
     check_name(name)
     nodes = int(count) if count.isdigit() else (1 if not count else 0)
     if not 1 <= nodes <= MAX_NODES:
         raise LabError(f"--cluster {text}: the number of nodes must be 1 to {MAX_NODES}")
-    return name, nodes
+    families = {str(family): family for family in FAMILIES}
+    if comma and word not in families:
+        raise LabError(f"--cluster {text}: the family of addresses must be one of {', '.join(families)}")
+    return name, Shape(nodes, families.get(word, "ipv4"))
 
 
 def check_name(name: str) -> str:
@@ -111,12 +124,16 @@ def check_wanted(lab: Lab, wanted: Wanted) -> None:
     problems = []
     clusters, machines = cluster_records(lab), machine_records(lab)
     names = [*wanted.hosts]
-    for name, nodes in wanted.clusters.items():
-        names += [cluster.node_name(name, node) for node in range(nodes)]
-        if name in clusters and clusters[name].ready and clusters[name].nodes != nodes:
+    for name, shape in wanted.clusters.items():
+        names += [cluster.node_name(name, node) for node in range(shape.nodes)]
+        there = clusters.get(name)
+        if there and there.ready and Shape(there.nodes, there.family) != shape:
             problems.append(
-                f"cluster {name} is up with {clusters[name].nodes} node(s), not {nodes}: `lab down {name}` first"
+                f"cluster {name} is up with {there.nodes} node(s), {there.family}, not {shape.nodes}, {shape.family}: "
+                f"`lab down {name}` first"
             )
+        if shape.family != "ipv4" and not network.has_ipv6():
+            problems.append(f"cluster {name} wants IPv6, which this machine's kernel does not speak")
         if name in machines and machines[name].kind == "host":
             problems.append(f"{name} is a plain host: `lab down {name}` first, or choose another name")
     problems += [
@@ -192,19 +209,24 @@ def _plan(lab: Lab, settings: Settings, wanted: Wanted) -> list[_Plan]:
     taken_clusters = {record.index for record in clusters.values()}
     plans = []
 
-    def new_machine(name: str, kind: str, cluster_name: str = "", node: int = 0) -> MachineRecord:
+    def new_machine(
+        name: str, kind: str, cluster_name: str = "", node: int = 0, family: Family = "ipv4"
+    ) -> MachineRecord:
         index = free_index(taken_machines, 200, "machines")
         taken_machines.add(index)
-        return MachineRecord(name, index, lab.machine_address(index), kind, cluster_name, node)
+        first, *others = lab.machine_addresses(index, family)
+        return MachineRecord(name, index, first, kind, cluster_name, node, second_address="".join(others))
 
-    for name, nodes in wanted.clusters.items():
+    for name, shape in wanted.clusters.items():
         if name in clusters:
             say(f"ok  cluster {name} is up already")
             continue
         index = free_index(taken_clusters, MAX_CLUSTERS, "clusters")
         taken_clusters.add(index)
-        record = ClusterRecord(name, index, nodes, settings.kubernetes)
-        own = [new_machine(cluster.node_name(name, node), "node", name, node) for node in range(nodes)]
+        record = ClusterRecord(name, index, shape.nodes, settings.kubernetes, shape.family)
+        own = [
+            new_machine(cluster.node_name(name, node), "node", name, node, shape.family) for node in range(shape.nodes)
+        ]
         plans.append(_Plan(own, record))
     for name in wanted.hosts:
         if name in machines:
@@ -249,7 +271,7 @@ def _finish(lab: Lab, settings: Settings, wanted: Wanted, name: str, extra: Sequ
     if missing:
         load_images(lab, settings, name, missing)
     if wanted.metallb and "metallb" not in record.addons:
-        with step(f"{name}: MetalLB with {lab.load_balancer_range(record.index)}"):
+        with step(f"{name}: MetalLB with {_listed(lab, record, 'load_balancer')}"):
             cluster.add_metallb(lab, settings, cluster_records(lab)[name])
 
 
@@ -357,15 +379,16 @@ def status(lab: Lab) -> dict[str, Any]:
         name: {
             "kubernetes": record.kubernetes,
             "nodes": [node.name for node in cluster.nodes_of(lab, name)],
-            "server": f"https://{cluster.nodes_of(lab, name)[0].address}:{API_PORT}" if record.ready else "",
+            "server": f"https://{configuration.api_address(cluster.nodes_of(lab, name)[0])}" if record.ready else "",
             "state": _cluster_state(lab, record),
             "age_seconds": round(now - record.created),
             "audit_log": record.audit_log,
             "images": record.images,
             "addons": record.addons,
-            "pod_range": str(lab.cluster_pod_range(record.index)),
-            "service_range": str(lab.service_range(record.index)),
-            "load_balancer_range": str(lab.load_balancer_range(record.index)),
+            "family": record.family,
+            "pod_range": _listed(lab, record, "cluster_pod"),
+            "service_range": _listed(lab, record, "service"),
+            "load_balancer_range": _listed(lab, record, "load_balancer"),
         }
         for name, record in cluster_records(lab).items()
     }
@@ -374,6 +397,7 @@ def status(lab: Lab) -> dict[str, Any]:
             "kind": record.kind,
             "cluster": record.cluster,
             "address": record.address,
+            "second_address": record.second_address,
             "pid": record.pid if machine.is_alive(record) else 0,
             "state": "up" if machine.reusable(record) else "leftover",
             "age_seconds": round(now - record.created),
@@ -386,12 +410,18 @@ def status(lab: Lab) -> dict[str, Any]:
         "bridge": lab.id,
         "network": str(lab.subnet),
         "gateway": lab.gateway,
+        "network6": str(lab.subnet6),
+        "gateway6": lab.gateway6,
         "registry": registry.facts(lab),
         "pod_routes": _pod_routes(lab),
         "clusters": clusters,
         "machines": machines,
         "strays": machine.strays(lab),
     }
+
+
+def _listed(lab: Lab, record: ClusterRecord, what: str) -> str:
+    return ",".join(str(each) for each in lab.ranges(record, what))
 
 
 def _cluster_state(lab: Lab, record: ClusterRecord) -> str:

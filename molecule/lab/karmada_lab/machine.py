@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from karmada_lab.errors import LabError
-from karmada_lab.network import namespace, plug_in, unplug
+from karmada_lab.network import gateway, namespace, plug_in, unplug
 from karmada_lab.rootfs import LOGIN, base
 from karmada_lab.shell import run, say, wait_for
 from karmada_lab.state import Lab, MachineRecord, machine_records, save, write_text
@@ -275,7 +275,7 @@ def _identity(lab: Lab, machine: MachineRecord) -> dict[str, str]:
         "/etc/hostname": f"{machine.name}\n",
         "/etc/machine-id": uuid.uuid4().hex + "\n",
         "/etc/hosts": hosts_file(list(known.values())),
-        "/etc/resolv.conf": f"nameserver {lab.gateway}\noptions timeout:1 attempts:1\n",
+        "/etc/resolv.conf": f"nameserver {gateway(lab, machine.address)}\noptions timeout:1 attempts:1\n",
         f"/home/{LOGIN}/.ssh/authorized_keys": user_key(lab).with_suffix(".pub").read_text(),
         "/root/.ssh/authorized_keys": user_key(lab).with_suffix(".pub").read_text(),
     }
@@ -284,7 +284,7 @@ def _identity(lab: Lab, machine: MachineRecord) -> dict[str, str]:
 def hosts_file(machines: Sequence[MachineRecord]) -> str:
     """/etc/hosts with every machine of the lab; each line is marked as ours."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
-    lines += [f"{machine.address} {machine.name}" for machine in machines]
+    lines += [f"{address} {machine.name}" for machine in machines for address in machine.addresses]
     return "".join(f"{line} {_HOSTS_MARK}\n" for line in lines)
 
 

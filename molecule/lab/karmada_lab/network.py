@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from karmada_lab.errors import LabError
 from karmada_lab.shell import run, say
-from karmada_lab.state import ClusterRecord, Lab, MachineRecord, read_json, write_json
+from karmada_lab.state import IPV4, IPV6, ClusterRecord, Lab, MachineRecord, Network, read_json, write_json
 
 NETNS = Path("/run/netns")
 _LINKS = Path("/sys/class/net")
@@ -47,6 +48,16 @@ def hardware_address(address: str) -> str:
     return "02:4b:" + ":".join(f"{int(part):02x}" for part in address.split("."))
 
 
+def version(address: str) -> int:
+    """IPV4 or IPV6."""
+    return IPV6 if ":" in address else IPV4
+
+
+def gateway(lab: Lab, address: str) -> str:
+    """This machine's address on the bridge, as who has that address knows it."""
+    return lab.gateway6 if version(address) == IPV6 else lab.gateway
+
+
 # The bridge ----------------------------------------------------------------------------------------------------------
 
 
@@ -56,11 +67,13 @@ def ensure_bridge(lab: Lab) -> None:
     if lab.id not in links():
         _refuse_foreign_route(lab)
         run(["ip", "link", "add", lab.id, "address", hardware_address(lab.gateway), "type", "bridge"])
-    address = f"{lab.gateway}/{lab.bridge_network.prefixlen}"
     shown = json.loads(run(["ip", "-j", "addr", "show", "dev", lab.id]).stdout)
     present = {entry["local"] for link in shown for entry in link.get("addr_info", [])}
     if lab.gateway not in present:
-        run(["ip", "addr", "add", address, "dev", lab.id])
+        run(["ip", "addr", "add", f"{lab.gateway}/{lab.bridge_network.prefixlen}", "dev", lab.id])
+    if lab.gateway6 not in present and has_ipv6():
+        # Nobody else has this address: to look for them would only keep it from being used for a second.
+        run(["ip", "addr", "add", f"{lab.gateway6}/{lab.bridge_network6.prefixlen}", "dev", lab.id, "nodad"])
     run(["ip", "link", "set", lab.id, "up"])
     if not has_rules(lab):
         run(["nft", "-f", "-"], stdin=rules(lab))
@@ -77,8 +90,10 @@ table inet {lab.id} {{
     type filter hook prerouting priority filter; policy accept;
     iifname != "{lab.id}" accept
     meta l4proto {{ tcp, udp }} th dport 53 ip daddr {lab.gateway} counter jump refuse
+    meta l4proto {{ tcp, udp }} th dport 53 ip6 daddr {lab.gateway6} counter jump refuse
     fib daddr type != unicast accept
     ip daddr != {lab.subnet} counter jump refuse
+    ip6 daddr != {{ {lab.subnet6}, fe80::/10 }} counter jump refuse
   }}
   chain refuse {{
     meta l4proto tcp reject with tcp reset
@@ -86,6 +101,12 @@ table inet {lab.id} {{
   }}
 }}
 """
+
+
+def has_ipv6() -> bool:
+    """Whether this machine's kernel speaks IPv6."""
+    disabled = _sysctl("net.ipv6.conf.all.disable_ipv6")
+    return disabled.exists() and disabled.read_text().strip() == "0"
 
 
 def has_rules(lab: Lab) -> bool:
@@ -132,19 +153,21 @@ def _refuse_foreign_route(lab: Lab) -> None:
 
 
 def plug_in(lab: Lab, machine: MachineRecord) -> None:
-    """A fresh network namespace for the machine, cabled to the bridge, with address and default route."""
+    """A fresh network namespace for the machine, cabled to the bridge, with addresses and default routes."""
     unplug(lab, machine)
     name, outer = namespace(lab, machine.name), link_name(lab, machine.index)
     run(["ip", "netns", "add", name])
-    inner = ["name", "eth0", "address", hardware_address(machine.address), "netns", name]
+    inner = ["name", "eth0", "address", hardware_address(lab.machine_address(machine.index)), "netns", name]
     run(["ip", "link", "add", outer, "type", "veth", "peer", *inner])
     run(["ip", "link", "set", outer, "master", lab.id, "up"])
-    inside = [
-        "link set lo up",
-        f"addr add {machine.address}/{lab.bridge_network.prefixlen} dev eth0",
-        "link set eth0 up",
-        f"route add default via {lab.gateway}",
-    ]
+    inside = ["link set lo up"]
+    for address in machine.addresses:
+        if version(address) == IPV6:
+            inside.append(f"addr add {address}/{lab.bridge_network6.prefixlen} dev eth0 nodad")
+        else:
+            inside.append(f"addr add {address}/{lab.bridge_network.prefixlen} dev eth0")
+    inside.append("link set eth0 up")
+    inside += [f"route add default via {gateway(lab, address)}" for address in machine.addresses]
     run(["ip", "-n", name, "-batch", "-"], stdin="\n".join(inside) + "\n")
 
 
@@ -156,18 +179,24 @@ def unplug(lab: Lab, machine: MachineRecord) -> None:
         run(["ip", "link", "delete", link_name(lab, machine.index)], check=False)
 
 
-def masquerade_rules(own_pods: str, reachable_pods: str) -> str:
+def masquerade_rules(ranges: Sequence[tuple[Network, Network]]) -> str:
     """nftables rules in a node: pods keep their address where the way back is known, and take the node's elsewhere.
 
-    reachable_pods: network whose members know the way back: the cluster's own range, or the lab's with --pod-routes.
+    ranges: for each family the cluster's pods, and the network whose members know the way back to them: that range
+    itself, or the lab's with --pod-routes.
     """
+    rules = "\n    ".join(
+        f'{word} saddr {own} {word} daddr != {reachable} oifname "eth0" masquerade'
+        for own, reachable in ranges
+        for word in ["ip6" if own.version == IPV6 else "ip"]
+    )
     return f"""
-table ip lab
-delete table ip lab
-table ip lab {{
+table inet lab
+delete table inet lab
+table inet lab {{
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {own_pods} ip daddr != {reachable_pods} oifname "eth0" masquerade
+    {rules}
   }}
 }}
 """
@@ -190,22 +219,28 @@ def route_pods(
         for node in nodes:
             own = machine.cluster == node.cluster
             if node.name != machine.name and (own or everywhere):
-                pods = lab.node_pod_range(clusters[node.cluster].index, node.node)
-                lines.append(f"route replace {pods} via {node.address}")
+                lines += _routes(lab, clusters[node.cluster], node, {version(each) for each in machine.addresses})
         if lines:
             run(["ip", "-n", namespace(lab, machine.name), "-batch", "-"], stdin="\n".join(lines) + "\n")
         if machine.kind == "node" and machine.cluster in clusters:
-            own_pods = lab.cluster_pod_range(clusters[machine.cluster].index)
-            reachable = lab.pod_network if everywhere else own_pods
-            run(["ip", "netns", "exec", namespace(lab, machine.name), "nft", "-f", "-"],
-                stdin=masquerade_rules(str(own_pods), str(reachable)))  # fmt: skip
+            pods = lab.ranges(clusters[machine.cluster], "cluster_pod")
+            whole: dict[int, Network] = {IPV4: lab.pod_network, IPV6: lab.subnet6}
+            rules = masquerade_rules([(own, whole[own.version] if everywhere else own) for own in pods])
+            run(["ip", "netns", "exec", namespace(lab, machine.name), "nft", "-f", "-"], stdin=rules)
     if everywhere:
-        lines = [
-            f"route replace {lab.node_pod_range(clusters[node.cluster].index, node.node)} via {node.address}"
-            for node in nodes
-        ]
+        ours = {IPV4, IPV6} if has_ipv6() else {IPV4}
+        lines = [line for node in nodes for line in _routes(lab, clusters[node.cluster], node, ours)]
         if lines:
             run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+
+def _routes(lab: Lab, record: ClusterRecord, node: MachineRecord, versions: set[int]) -> list[str]:
+    """Lines for `ip -batch` that lead to a node's pods, with these versions of IP."""
+    return [
+        f"route replace {pods} via {address}"
+        for pods, address in zip(lab.ranges(record, "node_pod", node.node), node.addresses, strict=True)
+        if pods.version in versions
+    ]
 
 
 # Kernel settings -----------------------------------------------------------------------------------------------------

@@ -17,12 +17,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from karmada_lab.errors import LabError
 from karmada_lab.shell import say
 
 DEFAULT_STATE = Path("/var/lib/karmada-lab")
+
+IPV4, IPV6 = 4, 6
+Family = Literal["ipv4", "ipv6", "dual"]
+#: What a cluster can be, and the versions of IP it then has, the preferred one first.
+FAMILIES: dict[Family, tuple[int, ...]] = {"ipv4": (IPV4,), "ipv6": (IPV6,), "dual": (IPV4, IPV6)}
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Lab:
     cache: Path
     id: str
     subnet: ipaddress.IPv4Network
+    subnet6: ipaddress.IPv6Network
 
     @classmethod
     def from_environment(cls) -> Lab:
@@ -54,7 +61,9 @@ class Lab:
         if subnet.prefixlen != 16:
             raise LabError(f"KARMADA_LAB_SUBNET={text!r} must be a /16, like 10.60.0.0/16")
         name = "klab" if state == DEFAULT_STATE else "klab" + digest.hex()[:4]
-        return cls(state=state, cache=cache, id=name, subnet=subnet)
+        # A unique local prefix (RFC 4193): fd and forty bits that no other network is likely to have.
+        subnet6 = ipaddress.IPv6Network((b"\xfd" + digest[1:6] + bytes(10), 48))
+        return cls(state=state, cache=cache, id=name, subnet=subnet, subnet6=subnet6)
 
     # Folders -----------------------------------------------------------------------------------------------------
 
@@ -80,9 +89,14 @@ class Lab:
 
     # Addresses ---------------------------------------------------------------------------------------------------
     # x.y.0.0/20 machines, x.y.16.0/20 load balancers, x.y.32.0/19 Services, x.y.64.0 and up: pods, a /22 a cluster.
+    # IPv6, with the /64 after the lab's prefix: 0 machines and load balancers, 100 and up Services, 1000 and up pods,
+    # a /62 a cluster.
 
     def _part(self, offset: int, prefix: int) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Network((int(self.subnet.network_address) + offset, prefix))
+
+    def _part6(self, subnet: int, prefix: int, offset: int = 0) -> ipaddress.IPv6Network:
+        return ipaddress.IPv6Network((int(self.subnet6.network_address) + (subnet << 64) + offset, prefix))
 
     @property
     def bridge_network(self) -> ipaddress.IPv4Network:
@@ -95,6 +109,16 @@ class Lab:
         return str(self.subnet.network_address + 1)
 
     @property
+    def bridge_network6(self) -> ipaddress.IPv6Network:
+        """The same in IPv6."""
+        return self._part6(0, 64)
+
+    @property
+    def gateway6(self) -> str:
+        """The machine's own IPv6 address on the bridge; also a name server that refuses."""
+        return str(self.bridge_network6[1])
+
+    @property
     def pod_network(self) -> ipaddress.IPv4Network:
         """Everything from which the pods of all clusters get their addresses."""
         return self.subnet
@@ -102,6 +126,15 @@ class Lab:
     def machine_address(self, index: int) -> str:
         """Address of machine number index (0, 1, ...) on the bridge."""
         return str(self.subnet.network_address + 10 + index)
+
+    def machine_address6(self, index: int) -> str:
+        """IPv6 address of machine number index on the bridge."""
+        return str(self.bridge_network6[10 + index])
+
+    def machine_addresses(self, index: int, family: Family) -> list[str]:
+        """Addresses of machine number index, one for each family, the one that clusters prefer first."""
+        found = {IPV4: self.machine_address(index), IPV6: self.machine_address6(index)}
+        return [found[each] for each in FAMILIES[family]]
 
     def load_balancer_range(self, cluster: int) -> ipaddress.IPv4Network:
         """Addresses on the bridge that MetalLB in this cluster hands out: 64."""
@@ -119,6 +152,29 @@ class Lab:
         """Pod addresses of one node (0 to 3) of a cluster."""
         return self._part((64 + 4 * cluster + node) << 8, 24)
 
+    def load_balancer_range6(self, cluster: int) -> ipaddress.IPv6Network:
+        """IPv6 addresses on the bridge that MetalLB in this cluster hands out: 64."""
+        return self._part6(0, 122, 0x10000 + cluster * 64)
+
+    def service_range6(self, cluster: int) -> ipaddress.IPv6Network:
+        """IPv6 ClusterIPs of this cluster."""
+        return self._part6(0x100 + cluster, 112)
+
+    def cluster_pod_range6(self, cluster: int) -> ipaddress.IPv6Network:
+        """IPv6 pod addresses of this cluster; one /64 for each of up to four nodes."""
+        return self._part6(0x1000 + 4 * cluster, 62)
+
+    def node_pod_range6(self, cluster: int, node: int) -> ipaddress.IPv6Network:
+        """IPv6 pod addresses of one node (0 to 3) of a cluster."""
+        return self._part6(0x1000 + 4 * cluster + node, 64)
+
+    def ranges(self, record: ClusterRecord, what: str, *numbers: int) -> list[Network]:
+        """The ranges of a cluster, one for each of its families. what: `service`, `cluster_pod`, `node_pod` (and the
+        node's number) or `load_balancer`.
+        """
+        of_family = {IPV4: f"{what}_range", IPV6: f"{what}_range6"}
+        return [getattr(self, of_family[family])(record.index, *numbers) for family in FAMILIES[record.family]]
+
 
 MAX_CLUSTERS = 32
 MAX_NODES = 4
@@ -134,10 +190,17 @@ class MachineRecord:
     kind: str  # "host" or "node"
     cluster: str = ""
     node: int = 0
+    #: of the other family, in a cluster that has both
+    second_address: str = ""
     pid: int = 0
     started: int = 0
     created: float = field(default_factory=time.time)
     ready: bool = False
+
+    @property
+    def addresses(self) -> list[str]:
+        """All addresses, the preferred one first."""
+        return [address for address in (self.address, self.second_address) if address]
 
 
 @dataclass
@@ -148,6 +211,7 @@ class ClusterRecord:
     index: int
     nodes: int
     kubernetes: str
+    family: Family = "ipv4"
     created: float = field(default_factory=time.time)
     ready: bool = False
     addons: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ import pytest
 from karmada_lab import configuration, diagnose, images, lifecycle, network
 from karmada_lab.errors import LabError
 from karmada_lab.images import Image
-from karmada_lab.lifecycle import Wanted
+from karmada_lab.lifecycle import Shape, Wanted
 from karmada_lab.state import ClusterRecord, Lab, MachineRecord, save
 
 
@@ -91,19 +91,80 @@ def test_kubeadm_documents_carry_what_this_kind_of_host_needs(lab):
     assert kubelet["clusterDNS"] == [str(lab.service_range(3)[10])]
 
 
+def documents_and_files(lab, family):
+    """kubeadm's documents by kind, and the node's files, of a cluster of that family."""
+    record = ClusterRecord("host", 3, 1, "v1.35.4", family)
+    first, *others = lab.machine_addresses(7, family)
+    node = MachineRecord("host", 7, first, "node", "host", second_address="".join(others))
+    text = configuration.kubeadm_documents(lab, record, "v3.6.16", node)
+    found = [json.loads(part) for part in text.split("---\n") if part.strip()]
+    return {each["kind"]: each for each in found}, configuration.node_files(lab, record, node)
+
+
+def test_a_cluster_of_ipv6_has_nothing_else(lab):
+    documents, files = documents_and_files(lab, "ipv6")
+    address = lab.machine_address6(7)
+    cluster = documents["ClusterConfiguration"]
+    assert documents["InitConfiguration"]["localAPIEndpoint"]["advertiseAddress"] == address
+    assert cluster["controlPlaneEndpoint"] == f"[{address}]:6443"
+    assert cluster["networking"]["serviceSubnet"] == str(lab.service_range6(3))
+    assert documents["KubeletConfiguration"]["clusterDNS"] == [str(lab.service_range6(3)[10])]
+    ipam = json.loads(files["/etc/cni/net.d/10-lab.conflist"])["plugins"][0]["ipam"]
+    assert ipam["ranges"] == [[{"subnet": str(lab.node_pod_range6(3, 0))}]]
+    assert ipam["routes"] == [{"dst": "::/0"}]
+    assert files["/etc/sysctl.d/90-lab.conf"] == "net.ipv6.conf.all.forwarding=1\n"
+    assert str(lab.subnet).rsplit(".", 2)[0] not in json.dumps([documents, files])
+
+
+def test_a_dual_stack_cluster_has_both_and_prefers_ipv4(lab):
+    documents, files = documents_and_files(lab, "dual")
+    four, six = lab.machine_address(7), lab.machine_address6(7)
+    assert documents["ClusterConfiguration"]["controlPlaneEndpoint"] == f"{four}:6443"
+    assert {four, six} <= set(documents["ClusterConfiguration"]["apiServer"]["certSANs"])
+    assert documents["ClusterConfiguration"]["networking"]["serviceSubnet"] == (
+        f"{lab.service_range(3)},{lab.service_range6(3)}"
+    )
+    assert {"name": "node-ip", "value": f"{four},{six}"} in documents["InitConfiguration"]["nodeRegistration"][
+        "kubeletExtraArgs"
+    ]
+    ipam = json.loads(files["/etc/cni/net.d/10-lab.conflist"])["plugins"][0]["ipam"]
+    assert [each[0]["subnet"] for each in ipam["ranges"]] == [
+        str(lab.node_pod_range(3, 0)), str(lab.node_pod_range6(3, 0))
+    ]  # fmt: skip
+    proxy = json.loads(files["/etc/kubernetes/kube-proxy.json"])
+    assert proxy["clusterCIDR"] == f"{lab.cluster_pod_range(3)},{lab.cluster_pod_range6(3)}"
+
+
+def test_pods_take_the_address_of_their_node_outside_of_their_own_network(lab):
+    rules = network.masquerade_rules([(lab.cluster_pod_range(0), lab.subnet), (lab.cluster_pod_range6(0), lab.subnet6)])
+    assert f"ip saddr {lab.cluster_pod_range(0)} ip daddr != {lab.subnet} oifname" in rules
+    assert f"ip6 saddr {lab.cluster_pod_range6(0)} ip6 daddr != {lab.subnet6} oifname" in rules
+
+
 def test_rules_reject_what_leaves_the_lab(lab):
     rules = network.rules(lab)
     assert f'iifname != "{lab.id}" accept' in rules
     assert f"ip daddr != {lab.subnet} counter jump refuse" in rules
+    assert f"ip6 daddr != {{ {lab.subnet6}, fe80::/10 }} counter jump refuse" in rules
     assert network.hardware_address("10.60.0.11") == "02:4b:0a:3c:00:0b"
 
 
-@pytest.mark.parametrize(("text", "expected"), [("host", ("host", 1)), ("host=3", ("host", 3))])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("host", Shape()),
+        ("host=3", Shape(3)),
+        ("host,ipv6", Shape(1, "ipv6")),
+        ("host=3,dual", Shape(3, "dual")),
+    ],
+)
 def test_cluster_words(text, expected):
-    assert lifecycle.parse_cluster(text) == expected
+    assert lifecycle.parse_cluster(text) == ("host", expected)
 
 
-@pytest.mark.parametrize("text", ["host=0", "host=5", "host=x", "Host", "-a", "a_b", "a" * 40, ""])
+@pytest.mark.parametrize(
+    "text", ["host=0", "host=5", "host=x", "host,", "host,ip6", "host,3", "Host", "-a", "a_b", "a" * 40, ""]
+)
 def test_bad_cluster_words(text):
     with pytest.raises(LabError):
         lifecycle.parse_cluster(text)
@@ -113,10 +174,10 @@ def test_name_clashes_are_told_at_once_before_anything_is_made(lab):
     save(lab, MachineRecord("h1", 0, "10.0.0.1", "host"))
     save(lab, ClusterRecord("a", 0, 1, "v1.35.4", ready=True))
     with pytest.raises(LabError) as caught:
-        lifecycle.check_wanted(lab, Wanted(clusters={"h1": 1, "a": 3, "b": 2}, hosts=["b-2"]))
+        lifecycle.check_wanted(lab, Wanted({"h1": Shape(), "a": Shape(3, "dual"), "b": Shape(2)}, hosts=["b-2"]))
     message = str(caught.value)
     assert "h1 is a plain host" in message
-    assert "cluster a is up with 1 node(s), not 3" in message
+    assert "cluster a is up with 1 node(s), ipv4, not 3, dual" in message
     assert "b-2 is wanted twice" in message
 
 

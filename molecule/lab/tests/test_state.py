@@ -36,6 +36,14 @@ def test_address_ranges_do_not_overlap(lab):
     ]
     assert all(not one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
     assert all(part.subnet_of(lab.subnet) for part in ranges)
+    ranges6 = [
+        *(lab.service_range6(index) for index in clusters),
+        *(lab.cluster_pod_range6(index) for index in clusters),
+        lab.bridge_network6,
+    ]
+    assert all(not one.overlaps(other) for one, other in itertools.combinations(ranges6, 2))
+    assert all(part.subnet_of(lab.subnet6) for part in ranges6)
+    assert lab.subnet6.subnet_of(ipaddress.IPv6Network("fd00::/8"))
 
 
 def test_load_balancers_are_on_the_bridge_and_are_no_machines(lab):
@@ -43,11 +51,16 @@ def test_load_balancers_are_on_the_bridge_and_are_no_machines(lab):
     assert all(part.subnet_of(lab.bridge_network) for part in ranges)
     machines = {ipaddress.IPv4Address(lab.machine_address(index)) for index in range(200)}
     assert not any(address in part for address in machines for part in ranges)
+    ranges6 = [lab.load_balancer_range6(index) for index in range(state.MAX_CLUSTERS)]
+    assert all(part.subnet_of(lab.bridge_network6) for part in ranges6)
+    machines6 = {ipaddress.IPv6Address(lab.machine_address6(index)) for index in range(200)}
+    assert not any(address in part for address in machines6 for part in ranges6)
 
 
 def test_node_ranges_are_parts_of_their_cluster(lab):
     for node in range(state.MAX_NODES):
         assert lab.node_pod_range(5, node).subnet_of(lab.cluster_pod_range(5))
+        assert lab.node_pod_range6(5, node).subnet_of(lab.cluster_pod_range6(5))
 
 
 def test_two_state_folders_are_two_labs(monkeypatch):
@@ -58,6 +71,7 @@ def test_two_state_folders_are_two_labs(monkeypatch):
     other = Lab.from_environment()
     assert default.id != other.id
     assert not default.subnet.overlaps(other.subnet)
+    assert not default.subnet6.overlaps(other.subnet6)
     assert len(f"{other.id}-199") <= 15  # the kernel's limit for an interface name
 
 

@@ -80,7 +80,9 @@ def test_a_command_is_killed_with_what_it_started_in_other_sessions():
 
 
 def test_what_other_labs_have_is_left_out(tmp_path):
-    lab = Lab(tmp_path, tmp_path, "klab12ab", ipaddress.IPv4Network("10.99.0.0/16"))
+    lab = Lab(
+        tmp_path, tmp_path, "klab12ab", ipaddress.IPv4Network("10.99.0.0/16"), ipaddress.IPv6Network("fd99:1:2::/48")
+    )
     assert not footprint._of_another(lab, "link klab12ab-0")
     assert not footprint._of_another(lab, "link veth0")
     assert footprint._of_another(lab, "link klab")
