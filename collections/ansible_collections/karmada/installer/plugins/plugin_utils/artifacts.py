@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not in the collection and not in an image: Karmada's CRDs, fetched and verified.
+"""Where files come from that the collection does not hold, and Karmada's CRDs, fetched and verified.
 
 The lock file holds a hash over the content of the CRD files (names and bytes), not over an archive: the same hash then
 covers the release archive, a Go module, a mirror of either and a directory. Nothing that does not match it is parsed.
@@ -8,7 +8,6 @@ covers the release archive, a Go module, a mirror of either and a directory. Not
 from __future__ import annotations
 
 import hashlib
-import http.client
 import io
 import json
 import os
@@ -16,24 +15,21 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.download import FetchError, Https, allowed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 RELEASE_DOWNLOADS = "https://github.com/karmada-io/karmada/releases/download"
 LOCK_FILE = Path(__file__).parents[2] / "schemas" / "artifacts.lock.json"
 #: A CRD archive holds well under 1 MiB, the Go module some 60 MiB; anything far beyond is not what it says it is.
 MOST_BYTES = 256 * 1024 * 1024
-TIMEOUT_SECONDS = 60
 
 _BROKEN = (EOFError, OSError, ValueError, zlib.error)
 _MODULE = "github.com/karmada-io/karmada"
@@ -49,10 +45,17 @@ class Source:
     directory: Path | None = None
 
 
+def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, Any]:
+    """Recorded checksums: project → version → ``crds`` (see content_hash), ``files`` (below the project's and version's
+    folder → hash) or ``images`` (``<name>/<architecture>`` → digest of the manifest).
+    """
+    lock: dict[str, Any] = json.loads(lock_file.read_text())
+    return lock
+
+
 def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
     """The hash that the CRDs of this Karmada version must have; raises ProblemsError when none is recorded."""
-    lock: dict[str, Any] = json.loads(lock_file.read_text())
-    found = lock.get("karmada", {}).get(version, {}).get("crds")
+    found = read_lock(lock_file).get("karmada", {}).get(version, {}).get("crds")
     if not isinstance(found, str):
         raise ProblemsError(
             Problem(
@@ -74,7 +77,7 @@ def content_hash(files: Mapping[str, bytes]) -> str:
 def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[str, Any]]:
     """The CRDs of one Karmada version, verified. Raises ProblemsError when they cannot be had or are others."""
     expected = locked_hash(version)
-    kept = (cache or _cache_directory()) / f"karmada-{version}-crds-{expected.removeprefix('sha256:')[:16]}"
+    kept = (cache or cache_directory()) / f"karmada-{version}-crds-{expected.removeprefix('sha256:')[:16]}"
     files = _read_directory(kept) if kept.is_dir() else {}
     if content_hash(files) != expected:
         files, where = fetch(version, source)
@@ -108,13 +111,7 @@ def fetch(version: str, source: Source) -> tuple[dict[str, bytes], str]:
                 )
             )
     if source.kind == "Directory":
-        raise ProblemsError(
-            Problem(
-                what="artifacts come from a directory, but the inventory source names none",
-                where="spec.artifacts.source",
-                remedy="add `artifacts: ./artifacts` to the inventory source",
-            )
-        )
+        raise no_directory()
     if source.kind == "GoModules":
         base = source.url or _module_proxy()
         url = f"{base.rstrip('/')}/{_MODULE}/@v/{version}.zip"
@@ -122,6 +119,17 @@ def fetch(version: str, source: Source) -> tuple[dict[str, bytes], str]:
         return _bases(_zip_entries(_download(url), url), prefix), url
     url = f"{(source.url or RELEASE_DOWNLOADS).rstrip('/')}/{version}/crds.tar.gz"
     return _bases(_tar_entries(_download(url), url), "crds/"), url
+
+
+def no_directory() -> ProblemsError:
+    """The refusal of source Directory without a directory."""
+    return ProblemsError(
+        Problem(
+            what="artifacts come from a directory, but the inventory source names none",
+            where="spec.artifacts.source",
+            remedy="add `artifacts: ./artifacts` to the inventory source",
+        )
+    )
 
 
 def _from_directory(version: str, directory: Path) -> tuple[dict[str, bytes], str] | None:
@@ -207,7 +215,7 @@ def _unreadable(where: str, reason: str) -> ProblemsError:
 
 
 def _download(url: str) -> bytes:
-    if not url.startswith("https://") and not _is_loopback(url):
+    if not allowed(url):
         raise ProblemsError(
             Problem(
                 what="artifacts are fetched over https only",
@@ -215,29 +223,17 @@ def _download(url: str) -> bytes:
                 remedy="set spec.artifacts.url to an https address",
             )
         )
-    agent = {"User-Agent": "karmada-installer"}
-    request = urllib.request.Request(url, headers=agent)  # noqa: S310 - scheme checked above
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
-            content: bytes = response.read(MOST_BYTES + 1)
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        reason = getattr(error, "reason", None) or error
+        return Https().read(url, MOST_BYTES).content
+    except FetchError as error:
         raise ProblemsError(
             Problem(
-                what=f"the CRDs of Karmada cannot be fetched: {reason}",
+                what=f"the CRDs of Karmada cannot be fetched: {error}",
                 where=url,
                 remedy="make the address reachable (proxies are taken from the environment), set spec.artifacts.url "
                 "to a mirror, or prepare a directory and name it in the inventory source: artifacts: ./artifacts",
             )
         ) from None
-    if len(content) > MOST_BYTES:
-        raise _unreadable(url, f"it is larger than {MOST_BYTES >> 20} MiB")
-    return content
-
-
-def _is_loopback(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def _module_proxy() -> str:
@@ -247,7 +243,7 @@ def _module_proxy() -> str:
     if not configured and go:
         configured = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False).stdout.strip()
     for candidate in configured.replace("|", ",").split(","):
-        if candidate.startswith("https://") or _is_loopback(candidate):
+        if allowed(candidate):
             return candidate
     raise ProblemsError(
         Problem(
@@ -258,6 +254,7 @@ def _module_proxy() -> str:
     )
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
+    """Where verified files are kept on the machine that Ansible runs on."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     return Path(base) / "karmada-installer" / "artifacts"

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files over https: within limits, tried again where that can help, and told apart from half ones.
+
+Proxies are those of the environment. Plain http is for loopback only; a redirect never leads from https to anything
+else, and credentials are never sent on to another host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from typing import IO, BinaryIO
+from urllib.parse import urlsplit
+
+#: Seconds without a byte, and seconds for one file altogether.
+SILENCE_SECONDS = 60
+LONGEST_SECONDS = 1800
+ATTEMPTS = 3
+CHUNK = 1 << 20
+
+#: What a server answers when the same question may be answered later.
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS = 5
+
+
+class FetchError(Exception):
+    """Why a file cannot be had, in words for a person. ``passing``: trying again may help."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
+class StatusError(FetchError):
+    """The server answered, but not with the file."""
+
+    def __init__(self, status: int, phrase: str, headers: Message) -> None:
+        super().__init__(f"{status} {phrase}".strip(), passing=status in _PASSING)
+        self.status = status
+        self.headers = headers
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A small file in memory, and the headers it came with."""
+
+    content: bytes
+    headers: Message
+
+
+def allowed(url: str) -> bool:
+    """Whether this address may be asked at all: https, or http on this very machine."""
+    return urlsplit(url).scheme == "https" or is_loopback(url)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether this is plain http that does not leave the machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+
+
+class Https:
+    """Asks web servers. Safe to use from several threads.
+
+    ``ca_bundle`` holds PEM certificates of authorities that are trusted beside those of the system. ``pause`` waits the
+    given seconds before another attempt.
+    """
+
+    def __init__(self, ca_bundle: str = "", *, pause: Callable[[float], None] | None = None) -> None:
+        context = ssl.create_default_context()
+        if ca_bundle:
+            context.load_verify_locations(cadata=ca_bundle)
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects())
+        self._pause = pause or time.sleep
+
+    def read(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> Answer:
+        """A small file. Raises FetchError, or StatusError when the server answers something else."""
+        content = io.BytesIO()
+        _, answered = self._attempts(url, content, most_bytes, headers or {}, "GET")
+        return Answer(content.getvalue(), answered)
+
+    def save(self, url: str, into: BinaryIO, most_bytes: int, headers: Mapping[str, str] | None = None) -> str:
+        """A file of any size into an empty one that can be rewound; returns the SHA-256 of what came, in hex."""
+        digest, _ = self._attempts(url, into, most_bytes, headers or {}, "GET")
+        return digest
+
+    def exists(self, url: str) -> None:
+        """Return if the server has the file; raises FetchError otherwise."""
+        self._attempts(url, io.BytesIO(), 0, {}, "HEAD")
+
+    def _attempts(
+        self, url: str, into: BinaryIO, most_bytes: int, headers: Mapping[str, str], method: str
+    ) -> tuple[str, Message]:
+        attempt = 1
+        while True:
+            try:
+                return self._attempt(url, into, most_bytes, headers, method)
+            except FetchError as error:
+                if not error.passing or attempt == ATTEMPTS:
+                    raise
+            self._pause(2.0 ** (attempt - 1))
+            attempt += 1
+            into.seek(0)
+            into.truncate()
+
+    def _attempt(
+        self, url: str, into: BinaryIO, most_bytes: int, headers: Mapping[str, str], method: str
+    ) -> tuple[str, Message]:
+        if not allowed(url):
+            raise FetchError("only https addresses are fetched from")
+        started = {"User-Agent": "karmada-installer"}
+        request = urllib.request.Request(url, headers=started, method=method)  # noqa: S310 - scheme checked above
+        for name, value in headers.items():
+            # Unredirected: _Redirects decides where credentials may follow.
+            request.add_unredirected_header(name, value)
+        try:
+            response = self._opener.open(request, timeout=SILENCE_SECONDS)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise StatusError(error.code, str(error.reason), error.headers) from None
+        except urllib.error.URLError as error:
+            untrusted = isinstance(error.reason, ssl.SSLCertVerificationError)
+            raise FetchError(str(error.reason), passing=not untrusted) from None
+        except (http.client.HTTPException, OSError) as error:
+            raise FetchError(str(error) or type(error).__name__, passing=True) from None
+        except ValueError as error:
+            raise FetchError(f"the address or the answer makes no sense: {error}") from None
+        with response:
+            digest = _copy(response, into, most_bytes) if method == "GET" else ""
+            return digest, response.headers
+
+
+def _copy(response: http.client.HTTPResponse, into: BinaryIO, most_bytes: int) -> str:
+    """Copy the body and return its SHA-256. http.client itself takes a body that was cut off for a whole one."""
+    announced = response.headers.get("Content-Length")
+    deadline = time.monotonic() + LONGEST_SECONDS
+    digest, size = hashlib.sha256(), 0
+    while chunk := _next(response):
+        size += len(chunk)
+        if size > most_bytes:
+            raise FetchError(f"it is larger than {_readable(most_bytes)}")
+        if time.monotonic() > deadline:
+            raise FetchError(f"it did not arrive in {LONGEST_SECONDS // 60} minutes")
+        digest.update(chunk)
+        into.write(chunk)
+    if announced is not None and announced != str(size):
+        raise FetchError(f"it was cut off after {size} of {announced} bytes", passing=True)
+    return digest.hexdigest()
+
+
+def _next(response: http.client.HTTPResponse) -> bytes:
+    """The next piece of the body. Only here: an OSError of the network is no other than one of the disk."""
+    try:
+        return response.read(CHUNK)
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        raise FetchError(f"it was cut off: {str(error) or type(error).__name__}", passing=True) from None
+
+
+def _readable(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    max_redirections = _REDIRECTS
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if not allowed(newurl) or (req.type == "https" and urlsplit(newurl).scheme != "https"):
+            fp.close()
+            parts = urlsplit(newurl)
+            raise FetchError(f"it redirects to {parts.scheme}://{parts.hostname}, which is not https")
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following:
+            following.method = req.get_method()
+            same_place = (following.type, following.host) == (req.type, req.host)
+            for name, value in req.unredirected_hdrs.items():
+                if same_place or name.lower() == "accept":
+                    following.add_unredirected_header(name, value)
+        return following
