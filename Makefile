@@ -81,7 +81,7 @@ unit: ## tests of the engine and of the lab's own logic; need no cluster
 	$(IN_VENV) pytest -n auto $(PYTEST_ARGS)
 
 .PHONY: reference
-reference: ## writes docs/reference/ from the schema and from the rights that preflight asks for
+reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
 	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
 
 CONTRACT := $(wildcard $(COLLECTION)/tests/contract)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import textwrap
@@ -79,12 +80,42 @@ control plane never gets it. What is made on a member: [members](../guides/membe
 """
 
 
+FIELD_TESTS_PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Generated from tests/unit/test_field_effects.py by `make reference`. Change that, not this page. -->
+
+# Fields and their tests
+
+Every field of the document changes something that a test sees. For each, two documents are compared between which only
+that field differs: what they make the installer render for the host cluster, the control plane and members, which
+certificates they ask for, where they connect, what they fetch and what they remove. A field without a row fails the
+tests, and so does a row without a difference. One of them by itself:
+
+```shell
+.ci/venv pytest collections/ansible_collections/karmada/installer/tests/unit/test_field_effects.py -k 'spec.version'
+```
+
+How a field is rendered exactly is tested beside that, for the pods in `test_render_kubernetes.py`.
+
+{own}
+
+Settings of components:
+
+{settings}
+
+These have one possible value as yet, so there is nothing to compare:
+
+{single}
+"""
+
+
 def files() -> dict[Path, str]:
     """Every generated file and what it should contain."""
     return {
         REFERENCE / "manifest.md": manifest_page(yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))),
         REFERENCE / "rights.md": rights_page(),
         REFERENCE / "host-rights.yaml": host_rights_yaml(),
+        REFERENCE / "field-tests.md": field_tests_page(),
     }
 
 
@@ -309,6 +340,45 @@ def host_rights_yaml() -> str:
         "---\n" + yaml.dump(each, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110)
         for each in objects
     )
+
+
+# -- fields and their tests --------------------------------------------------------------------------------------------
+
+
+def field_tests_page() -> str:
+    """Each field of the spec, the two documents that a test compares, and where their difference has to show."""
+    # Not imported above: a test's types are pytest's business.
+    tests: Any = importlib.import_module("ansible_collections.karmada.installer.tests.unit.test_field_effects")
+    component = re.compile(r"spec\.components\.(etcd\.local|[A-Za-z]+)\.")
+    own: list[str] = []
+    settings: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for path, (one, other) in tests.ROWS.items():
+        compared = f"{_value(one)}, {_value(other)}"
+        shows = tests.shows_in(path)
+        found = component.match(path)
+        if found:
+            settings[path[found.end() :], compared, shows].append(found[1])
+        else:
+            own.append(_table_row(f"`{path}`", compared, shows))
+    everybody = len(tests.COMPONENTS)
+    shared = [
+        _table_row(
+            f"`{name}`",
+            "every component" if len(users) == everybody else ", ".join(f"`{each}`" for each in users),
+            compared,
+            shows,
+        )
+        for (name, compared, shows), users in settings.items()
+    ]
+    return FIELD_TESTS_PAGE.format(
+        own="\n".join(["| field | compared | has to show in |", "|---|---|---|", *own]),
+        settings="\n".join(["| setting | of | compared | has to show in |", "|---|---|---|---|", *shared]),
+        single="\n".join(f"* `{path}`" for path in sorted(tests.ONE_VALUE)),
+    )
+
+
+def _value(value: Any) -> str:
+    return "absent" if value is None else f"`{json.dumps(value)}`"
 
 
 class _Dumper(yaml.SafeDumper):

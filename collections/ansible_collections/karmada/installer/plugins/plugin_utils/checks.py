@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -11,7 +12,13 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import feature_gates, member_join, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, settings_of, wanted_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ETCD,
+    Component,
+    settings_of,
+    settings_path,
+    wanted_components,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.crd import nearest
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
@@ -122,7 +129,7 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    for check in (_taken_names, _storage, _node_port, _feature_gates):
+    for check in (_taken_names, _storage, _node_port, _feature_gates, _priority_classes):
         yield from _collected(partial(check, run))
 
 
@@ -137,6 +144,7 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
         # Made by server-side apply, and removed again by an uninstall.
         wanted += [(verb, "", "namespaces", None, "", run.namespace) for verb in _WRITE]
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
+    wanted.append(("get", "scheduling.k8s.io", "priorityclasses", None))
     if run.spec["endpoint"]["type"] == "NodePort" and not run.spec["endpoint"].get("host"):
         wanted.append(("list", "", "nodes", None))
     denied = run.host.can_i(wanted)
@@ -210,6 +218,21 @@ def _storage(run: Run) -> Iterable[Problem]:
             where="spec.components.etcd.local.volumeData.volumeClaim.storageClassName",
             remedy="name one of them, or create it",
         )
+
+
+def _priority_classes(run: Run) -> Iterable[Problem]:
+    """Without its class no pod of a component is admitted, which would only be seen after the first change."""
+    users: dict[str, list[Component]] = defaultdict(list)
+    for component in wanted_components(run.spec):
+        users[settings_of(component, run.spec)["priorityClassName"]].append(component)
+    for name, components in users.items():
+        if name and run.host.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
+            for component in components:
+                yield Problem(
+                    what=f"there is no PriorityClass {name}",
+                    where=f"{settings_path(component)}.priorityClassName",
+                    remedy='create it, name another one, or write "" to have none',
+                )
 
 
 def _feature_gates(run: Run) -> Iterable[Problem]:

@@ -178,6 +178,11 @@ def settings_of(component: Component, spec: Mapping[str, Any]) -> Mapping[str, A
     return (settings.get("local") or {}) if component.field == "etcd" else settings
 
 
+def settings_path(component: Component) -> str:
+    """Where in the document those settings are."""
+    return f"spec.components.{component.field}" + (".local" if component.field == "etcd" else "")
+
+
 def _pki(layout: Layout, directory: str, file: str) -> str:
     return layout.path("pki", directory, file)
 

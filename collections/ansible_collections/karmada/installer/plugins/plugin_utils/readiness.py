@@ -27,7 +27,7 @@ def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
     symptom = check(obj) if check else None
     if symptom is None:
         return None
-    causes = list(dict.fromkeys(text for one in related if (text := _cause(one))))
+    causes = list(dict.fromkeys([*_refused_pods(obj), *(text for one in related if (text := _cause(one)))]))
     return "; ".join([symptom, *causes, *_warnings(related, " ".join(causes))])
 
 
@@ -51,9 +51,16 @@ def hopeless(obj: Object, related: Related = ()) -> str | None:
     return None
 
 
+def _refused_pods(obj: Object) -> list[str]:
+    """What a Deployment says when the API server does not let it create its pods."""
+    failures = [one for one in _conditions(obj) if one["type"] == "ReplicaFailure" and one["status"] == "True"]
+    return [f"its pods are refused: {one['message']}" for one in failures if one.get("message")]
+
+
 def _refused(message: str) -> bool:
     # Not every "is forbidden": a service account that is created a moment later is reported so as well.
-    return any(word in message for word in ("exceeded quota", "is invalid:", "violates PodSecurity"))
+    refusals = ("exceeded quota", "insufficient quota", "no PriorityClass", "is invalid:", "violates PodSecurity")
+    return any(word in message for word in refusals)
 
 
 def crashing(pods: Iterable[Object]) -> list[tuple[str, str]]:
@@ -244,7 +251,7 @@ def _warnings(related: Related, said: str) -> list[str]:
     texts = []
     for one in events:
         message = " ".join(str(one.get("message") or "").split())
-        if message.removeprefix("Error: ") not in said:
+        if message.removeprefix("Error: ").removeprefix("Error creating: ") not in said:
             texts.append(f"{one.get('reason') or 'Warning'}: {message}")
     return [f"event {text}" for text in list(dict.fromkeys(texts))[:MAX_EVENTS]]
 

@@ -89,6 +89,25 @@ def choose(requested: str | None, recorded: str | None) -> Release:
     return get(version) if version else newest()
 
 
+#: Field of ``spec.images`` → registry, where the document says nothing.
+REGISTRIES: Mapping[str, str] = {
+    "karmadaRegistry": "docker.io/karmada",
+    "kubeRegistry": "registry.k8s.io",
+    "etcdRegistry": "quay.io/coreos",
+}
+#: The same by ``spec.images.mirrorCountry``. One mirror for all three, which passes on what the publishers have under
+#: its own names (so every tag is there, with the publisher's digest), instead of copies that may lack a patch release.
+MIRRORS: Mapping[str, Mapping[str, str]] = {
+    "cn": {field: f"m.daocloud.io/{registry}" for field, registry in REGISTRIES.items()},
+}
+
+
+def registry(images: Mapping[str, Any], field: str) -> str:
+    """The registry of a field of ``spec.images``: what the document says, else that of its country's mirror."""
+    country = images.get("mirrorCountry")
+    return str(images.get(field) or (MIRRORS[country] if country else REGISTRIES)[field])
+
+
 @dataclass(frozen=True)
 class Image:
     """Where an image comes from by default.
@@ -103,6 +122,6 @@ class Image:
 
     def reference(self, images: Mapping[str, Any], release: Release, overrides: Mapping[str, Any]) -> str:
         """The full reference; ``imageRepository`` and ``imageTag`` of the component win over the global registries."""
-        repository = overrides.get("imageRepository") or f"{images[self.registry].rstrip('/')}/{self.repository}"
+        repository = overrides.get("imageRepository") or f"{registry(images, self.registry)}/{self.repository}"
         tag = overrides.get("imageTag") or getattr(release, self.release)
         return f"{repository}:{tag}"

@@ -367,13 +367,20 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
     }
 
 
-def _spread(instance: Instance, component: Component, otherwise: str) -> Object:
-    return {
+def _spread(instance: Instance, component: Component) -> Object:
+    """Evenly over the nodes. An anti-affinity would add nothing but an order between two of the same preference."""
+    spread: Object = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": otherwise,
         "labelSelector": {"matchLabels": instance.selector(component.name)},
+        # A node whose taint keeps the pods away would count as one that has room, and the others would never be full.
+        "nodeTaintsPolicy": "Honor",
     }
+    if component is ETCD:
+        # Two members on one node fail together: only where there are fewer nodes than members.
+        return {**spread, "whenUnsatisfiable": "DoNotSchedule"}
+    # In a rollout the pods that are about to go do not count, or the new ones would be spread around them.
+    return {**spread, "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["pod-template-hash"]}
 
 
 def _pod_template(instance: Instance, component: Component, config_hash: str, flags: list[str]) -> Object:
@@ -422,13 +429,12 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
             for files in file_sets
         ]
         + (settings.get("extraVolumes") or []),
-        "topologySpreadConstraints": settings.get("topologySpreadConstraints")
-        or [_spread(instance, component, "DoNotSchedule" if component is ETCD else "ScheduleAnyway")],
+        "topologySpreadConstraints": settings.get("topologySpreadConstraints") or [_spread(instance, component)],
         **{key: settings[key] for key in _POD_SETTINGS if settings.get(key)},
     }
     pod["securityContext"].update(settings.get("securityContext") or {})
-    if images.get("pullSecrets"):
-        pod["imagePullSecrets"] = [{"name": each["name"]} for each in images["pullSecrets"]]
+    if pull_secrets := settings.get("imagePullSecrets", images.get("pullSecrets")):
+        pod["imagePullSecrets"] = [{"name": each["name"]} for each in pull_secrets]
     return {
         "metadata": {
             "labels": {**(settings.get("labels") or {}), **instance.labels(component.name)},

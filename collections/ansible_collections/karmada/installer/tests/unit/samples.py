@@ -21,7 +21,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AUTHORITIES,
     COMPONENTS,
+    ETCD,
     KARMADA_WEBHOOK,
+    Component,
     Layout,
     wanted_components,
 )
@@ -51,6 +53,11 @@ def document(spec: Mapping[str, Any] | None = None, name: str = "prod", namespac
 def etcd(**settings: Any) -> Object:
     """A spec with these settings of etcd."""
     return {"components": {"etcd": {"local": settings}}}
+
+
+def settings_in(component: Component, **settings: Any) -> Object:
+    """These settings as the section of a component has them."""
+    return {"local": settings} if component is ETCD else settings
 
 
 @cache

@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.tests.unit.samples import (
     document,
     etcd,
     rendered,
+    settings_in,
     state,
 )
 
@@ -172,6 +173,19 @@ def test_a_state_that_cannot_be_used_stops_everything() -> None:
     broken = replace(state(), authorities={})
     found = problems(fake_run(document(), host(), stored=broken))
     assert len([problem for problem in found if "authority" in problem.what]) == 4
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+def test_a_priority_class_that_is_not_there_is_refused_where_it_is_named(component: Component) -> None:
+    def spec(name: str) -> dict[str, Any]:
+        return {"components": {component.field: settings_in(component, priorityClassName=name)}}
+
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+    assert problems(fake_run(document(spec("high")), host(high))) == []
+    assert problems(fake_run(document(spec("")), host())) == []
+    (problem,) = problems(fake_run(document(spec("high")), host()))
+    assert problem.what == "there is no PriorityClass high"
+    assert problem.where.endswith(f"{component.field}{'.local' if component.field == 'etcd' else ''}.priorityClassName")
 
 
 GATES = [component for component in COMPONENTS if component.takes_feature_gates]

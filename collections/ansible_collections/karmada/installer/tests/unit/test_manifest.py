@@ -75,6 +75,10 @@ def test_no_message_contains_a_password_of_a_url() -> None:
     assert "mirror.example.com" in str(problem)
 
 
+#: What every component is said to have when the document does not say it.
+OF_ALL = {"replicas": 1, "priorityClassName": "system-cluster-critical"}
+
+
 def test_an_empty_spec_gets_every_default() -> None:
     resolved = manifest.resolve(manifest.parse(corpus_files.named("empty_spec").text))
     assert resolved["metadata"] == {"name": "prod", "namespace": "karmada-system"}
@@ -83,12 +87,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "mode": "Container",
         "hostCluster": {"domain": "cluster.local", "namespace": "karmada-system"},
         "endpoint": {"type": "ClusterIP"},
-        "images": {
-            "karmadaRegistry": "docker.io/karmada",
-            "kubeRegistry": "registry.k8s.io",
-            "etcdRegistry": "quay.io/coreos",
-            "pullPolicy": "IfNotPresent",
-        },
+        "images": {"pullPolicy": "IfNotPresent"},
         "artifacts": {"source": "URL"},
         "certificates": {"validity": "8760h", "renewBefore": "2920h", "keyAlgorithm": "ECDSA-P256"},
         "encryption": {"provider": "secretbox"},
@@ -96,8 +95,8 @@ def test_an_empty_spec_gets_every_default() -> None:
         "members": [],
         "deletion": {"policy": "Delete"},
     }
-    assert components.pop("etcd") == {"local": {"replicas": 1}}
-    assert components.pop("karmadaAPIServer") == {"replicas": 1, "serviceSubnet": "10.96.0.0/12"}
+    assert components.pop("etcd") == {"local": OF_ALL}
+    assert components.pop("karmadaAPIServer") == {**OF_ALL, "serviceSubnet": "10.96.0.0/12"}
     assert set(components) == {
         "karmadaAggregatedAPIServer",
         "kubeControllerManager",
@@ -105,7 +104,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "karmadaScheduler",
         "karmadaWebhook",
     }
-    assert all(component == {"replicas": 1} for component in components.values())
+    assert all(component == OF_ALL for component in components.values())
 
 
 @pytest.mark.parametrize("name", ["no_spec", "null_spec", "nulls_everywhere", "empty_spec"])
@@ -281,7 +280,7 @@ def test_below_an_open_object_nothing_is_dropped_filled_in_or_refused() -> None:
     given = document(components={"karmadaWebhook": {"affinity": inside, "extraVolumes": [inside]}})
     assert manifest.validate(given) == []
     webhook = manifest.resolve(given)["spec"]["components"]["karmadaWebhook"]
-    assert webhook == {"replicas": 1, "affinity": inside, "extraVolumes": [inside]}
+    assert webhook == {**OF_ALL, "affinity": inside, "extraVolumes": [inside]}
 
 
 def test_whole_numbers_are_integers_in_an_open_object_too() -> None:
@@ -294,7 +293,7 @@ def test_whole_numbers_are_integers_in_an_open_object_too() -> None:
 def test_an_optional_component_is_there_only_when_it_is_named() -> None:
     assert not OPTIONAL & set(manifest.resolve(document())["spec"]["components"])
     for name in OPTIONAL:
-        assert manifest.resolve(document(components={name: {}}))["spec"]["components"][name] == {"replicas": 1}
+        assert manifest.resolve(document(components={name: {}}))["spec"]["components"][name] == OF_ALL
         assert name not in manifest.resolve(document(components={name: None}))["spec"]["components"]
 
 

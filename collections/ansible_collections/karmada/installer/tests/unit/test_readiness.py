@@ -40,6 +40,34 @@ def test_a_deployment(obj: dict[str, Any], reason: str | None) -> None:
     assert found is None if reason is None else reason in str(found)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        'pods "a-1" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2',
+        # of clusters that keep the system classes to kube-system, in the words of Kubernetes' quota admission
+        'pods "a-1" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [x]}]',
+        'pods "a-1" is forbidden: no PriorityClass with name high was found',
+        'pods "a-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+    ],
+)
+def test_a_deployment_whose_pods_are_refused_says_by_what_once_and_is_beyond_hope(message: str) -> None:
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    refused = deployment(updatedReplicas=0, conditions=[condition])
+    event = {
+        "kind": "Event",
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": f"Error creating: {message}",
+        "metadata": {"name": "a.1"},
+    }
+    told = str(reason_not_ready(refused, [event]))
+    assert told == f"0 of 2 replicas are updated; its pods are refused: {message}"
+    assert hopeless(refused) == message
+    # a service account that is made a moment later is told so as well
+    waiting = {**condition, "message": 'pods "a-1" is forbidden: error looking up service account a/default'}
+    assert hopeless(deployment(updatedReplicas=0, conditions=[waiting])) is None
+
+
 def stateful_set(spec: dict[str, Any], **status: Any) -> dict[str, Any]:
     given = {"observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "updateRevision": "v2", **status}
     return {

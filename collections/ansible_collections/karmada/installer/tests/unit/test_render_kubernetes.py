@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import manifest, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
@@ -35,6 +36,7 @@ from ansible_collections.karmada.installer.tests.unit.samples import (
     flags,
     pods,
     rendered,
+    settings_in,
     state,
 )
 from cryptography import x509
@@ -87,6 +89,12 @@ def shared(name: str) -> Rendered:
 
 
 _MATERIAL = rendered(FULL_SPEC)
+
+
+def shared_spec(spec: dict[str, Any]) -> Rendered:
+    found = rendered(spec)
+    found.material = _MATERIAL.material
+    return found
 
 
 @settings(max_examples=60, deadline=None)
@@ -495,8 +503,7 @@ def test_any_text_can_be_a_value_of_etcd(value: str) -> None:
 
 def with_settings(component: Component, **settings: Any) -> Rendered:
     """With certificates of another instance, because making them is what takes time."""
-    own = {"local": settings} if component is ETCD else settings
-    found = rendered({"components": {component.field: own}})
+    found = rendered({"components": {component.field: settings_in(component, **settings)}})
     found.material = _MATERIAL.material
     return found
 
@@ -552,11 +559,78 @@ def test_settings_of_a_pod_are_taken_over_as_they_are(component: Component) -> N
 @each_component
 def test_nothing_is_sent_for_settings_that_nobody_made(component: Component) -> None:
     pod = workload(with_settings(component), component)["spec"]["template"]["spec"]
-    assert not {"affinity", "nodeSelector", "tolerations", "priorityClassName"} & set(pod)
+    assert not {"affinity", "nodeSelector", "tolerations", "imagePullSecrets"} & set(pod)
     assert pod["containers"][0].get("env", []) == ([POD_NAME] if component is ETCD else [])
-    # spread over the nodes; etcd strictly, because two members of one node go together
-    (spread,) = pod["topologySpreadConstraints"]
+
+
+@each_component
+def test_pods_are_spread_over_the_nodes_that_take_them_and_members_of_etcd_strictly(component: Component) -> None:
+    found = workload(with_settings(component, replicas=3), component)
+    (spread,) = found["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["labelSelector"] == found["spec"]["selector"]
+    assert spread["nodeTaintsPolicy"] == "Honor", "or members wait for ever for a tainted node to have one"
     assert spread["whenUnsatisfiable"] == ("DoNotSchedule" if component is ETCD else "ScheduleAnyway")
+    # only pods of a Deployment have this label, and without it the old pods count while new ones come
+    assert spread.get("matchLabelKeys") == (None if component is ETCD else ["pod-template-hash"])
+
+
+@each_component
+@pytest.mark.parametrize(("asked", "expected"), [(None, "system-cluster-critical"), ("high", "high"), ("", None)])
+def test_pods_outrank_ordinary_ones_unless_told_otherwise(
+    component: Component, asked: str | None, expected: str | None
+) -> None:
+    settings = {} if asked is None else {"priorityClassName": asked}
+    pod = workload(with_settings(component, **settings), component)["spec"]["template"]["spec"]
+    assert pod.get("priorityClassName") == expected
+
+
+@each_component
+def test_pull_secrets_of_a_component_stand_in_the_place_of_those_of_all(component: Component) -> None:
+    def of(**settings: Any) -> Any:
+        spec = {
+            "images": {"pullSecrets": [{"name": "all"}]},
+            "components": {component.field: settings_in(component, **settings)},
+        }
+        found = rendered(spec)
+        found.material = _MATERIAL.material
+        return workload(found, component)["spec"]["template"]["spec"].get("imagePullSecrets")
+
+    assert of() == [{"name": "all"}]
+    assert of(imagePullSecrets=[{"name": "own"}]) == [{"name": "own"}]
+    assert of(imagePullSecrets=[]) is None
+
+
+def test_a_component_runs_on_any_architecture_that_its_image_has(result: Rendered) -> None:
+    """No image, selector or flag of ours speaks of one."""
+    text = json.dumps(result.workloads)
+    assert [each for each in ("amd64", "arm64", "x86_64", "kubernetes.io/arch") if each in text] == []
+
+
+def images(found: Rendered) -> dict[str, str]:
+    return {name: pod["spec"]["containers"][0]["image"] for name, pod in pods(found.workloads).items()}
+
+
+def test_a_mirror_takes_the_place_of_every_registry_that_the_document_does_not_give() -> None:
+    plain = images(shared_spec({"components": OPTIONAL}))
+    assert {image.rpartition("/")[0] for image in plain.values()} == set(releases.REGISTRIES.values())
+    mirrored = images(shared_spec({"images": {"mirrorCountry": "cn"}, "components": OPTIONAL}))
+    assert mirrored == {name: f"m.daocloud.io/{image}" for name, image in plain.items()}
+    own = {"mirrorCountry": "cn", "kubeRegistry": "registry.example.com"}
+    some = images(shared_spec({"images": own, "components": {**OPTIONAL, "etcd": {"local": {"imageTag": "x"}}}}))
+    assert some["karmada-apiserver"] == f"registry.example.com/kube-apiserver:{releases.newest().kubernetes}"
+    assert some["etcd"] == "m.daocloud.io/quay.io/coreos/etcd:x"
+    assert some["karmada-webhook"] == mirrored["karmada-webhook"]
+
+
+def test_the_reference_tells_which_registries_are_meant_where_none_is_given() -> None:
+    fields = manifest.schema()["properties"]["spec"]["properties"]["images"]["properties"]
+    countries = fields["mirrorCountry"]
+    assert set(countries["enum"]) == set(releases.MIRRORS)
+    for field, registry in releases.REGISTRIES.items():
+        assert registry in fields[field]["description"]
+        for mirrors in releases.MIRRORS.values():
+            assert mirrors[field] in countries["description"]
 
 
 POD_NAME = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
