@@ -10,8 +10,8 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    Applies the Deployment or StatefulSet, the Service and the configuration of the named components, and waits
-    until they are ready.
+    Applies the Deployment or StatefulSet, the Service, the NetworkPolicy and the configuration of the named
+    components, and waits until they are ready.
   - >-
     Ready means that as many pods as the document asks for pass their probes, and for a Deployment that all of them
     are of the newest form. A wait says what it waits for and why it is not ready yet; when it gives up it shows the
@@ -47,8 +47,8 @@ options:
     default: true
   remove_unwanted:
     description: >-
-      Whether to take away what the document no longer calls for: optional components that it does not name, and a
-      disruption budget of a component that has one replica again.
+      Whether to take away what the document no longer calls for: optional components that it does not name, a
+      disruption budget of a component that has one replica again, and network policies that are switched off.
     type: bool
     default: true
   timeout:

@@ -45,6 +45,7 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("apps", "deployments", (*_READ, *_WRITE)),
     ("apps", "statefulsets", (*_READ, *_WRITE)),
     ("policy", "poddisruptionbudgets", (*_READ, *_WRITE)),
+    ("networking.k8s.io", "networkpolicies", (*_READ, *_WRITE)),
     ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
 )
 #: Fields that data, addresses or everybody's certificates hang on.

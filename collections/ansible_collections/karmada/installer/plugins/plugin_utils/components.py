@@ -101,6 +101,14 @@ class LeafCertificate:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A port that a component connects to: of which other component, and which key of its ports."""
+
+    component: str
+    port: str
+
+
+@dataclass(frozen=True)
 class EtcdMember:
     """One member of etcd, with addresses that are its own and nobody else's."""
 
@@ -154,6 +162,14 @@ class Component:
     #: Optional components run only when the document names them; an empty mapping is enough.
     optional: bool = False
     takes_feature_gates: bool = False
+    #: The components it connects to; what a network may not keep apart, and nothing else.
+    calls: tuple[Call, ...] = ()
+    #: It connects to nothing but those and the name service. Most connect to members, or to what users name.
+    calls_nobody_else: bool = False
+    #: Whether clients from anywhere connect to ``served_port``.
+    for_everybody: bool = False
+    #: Which key of ``ports`` serves metrics.
+    metrics_port: str = ""
     #: It becomes ready only when its API is registered, so it has to be reachable before that.
     ready_when_registered: bool = False
 
@@ -408,6 +424,8 @@ ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=("sys
 _ENCRYPTION_FILES = FileSet("karmada-apiserver-encryption", "encryption", Holds.ENCRYPTION)
 _CLIENT_AUTHORITIES_FILES = FileSet("client-ca", "pki/client-ca", Holds.CLIENT_AUTHORITIES)
 
+_TO_ETCD, _TO_APISERVER = Call("etcd", "client"), Call("karmada-apiserver", "https")
+
 ETCD = Component(
     name="etcd",
     field="etcd",
@@ -417,6 +435,9 @@ ETCD = Component(
     served_port="client",
     health=Health(port="metrics", live="/livez", ready="/readyz"),
     arguments=_etcd,
+    calls=(Call("etcd", "peer"),),
+    calls_nobody_else=True,
+    metrics_port="metrics",
     certificates=(_ETCD_SERVER, _ETCD_PEER, _ETCD_PEER_CLIENT),
     file_sets=(
         _certificate_files(_ETCD_SERVER, "server"),
@@ -435,6 +456,15 @@ KARMADA_APISERVER = Component(
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_kube_apiserver,
     takes_feature_gates=True,
+    calls=(
+        _TO_ETCD,
+        Call("karmada-aggregated-apiserver", "https"),
+        Call("karmada-search", "https"),
+        Call("karmada-metrics-adapter", "https"),
+        Call("karmada-webhook", "https"),
+    ),
+    for_everybody=True,
+    metrics_port="https",
     certificates=(_APISERVER, _APISERVER_ETCD, _FRONT_PROXY),
     file_sets=(
         _certificate_files(_APISERVER, "server"),
@@ -456,6 +486,8 @@ KARMADA_AGGREGATED_APISERVER = Component(
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_stored_extension_apiserver,
     takes_feature_gates=True,
+    calls=(_TO_ETCD, _TO_APISERVER),
+    metrics_port="https",
     certificates=(_AGGREGATED, _AGGREGATED_ETCD, _AGGREGATED_IDENTITY),
     file_sets=(
         _certificate_files(_AGGREGATED, "server"),
@@ -473,6 +505,9 @@ KUBE_CONTROLLER_MANAGER = Component(
     health=Health(port="https", live="/healthz", ready="/healthz", scheme=Scheme.HTTPS),
     arguments=_kube_controller_manager,
     takes_feature_gates=True,
+    calls=(_TO_APISERVER,),
+    calls_nobody_else=True,
+    metrics_port="https",
     certificates=(_KUBE_CONTROLLER_MANAGER, _KUBE_CONTROLLER_MANAGER_IDENTITY),
     file_sets=(
         _certificate_files(_KUBE_CONTROLLER_MANAGER, "server"),
@@ -492,6 +527,8 @@ KARMADA_CONTROLLER_MANAGER = Component(
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=_controller_manager,
     takes_feature_gates=True,
+    calls=(_TO_APISERVER,),
+    metrics_port="metrics",
     certificates=(_CONTROLLER_MANAGER_IDENTITY,),
     file_sets=(_identity_files(_CONTROLLER_MANAGER_IDENTITY),),
 )
@@ -505,6 +542,8 @@ KARMADA_SCHEDULER = Component(
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=_scheduler,
     takes_feature_gates=True,
+    calls=(_TO_APISERVER,),
+    metrics_port="metrics",
     certificates=(_SCHEDULER_IDENTITY,),
     file_sets=(_identity_files(_SCHEDULER_IDENTITY),),
 )
@@ -520,6 +559,9 @@ KARMADA_WEBHOOK = Component(
     health=Health(port="https", live="/readyz", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_webhook,
     takes_feature_gates=True,
+    calls=(_TO_APISERVER,),
+    calls_nobody_else=True,
+    metrics_port="metrics",
     certificates=(_WEBHOOK, _WEBHOOK_IDENTITY),
     file_sets=(_certificate_files(_WEBHOOK, "server"), _identity_files(_WEBHOOK_IDENTITY)),
 )
@@ -533,6 +575,8 @@ KARMADA_DESCHEDULER = Component(
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=_scheduler,
     optional=True,
+    calls=(_TO_APISERVER,),
+    metrics_port="metrics",
     certificates=(_DESCHEDULER_IDENTITY,),
     file_sets=(_identity_files(_DESCHEDULER_IDENTITY),),
 )
@@ -548,6 +592,8 @@ KARMADA_SEARCH = Component(
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_stored_extension_apiserver,
     optional=True,
+    calls=(_TO_ETCD, _TO_APISERVER),
+    metrics_port="https",
     certificates=(_SEARCH, _SEARCH_ETCD, _SEARCH_IDENTITY),
     file_sets=(
         _certificate_files(_SEARCH, "server"),
@@ -566,6 +612,8 @@ KARMADA_METRICS_ADAPTER = Component(
     health=Health(port="https", live="/healthz", ready="/readyz", scheme=Scheme.HTTPS),
     arguments=_metrics_adapter,
     optional=True,
+    calls=(_TO_APISERVER,),
+    metrics_port="metrics",
     certificates=(_METRICS_ADAPTER, _METRICS_ADAPTER_IDENTITY),
     file_sets=(
         _certificate_files(_METRICS_ADAPTER, "server"),

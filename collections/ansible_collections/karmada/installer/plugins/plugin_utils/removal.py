@@ -43,12 +43,13 @@ _KINDS = (
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
     ("policy/v1", "PodDisruptionBudget"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
     ("v1", "Service"),
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
 )
 #: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
-_PRUNED = (("policy/v1", "PodDisruptionBudget"),)
+_PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"))
 _WORKLOADS = ("Deployment", "StatefulSet")
 
 

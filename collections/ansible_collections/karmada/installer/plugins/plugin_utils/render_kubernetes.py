@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, network_policies
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
     KARMADA_AGGREGATED_APISERVER,
@@ -200,8 +200,13 @@ def component_objects(
             _etcd_service(instance),
             _etcd_stateful_set(instance, config_hash, etcd),
             *_disruption_budget(instance, ETCD),
+            *network_policies.of_component(instance, ETCD),
         ]
-    objects = [_deployment(instance, component, where, config_hash), *_disruption_budget(instance, component)]
+    objects = [
+        _deployment(instance, component, where, config_hash),
+        *_disruption_budget(instance, component),
+        *network_policies.of_component(instance, component),
+    ]
     if component.served_port:
         objects.append(component_service(instance, component))
     return objects

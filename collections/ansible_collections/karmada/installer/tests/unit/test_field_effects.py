@@ -101,6 +101,11 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.certificates.renewBefore": (None, "24h"),
     "spec.certificates.keyAlgorithm": (None, "RSA-3072"),
     "spec.encryption.provider": (None, "identity"),
+    "spec.networkPolicies.enabled": (True, False),
+    "spec.networkPolicies.metricsFrom[].podSelector": ({}, {"matchLabels": {"app": "prometheus"}}),
+    "spec.networkPolicies.metricsFrom[].namespaceSelector": ({}, {"matchLabels": {"team": "monitoring"}}),
+    "spec.networkPolicies.metricsFrom[].ipBlock.cidr": ("192.0.2.0/24", "198.51.100.0/24"),
+    "spec.networkPolicies.metricsFrom[].ipBlock.except": (None, ["192.0.2.1/32"]),
     "spec.installCRD": (True, False),
     "spec.components.etcd.local.volumeData.volumeClaim.size": ("1Gi", "2Gi"),
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": (None, "fast"),
@@ -130,6 +135,9 @@ ROWS: dict[str, tuple[Any, Any]] = {
 #: What has to stand around a field for a document with it to be valid or to use it.
 AROUND: dict[str, Object] = {
     "spec.endpoint.port": _NODE_PORT,
+    "spec.networkPolicies.metricsFrom[].ipBlock.except": {
+        "networkPolicies": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}
+    },
     "spec.endpoint.loadBalancerClass": {"endpoint": {"type": "LoadBalancer"}},
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": {
         "components": {"etcd": {"local": {"volumeData": _CLAIM}}}

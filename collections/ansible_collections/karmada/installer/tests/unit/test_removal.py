@@ -155,6 +155,11 @@ def names_of(objects: list[dict[str, Any]]) -> set[str]:
     return {f"{each['kind']} {each['metadata']['name']}" for each in objects}
 
 
+def kept(spec: dict[str, Any]) -> list[Change]:
+    """What applying this spec reports: it is there, and stays."""
+    return [Change(Ref.of(each), "unchanged") for each in rendered(spec).objects]
+
+
 @pytest.mark.parametrize("name", OPTIONAL_NAMES)
 def test_a_component_that_is_switched_off_is_taken_away_whole(name: str) -> None:
     field = BY_NAME[name].field
@@ -162,20 +167,20 @@ def test_a_component_that_is_switched_off_is_taken_away_whole(name: str) -> None
     before = {**OPTIONAL, field: {"replicas": 2}}
     run = changed_mind({"components": before}, {"components": others})
     made = names_of(rendered({"components": before}).objects) - names_of(rendered({"components": others}).objects)
-    assert names_of(removal.unwanted(run, OPTIONAL_NAMES, [])) == made
-    assert {kind.split()[0] for kind in made} >= {"Deployment", "Secret", "PodDisruptionBudget"}
+    assert names_of(removal.unwanted(run, OPTIONAL_NAMES, kept({"components": others}))) == made
+    assert {kind.split()[0] for kind in made} >= {"Deployment", "Secret", "PodDisruptionBudget", "NetworkPolicy"}
 
 
 def test_components_that_are_not_asked_about_stay() -> None:
     run = changed_mind({"components": OPTIONAL}, {})
-    assert removal.unwanted(run, ["karmada-webhook", "etcd"], []) == []
-    found = removal.unwanted(run, ["karmada-search"], [])
+    assert removal.unwanted(run, ["karmada-webhook", "etcd"], kept({})) == []
+    found = removal.unwanted(run, ["karmada-search"], kept({}))
     assert {each["metadata"]["labels"]["app.kubernetes.io/name"] for each in found} == {"karmada-search"}
 
 
 def test_what_is_wanted_stays() -> None:
     run = changed_mind({"components": OPTIONAL}, {"components": OPTIONAL})
-    assert removal.unwanted(run, OPTIONAL_NAMES, []) == []
+    assert removal.unwanted(run, OPTIONAL_NAMES, kept({"components": OPTIONAL})) == []
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["of others", "without record"])
@@ -189,10 +194,17 @@ def test_what_only_looks_like_a_part_of_an_unwanted_component_stays(known: bool)
 
 def test_a_budget_goes_when_one_replica_is_left_and_stays_when_it_is_applied() -> None:
     two = {"components": {"karmadaWebhook": {"replicas": 2}, "karmadaScheduler": {"replicas": 2}}}
-    run = changed_mind(two, {"components": {"karmadaScheduler": {"replicas": 2}}})
-    applied = [Change(Ref("policy/v1", "PodDisruptionBudget", "prod-scheduler", "karmada"), "unchanged")]
+    now = {"components": {"karmadaScheduler": {"replicas": 2}}}
+    run = changed_mind(two, now)
     names = ["karmada-webhook", "karmada-scheduler"]
-    assert names_of(removal.unwanted(run, names, applied)) == {"PodDisruptionBudget prod-webhook"}
+    assert names_of(removal.unwanted(run, names, kept(now))) == {"PodDisruptionBudget prod-webhook"}
+
+
+def test_network_policies_go_when_they_are_switched_off_each_with_its_component() -> None:
+    off = {"networkPolicies": {"enabled": False}}
+    run = changed_mind({}, off)
+    found = removal.unwanted(run, ["karmada-webhook", "etcd"], kept(off))
+    assert names_of(found) == {"NetworkPolicy prod-webhook", "NetworkPolicy prod-etcd"}
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["check", "for good"])
