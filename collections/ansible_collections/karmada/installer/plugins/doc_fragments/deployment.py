@@ -32,6 +32,9 @@ options:
       secrets:
         description: Directory that stands for the Secrets that the document names.
         type: path
+      config_maps:
+        description: Directory that stands for the ConfigMaps that the document names.
+        type: path
       artifacts:
         description: Directory with artifacts that were prepared before.
         type: path

@@ -86,6 +86,13 @@ options:
         C(<Secret name>/<key>) in it. Relative to the inventory file.
       - Without it, Secrets are read from the cluster.
     type: str
+  config_maps:
+    description:
+      - >-
+        Directory that stands for ConfigMaps that the document names: the value of a key is the file
+        C(<ConfigMap name>/<key>) in it. Relative to the inventory file.
+      - Without it, ConfigMaps are read from the cluster.
+    type: str
   artifacts:
     description:
       - >-

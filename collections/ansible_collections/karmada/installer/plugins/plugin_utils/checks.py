@@ -9,7 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import feature_gates, member_join, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    audit_policy,
+    feature_gates,
+    member_join,
+    releases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -130,7 +135,7 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    for check in (_taken_names, _storage, _node_port, _feature_gates, _priority_classes):
+    for check in (_taken_names, _storage, _node_port, _feature_gates, _priority_classes, _audit_policy):
         yield from _collected(partial(check, run))
 
 
@@ -234,6 +239,10 @@ def _priority_classes(run: Run) -> Iterable[Problem]:
                     where=f"{settings_path(component)}.priorityClassName",
                     remedy='create it, name another one, or write "" to have none',
                 )
+
+
+def _audit_policy(run: Run) -> Iterable[Problem]:
+    return audit_policy.find_problems(run.spec, run.config_maps)
 
 
 def _feature_gates(run: Run) -> Iterable[Problem]:

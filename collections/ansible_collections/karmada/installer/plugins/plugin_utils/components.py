@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Image
 
 # Authorities. Each is trusted for one thing only, so that revoking one leaves the others alone.
@@ -78,6 +79,19 @@ class FileSet:
     directory: str
     holds: Holds
     certificate: str = ""
+
+
+@dataclass(frozen=True)
+class ConfigFiles:
+    """Files without secrets: one ConfigMap of a namespace, or one directory of a host.
+
+    ``contents`` makes file name → content of the spec and of the ConfigMaps that the document refers to (name → key →
+    text). Without a file there is no directory either.
+    """
+
+    name: str
+    directory: str
+    contents: Callable[[Mapping[str, Any], Mapping[str, Mapping[str, str]]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -157,6 +171,7 @@ class Component:
     health: Health
     arguments: Arguments
     file_sets: tuple[FileSet, ...] = ()
+    config_files: tuple[ConfigFiles, ...] = ()
     served_port: str = ""
     certificates: tuple[LeafCertificate, ...] = ()
     #: Optional components run only when the document names them; an empty mapping is enough.
@@ -262,6 +277,9 @@ def _kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str,
         "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
         "service-cluster-ip-range": spec["components"]["karmadaAPIServer"]["serviceSubnet"],
     }
+    if spec["audit"]["enabled"]:
+        arguments["audit-log-path"] = "-"
+        arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)
     if spec["encryption"]["provider"] != "identity":
         arguments["encryption-provider-config"] = layout.path("encryption", "encryption.yaml")
     return arguments
@@ -474,6 +492,7 @@ KARMADA_APISERVER = Component(
         FileSet("karmada-apiserver-service-account", "pki/service-account", Holds.SERVICE_ACCOUNT_PAIR),
         _ENCRYPTION_FILES,
     ),
+    config_files=(ConfigFiles("karmada-apiserver-audit", "audit", audit_policy.files),),
 )
 
 KARMADA_AGGREGATED_APISERVER = Component(

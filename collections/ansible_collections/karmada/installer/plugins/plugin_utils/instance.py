@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
@@ -29,9 +29,17 @@ class Instance:
     owner: str
     release: Release
     spec: Mapping[str, Any]
+    #: The ConfigMaps that the document refers to, as far as they are there: name → key → text.
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, deployment: Mapping[str, Any], release: Release, owner: str) -> Instance:
+    def of(
+        cls,
+        deployment: Mapping[str, Any],
+        release: Release,
+        owner: str,
+        config_maps: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Instance:
         """From a document with all defaults filled in (``manifest.resolve``)."""
         spec = deployment["spec"]
         return cls(
@@ -41,6 +49,7 @@ class Instance:
             owner=owner,
             release=release,
             spec=spec,
+            config_maps=config_maps or {},
         )
 
     def object_name(self, name: str) -> str:

@@ -28,7 +28,7 @@ plugin: karmada.installer.karmada
 manifest: prod.yaml"""
 
 OPTIONS = (
-    *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "artifacts"),
+    *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "config_maps", "artifacts"),
     *("kubeconfig_output", "report_output"),
 )
 #: Options of Ansible's own that the plugin takes beside its own.
@@ -75,9 +75,11 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         kubeconfig = str(Path(environment[ENVIRONMENT["kubeconfig"]]).expanduser().absolute())
     context = options.get("context") or environment.get(ENVIRONMENT["context"]) or None
     secrets, artifacts = _absolute(file, options.get("secrets")), _absolute(file, options.get("artifacts"))
+    config_maps = _absolute(file, options.get("config_maps"))
     problems = [
         *_missing(file, "kubeconfig", kubeconfig, Path.is_file, "file"),
         *_missing(file, "secrets", secrets, Path.is_dir, "directory"),
+        *_missing(file, "config_maps", config_maps, Path.is_dir, "directory"),
         *_missing(file, "artifacts", artifacts, Path.is_dir, "directory"),
     ]
     directory, deployment = file.parent, None
@@ -101,6 +103,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             "kubeconfig": kubeconfig,
             "context": context,
             "secrets": secrets,
+            "config_maps": config_maps,
             "artifacts": artifacts,
             "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or f"{beside}.kubeconfig",
             "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",

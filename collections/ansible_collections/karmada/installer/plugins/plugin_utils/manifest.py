@@ -160,6 +160,15 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
     return resolved
 
 
+def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
+    """The ConfigMaps that a resolved document refers to: path of the field → name."""
+    spec, found = document["spec"], {}
+    for section in ("audit",):
+        if reference := spec.get(section, {}).get("configMapRef"):
+            found[f"spec.{section}.configMapRef"] = str(reference["name"])
+    return found
+
+
 @functools.cache
 def schema() -> dict[str, Any]:
     """The openAPIV3Schema of the CRD, completed by the fields that all objects have."""

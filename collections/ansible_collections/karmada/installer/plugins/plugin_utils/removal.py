@@ -49,7 +49,7 @@ _KINDS = (
     ("v1", "Secret"),
 )
 #: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
-_PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"))
+_PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
 _WORKLOADS = ("Deployment", "StatefulSet")
 
 

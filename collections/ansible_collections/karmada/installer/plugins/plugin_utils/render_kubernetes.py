@@ -203,6 +203,7 @@ def component_objects(
             *network_policies.of_component(instance, ETCD),
         ]
     objects = [
+        *_config_maps(instance, component),
         _deployment(instance, component, where, config_hash),
         *_disruption_budget(instance, component),
         *network_policies.of_component(instance, component),
@@ -210,6 +211,27 @@ def component_objects(
     if component.served_port:
         objects.append(component_service(instance, component))
     return objects
+
+
+def _config_files(instance: Instance, component: Component) -> dict[str, tuple[str, dict[str, str]]]:
+    """Directory → name and content of the component's files without secrets."""
+    found = {
+        files.directory: (files.name, files.contents(instance.spec, instance.config_maps))
+        for files in component.config_files
+    }
+    return {directory: (name, content) for directory, (name, content) in found.items() if content}
+
+
+def _config_maps(instance: Instance, component: Component) -> list[Object]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": _metadata(instance, component.name, instance.object_name(name)),
+            "data": content,
+        }
+        for name, content in _config_files(instance, component).values()
+    ]
 
 
 def _config_hash(instance: Instance, component: Component, where: Layout, material: Material) -> str:
@@ -221,6 +243,10 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
                 continue
             digest.update(f"{files.directory}/{name}\0".encode())
             digest.update(hashlib.sha256(content).digest())
+    for directory, (_, plain) in sorted(_config_files(instance, component).items()):
+        for name, text in sorted(plain.items()):
+            digest.update(f"{directory}/{name}\0".encode())
+            digest.update(hashlib.sha256(text.encode()).digest())
     if component is ETCD:
         # Its settings are in a file too; not all of that file, because the end of the bootstrap changes nothing for a
         # member that runs.
@@ -392,6 +418,7 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
     settings = settings_of(component, instance.spec)
     images = instance.spec["images"]
     file_sets = table.enabled_file_sets(component, instance.spec)
+    config_files = _config_files(instance, component)
     container: Object = {
         "name": component.name,
         "image": component.image.reference(images, instance.release, settings),
@@ -404,8 +431,8 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
             "readOnlyRootFilesystem": True,
         },
         "volumeMounts": [
-            {"name": _volume_name(files.directory), "mountPath": f"{BASE}/{files.directory}", "readOnly": True}
-            for files in file_sets
+            {"name": _volume_name(directory), "mountPath": f"{BASE}/{directory}", "readOnly": True}
+            for directory in (*(files.directory for files in file_sets), *config_files)
         ],
         **_probes(component.health, component.ports),
     }
@@ -432,6 +459,10 @@ def _pod_template(instance: Instance, component: Component, config_hash: str, fl
                 "secret": {"secretName": instance.object_name(files.name), "defaultMode": 0o440},
             }
             for files in file_sets
+        ]
+        + [
+            {"name": _volume_name(directory), "configMap": {"name": instance.object_name(name)}}
+            for directory, (name, _) in config_files.items()
         ]
         + (settings.get("extraVolumes") or []),
         "topologySpreadConstraints": settings.get("topologySpreadConstraints") or [_spread(instance, component)],

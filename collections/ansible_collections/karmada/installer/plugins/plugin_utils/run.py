@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
     control_plane_objects,
     endpoint,
+    manifest,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
@@ -66,6 +67,7 @@ class Connection:
     kubeconfig: str | None = None
     context: str | None = None
     secrets: str | None = None
+    config_maps: str | None = None
     artifacts: str | None = None
     kubeconfig_output: str | None = None
     report_output: str | None = None
@@ -157,11 +159,8 @@ class Run:
         """
         if self.connection.secrets:
             return _secret_directory(Path(self.connection.secrets), name, where)
-        home = self._kept(
-            Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")
-        )
         namespace = self.deployment["metadata"]["namespace"]
-        found = home.get("v1", "Secret", name, namespace)
+        found = self._home.get("v1", "Secret", name, namespace)
         if found is None:
             raise ProblemsError(
                 Problem(
@@ -171,6 +170,33 @@ class Run:
                 )
             )
         return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+
+    @cached_property
+    def _home(self) -> Cluster:
+        """The cluster that the document is an object of, or that the inventory source names."""
+        return self._kept(
+            Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")
+        )
+
+    @cached_property
+    def config_maps(self) -> dict[str, dict[str, str]]:
+        """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out.
+
+        A file run may have a directory in their place, as it has for Secrets.
+        """
+        found = {name: self._config_map(name) for name in manifest.config_map_references(self.deployment).values()}
+        return {name: data for name, data in found.items() if data is not None}
+
+    def _config_map(self, name: str) -> dict[str, str] | None:
+        if self.connection.config_maps:
+            folder = Path(self.connection.config_maps) / name
+            return (
+                {path.name: path.read_text("utf-8", "replace") for path in sorted(folder.iterdir()) if path.is_file()}
+                if folder.is_dir()
+                else None
+            )
+        found = self._home.get("v1", "ConfigMap", name, self.deployment["metadata"]["namespace"])
+        return None if found is None else dict(found.get("data") or {})
 
     def _kept(self, cluster: Cluster) -> Cluster:
         cluster.on_trouble = self.say
@@ -240,7 +266,7 @@ class Run:
     def instance(self) -> Instance:
         """The instance as renderers want it."""
         release = releases.choose(self.spec.get("version"), self.stored_state.version if self.stored_state else None)
-        return Instance.of(self.deployment, release, self.state.owner)
+        return Instance.of(self.deployment, release, self.state.owner, self.config_maps)
 
     @cached_property
     def endpoint_host(self) -> str:

@@ -84,8 +84,8 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 @contextmanager
-def running_api_server(directory: Path) -> Iterator[ApiServer]:
-    """The pair of processes; for tests that need one of their own, to stop it or to fill it."""
+def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
+    """The pair of processes; for tests that need one of their own, to stop it or to fill it, or with more flags."""
     certificates = _Certificates(directory)
     etcd_client, etcd_peer, port = _free_ports(3)
     etcd_url = f"http://127.0.0.1:{etcd_client}"
@@ -124,6 +124,7 @@ def running_api_server(directory: Path) -> Iterator[ApiServer]:
                 "--authorization-mode=RBAC",
                 # there is no controller manager that would make service accounts
                 "--disable-admission-plugins=ServiceAccount",
+                *flags,
             ],
         )
         tls = ssl.create_default_context(cafile=certificates.file("ca.crt"))

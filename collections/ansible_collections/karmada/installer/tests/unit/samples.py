@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Any
@@ -97,6 +97,7 @@ class Rendered:
     deployment: Object
     endpoint_host: str = ""
     state: State | None = None
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -110,7 +111,7 @@ class Rendered:
     @cached_property
     def instance(self) -> Instance:
         release = releases.choose(self.spec.get("version"), None)
-        return Instance.of(self.deployment, release, self.remembered.owner)
+        return Instance.of(self.deployment, release, self.remembered.owner, self.config_maps)
 
     @cached_property
     def layout(self) -> Layout:

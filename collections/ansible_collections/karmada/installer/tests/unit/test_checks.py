@@ -188,6 +188,16 @@ def test_a_priority_class_that_is_not_there_is_refused_where_it_is_named(compone
     assert problem.where.endswith(f"{component.field}{'.local' if component.field == 'etcd' else ''}.priorityClassName")
 
 
+def test_an_audit_policy_that_is_not_there_is_refused_and_is_not_missed_by_an_uninstall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Run, "config_maps", {})
+    run = fake_run(document({"audit": {"configMapRef": {"name": "own"}}}), host())
+    (problem,) = problems(run)
+    assert (problem.what, problem.where) == ("there is no ConfigMap own", "spec.audit.configMapRef")
+    assert run.instance.object_name("karmada-webhook") == "prod-webhook"
+
+
 GATES = [component for component in COMPONENTS if component.takes_feature_gates]
 
 

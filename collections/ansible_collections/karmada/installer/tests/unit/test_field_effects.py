@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
+    audit_policy,
     certificates,
     control_plane_objects,
     manifest,
@@ -101,6 +102,8 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.certificates.renewBefore": (None, "24h"),
     "spec.certificates.keyAlgorithm": (None, "RSA-3072"),
     "spec.encryption.provider": (None, "identity"),
+    "spec.audit.enabled": (True, False),
+    "spec.audit.configMapRef.name": ("everything", "nothing"),
     "spec.networkPolicies.enabled": (True, False),
     "spec.networkPolicies.metricsFrom[].podSelector": ({}, {"matchLabels": {"app": "prometheus"}}),
     "spec.networkPolicies.metricsFrom[].namespaceSelector": ({}, {"matchLabels": {"team": "monitoring"}}),
@@ -216,6 +219,11 @@ def documents(path: str) -> tuple[Object, Object]:
     return found[0], found[1]
 
 
+#: What a document can refer to.
+CONFIG_MAPS = {
+    name: {"policy.yaml": json.dumps({**audit_policy.POLICY, "rules": [{"level": level}]})}
+    for name, level in (("everything", "Metadata"), ("nothing", "None"))
+}
 MATERIAL = rendered({"components": OPTIONAL}).material
 HOST = "host cluster"
 
@@ -259,6 +267,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     opened = {"host": list(asked.asked)}
     run.__dict__["host"] = a_host()
     run.__dict__["stored_state"] = run.__dict__["state"] = remembered
+    monkeypatch.setattr(Run, "config_maps", CONFIG_MAPS)
     found: dict[str, Any] = {
         "connection to the host cluster": opened["host"],
         "objects of the host cluster": [

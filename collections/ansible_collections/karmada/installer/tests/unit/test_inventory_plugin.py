@@ -23,7 +23,7 @@ def site(tmp_path: Path) -> Path:
     """A directory with documents; the working directory is another one."""
     for name in ("empty_spec", "full", "hostile_strings", "reserved_member_names", "directory"):
         shutil.copy(corpus_files.named(name).path, tmp_path / f"{name}.yaml")
-    for name in ("secrets", "artifacts"):
+    for name in ("secrets", "config-maps", "artifacts"):
         (tmp_path / name).mkdir()
     return tmp_path
 
@@ -58,13 +58,19 @@ def _without_marks(value: dict[str, Any]) -> Any:
 def test_paths_are_relative_to_the_source(site: Path) -> None:
     (site / "kubeconfig").touch()
     path = write(
-        site, manifest="full.yaml", kubeconfig="kubeconfig", secrets="./secrets", artifacts="secrets/../artifacts"
+        site,
+        manifest="full.yaml",
+        kubeconfig="kubeconfig",
+        secrets="./secrets",
+        config_maps="config-maps",
+        artifacts="secrets/../artifacts",
     )
     source = inventory_source.load(path, {})
     assert source.connection == {
         "kubeconfig": str(site / "kubeconfig"),
         "context": None,
         "secrets": str(site / "secrets"),
+        "config_maps": str(site / "config-maps"),
         "artifacts": str(site / "artifacts"),
         "kubeconfig_output": str(site / "prod.kubeconfig"),
         "report_output": str(site / "prod.report.json"),
@@ -137,6 +143,7 @@ def test_every_example_is_accepted(site: Path, monkeypatch: pytest.MonkeyPatch) 
         ),
         ({"manifest": "secrets"}, "secrets: cannot be read: is a directory"),
         ({"manifest": "full.yaml", "secrets": "secret"}, "site.karmada.yml: secrets: there is no directory"),
+        ({"manifest": "full.yaml", "config_maps": "cm"}, "site.karmada.yml: config_maps: there is no directory"),
         ({"manifest": "full.yaml", "artifacts": "a"}, "site.karmada.yml: artifacts: there is no directory"),
         ({"manifest": "full.yaml", "kubeconfig": "k"}, "site.karmada.yml: kubeconfig: there is no file"),
         ({"namespace": "a", "name": "b", "kubeconfig": "k"}, "site.karmada.yml: kubeconfig: there is no file"),

@@ -227,6 +227,11 @@ def test_every_file_that_a_component_is_told_of_is_mounted_with_that_content(res
             for mount in container["volumeMounts"]
             if "secret" in volumes.get(mount["name"], {})
             for key in secrets[volumes[mount["name"]]["secret"]["secretName"]]
+        } | {
+            f"{mount['mountPath']}/{key}"
+            for mount in container["volumeMounts"]
+            if "configMap" in volumes.get(mount["name"], {})
+            for key in result.one("ConfigMap", volumes[mount["name"]]["configMap"]["name"])["data"]
         }
         wanted = paths(container["command"])
         if name == "etcd":

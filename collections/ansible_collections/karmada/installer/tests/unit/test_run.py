@@ -180,6 +180,25 @@ def test_a_directory_stands_for_the_secrets_of_a_file_run(tmp_path: Path) -> Non
             run.secret(name, "here")
 
 
+def test_a_directory_stands_for_the_config_maps_of_a_file_run(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "policy.yaml").write_text("text")
+    for name, expected in (("own", {"own": {"policy.yaml": "text"}}), ("other", {})):
+        run = fake_run(document({"audit": {"configMapRef": {"name": name}}}), FakeCluster("host"))
+        run.connection = Connection(config_maps=str(tmp_path))
+        assert run.config_maps == expected
+    assert fresh().config_maps == {}
+
+
+def test_without_a_directory_config_maps_are_read_where_the_document_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own", "namespace": "karmada"}}
+    home = FakeCluster("home cluster", {**there, "data": {"policy.yaml": "text"}})
+    monkeypatch.setattr(Run, "_home", home)
+    for name, expected in (("own", {"own": {"policy.yaml": "text"}}), ("other", {})):
+        run = fake_run(document({"audit": {"configMapRef": {"name": name}}}), FakeCluster("host"))
+        assert run.config_maps == expected
+
+
 @pytest.mark.parametrize(
     "files",
     [
