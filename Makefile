@@ -83,6 +83,7 @@ unit: ## tests of the engine and of the lab's own logic; need no cluster
 .PHONY: reference
 reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
 	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
+	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench render >/dev/null
 
 CONTRACT := $(wildcard $(COLLECTION)/tests/contract)
 .PHONY: contract
@@ -132,6 +133,13 @@ test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
+
+# Rounds of `make bench`; every figure is the median of them.
+BENCH_ROUNDS := $(or $(ROUNDS),3)
+.PHONY: bench
+bench: needs-go ## this collection beside karmadactl, on a lab of its own; writes bench/ and docs/reference/benchmarks.md
+	$(IN_VENV) $(LAB) prepare
+	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench run --rounds $(BENCH_ROUNDS)
 
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay

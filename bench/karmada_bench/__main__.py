@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure this collection beside karmadactl, and write bench/*.json and docs/reference/benchmarks.md.
+
+    python -m karmada_bench run [--rounds N]   on a lab of its own, below KARMADA_BENCH (/var/lib/karmada-bench)
+    python -m karmada_bench render             write again what is made of bench/rounds.json
+
+Nothing is written unless every round came to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from measure import users_environment
+
+from karmada_bench.clusters import KARMADA, ROOT, Clusters
+from karmada_bench.command import BenchError, Runner, stop_left_over
+from karmada_bench.figures import figures, results, table
+from karmada_bench.page import Record, page, rows
+from karmada_bench.sides import Contender, Karmadactl, Ours
+
+ROUNDS = ROOT / "bench/rounds.json"
+RESULTS = ROOT / "bench/results.json"
+PAGE = ROOT / "docs/reference/benchmarks.md"
+#: Above this much work for each core at the begin, the figures say more about the machine than about the programs.
+BUSY = 0.5
+
+
+class Benchmark:
+    """Runs the rounds and collects what they give."""
+
+    def __init__(self, clusters: Clusters, ours: Ours, peer: Karmadactl) -> None:
+        self.clusters, self.ours, self.peer = clusters, ours, peer
+        self.measurements: list[dict[str, Any]] = []
+        self.facts: list[dict[str, Any]] = []
+        self.tasks: list[dict[str, Any]] = []
+        self._round = 0
+
+    def warm_up(self) -> None:
+        """An installation that is not counted: files are read and images are unpacked for the first time."""
+        self.ours.begin()
+        self.ours.install("warm-up-install")
+        self.clusters.wait_until_complete(self.ours.control_plane)
+        self.ours.uninstall("warm-up-uninstall")
+        self.peer.begin()
+        self.peer.help("warm-up-karmadactl")
+        self.clusters.clean()
+
+    def round(self, number: int) -> None:
+        """Both sides, and who begins changes."""
+        self._round = number
+        turns = [self._ours, self._peer]
+        for turn in turns if number % 2 else reversed(turns):
+            turn()
+            self.clusters.clean()
+
+    def _ours(self) -> None:
+        ours = self.ours
+        self._install(ours)
+        self._again()
+        seconds = self._join(ours)
+        self._note_tasks("join")
+        joining = [each["seconds"] for each in self.tasks if each["round"] == self._round and _joins(each)]
+        self._measured(ours, "join_task", joining[-1])
+        say(f"  joined after {seconds:.1f} s")
+        self._propagation(ours)
+        self._uninstall(ours)
+        self._note_tasks("uninstall")
+        self._measured(ours, "list", ours.list_inventory(self._log(ours, "list")).seconds)
+        self.clusters.clean()
+        self._volume()
+
+    def _peer(self) -> None:
+        peer = self.peer
+        self._install(peer)
+        again = peer.install(self._log(peer, "again"))
+        last = (again.output.strip().splitlines() or [""])[-1]
+        self._fact(f"A second `karmadactl init` ends with code {again.code}: `{last}`")
+        self._join(peer)
+        self._propagation(peer)
+        self._uninstall(peer)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _install(self, side: Contender) -> None:
+        side.begin()
+        self._measured(side, "help", side.help(self._log(side, "help")).seconds)
+        started = time.monotonic()
+        done = side.install(self._log(side, "install"))
+        missing = self.clusters.wait_until_complete(side.control_plane)
+        complete = time.monotonic() - started
+        self._measured(side, "install", complete if side is self.ours else done.seconds)
+        self._measured(side, "install_complete", complete)
+        self._measured(side, "memory", done.mebibytes)
+        if side is self.ours:
+            self._note_tasks("install")
+        else:
+            still = "; ".join(missing) or "nothing"
+            self._fact(f"When `karmadactl init` returns, this is missing of what is checked: {still}.")
+        say(f"  {side.side}: installed after {complete:.1f} s")
+
+    def _again(self) -> None:
+        ours = self.ours
+        marks, applies = self.clusters.audit_marks(), self.clusters.applies(ours.control_plane)
+        done = ours.install(self._log(ours, "again"))
+        self._measured(ours, "again", done.seconds)
+        self._measured(ours, "again_changed", changed_tasks(done.output))
+        after = self.clusters.applies(ours.control_plane)
+        writes = self.clusters.writes_since(marks)
+        inside = sum(after.values()) - sum(applies.values())
+        self._measured(ours, "again_writes", len(writes) + inside)
+        say(f"  ours: installed again after {done.seconds:.1f} s")
+
+    def _join(self, side: Contender) -> float:
+        started = time.monotonic()
+        side.join(self._log(side, "join"))
+        self.clusters.wait_until_joined(side.control_plane)
+        seconds = time.monotonic() - started
+        self._measured(side, "join", seconds)
+        return seconds
+
+    def _propagation(self, side: Contender) -> None:
+        self._measured(side, "propagation", self.clusters.propagate(side.control_plane))
+        self.clusters.withdraw(side.control_plane)
+
+    def _uninstall(self, side: Contender) -> None:
+        started = time.monotonic()
+        side.uninstall(self._log(side, "uninstall"))
+        self.clusters.wait_until_gone()
+        seconds = time.monotonic() - started
+        self._measured(side, "uninstall", seconds)
+        left, files = self.clusters.left(), side.files_left()
+        self._measured(side, "left_objects", len(left))
+        self._measured(side, "left_files", len(files))
+        if side is self.peer:
+            self._fact(f"`karmadactl deinit` leaves {_listed(left)} in the clusters.")
+            self._fact(f"It leaves {_listed(files)} on the machine it ran on.")
+        say(f"  {side.side}: uninstalled after {seconds:.1f} s; left: {', '.join([*left, *files]) or 'nothing'}")
+
+    def _volume(self) -> None:
+        ours = self.ours
+        ours.begin()
+        ours.write_document(volume=True)
+        started = time.monotonic()
+        ours.install(self._log(ours, "install-volume"))
+        self.clusters.wait_until_complete(ours.control_plane)
+        self._measured(ours, "install_volume", time.monotonic() - started)
+        ours.uninstall(self._log(ours, "uninstall-volume"))
+
+    # -- what came of it -------------------------------------------------------------------------------------------
+
+    def _log(self, side: Contender, step: str) -> str:
+        return f"round-{self._round}-{side.side}-{step}"
+
+    def _measured(self, side: Contender, case: str, value: float) -> None:
+        self.measurements.append({"round": self._round, "side": side.side, "case": case, "value": round(value, 2)})
+
+    def _fact(self, text: str) -> None:
+        self.facts.append({"round": self._round, "text": text})
+
+    def _note_tasks(self, run: str) -> None:
+        self.tasks += [{"round": self._round, "run": run, **each} for each in self.ours.tasks()]
+
+
+def changed_tasks(output: str) -> int:
+    """How many tasks changed something, by the recap of a playbook."""
+    counts = [word.partition("=")[2] for word in output.split() if word.startswith("changed=")]
+    if not counts:
+        raise BenchError("the playbook has printed no recap")
+    return sum(map(int, counts))
+
+
+def _joins(task: dict[str, Any]) -> bool:
+    return task["run"] == "join" and "Join the members" in task["task"]
+
+
+def _listed(things: list[str]) -> str:
+    return f"{len(things)} ({', '.join(f'`{each}`' for each in things)})" if things else "nothing"
+
+
+def machine(clusters: Clusters) -> dict[str, str]:
+    """What the figures depend on, beside the programs compared, and which those were."""
+    facts = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    model = next((value.strip() for name, value in facts.items() if name.strip() == "model name"), platform.machine())
+    kibibytes = int(Path("/proc/meminfo").read_text().split()[1])
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    return {
+        "Processor": f"{os.cpu_count()} cores, {model}",
+        "Memory": f"{kibibytes / 2**20:.0f} GiB",
+        "Load at the begin (1, 5 and 15 minutes)": ", ".join(f"{each:.1f}" for each in os.getloadavg()),
+        "Kernel": platform.release(),
+        "Karmada, and karmadactl": KARMADA,
+        "kube-apiserver": clusters.image("/kube-apiserver:").rpartition(":")[2],
+        "etcd": clusters.image("/etcd:").rpartition(":")[2],
+        "This collection": f"commit {commit}",
+        "ansible-core": version("ansible-core"),
+        "Python": platform.python_version(),
+    }
+
+
+def measure(folder: Path, rounds: int) -> Record:
+    """The whole of it; everything that it writes is in ``folder``."""
+    began = datetime.now(UTC)
+    work = folder / "work"
+    if work.exists():
+        shutil.rmtree(work)
+    work.mkdir(mode=0o700)
+    clusters = Clusters(work, folder / "lab")
+    runner = Runner(folder / "running.json", work / "logs", users_environment(os.environ, {}))
+    benchmark = Benchmark(clusters, Ours(clusters, runner, work / "ours"), Karmadactl(clusters, runner, work / "peer"))
+    load = os.getloadavg()[0]
+    if load > BUSY * (os.cpu_count() or 1):
+        say(f"This machine is busy (load {load:.1f}): the figures will be worse than they could be.")
+    say("The lab, and an installation that is not counted")
+    clusters.bring_up()
+    where = machine(clusters)
+    benchmark.warm_up()
+    for number in range(1, rounds + 1):
+        say(f"Round {number} of {rounds}")
+        benchmark.round(number)
+    clusters.lab("down")
+    return {
+        "began": began.strftime("%Y-%m-%d %H:%M UTC"),
+        "rounds": rounds,
+        "machine": where,
+        "measurements": benchmark.measurements,
+        "facts": benchmark.facts,
+        "tasks": benchmark.tasks,
+    }
+
+
+def files(record: Record) -> dict[Path, str]:
+    """What is made of a record, and where it belongs."""
+    return {RESULTS: _json(results(record["measurements"])), PAGE: page(record)}
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=1) + "\n"
+
+
+def say(text: str) -> None:
+    """A line for the person who waits."""
+    print(text, flush=True)
+
+
+def _run(rounds: int) -> None:
+    folder = Path(os.environ.get("KARMADA_BENCH", "/var/lib/karmada-bench"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BenchError(f"another run uses {folder}; KARMADA_BENCH names another folder") from None
+        if stop_left_over(folder / "running.json"):
+            say("Stopped what an earlier run had left running.")
+        try:
+            record = measure(folder, rounds)
+        except BenchError:
+            say(f"The lab is still there (KARMADA_LAB_STATE={folder / 'lab'}), and logs in {folder / 'work/logs'}.")
+            raise
+    ROUNDS.write_text(_json(record))
+    _render(record)
+
+
+def _render(record: Record) -> None:
+    for path, content in files(record).items():
+        path.write_text(content, encoding="utf-8")
+    say("\n".join(table(rows(figures(record["measurements"])))))
+
+
+def main() -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run")
+    one.add_argument("--rounds", type=int, default=3)
+    commands.add_parser("render")
+    options = parser.parse_args()
+    # So that what runs is killed and noted as over, as it is for the interrupt of a terminal.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        if options.command == "run":
+            _run(options.rounds)
+        else:
+            _render(json.loads(ROUNDS.read_text()))
+    except BenchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

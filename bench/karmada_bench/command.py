@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one command, measures it, and makes sure that nothing of it goes on when we do not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import kill_tree
+
+#: Each look at all processes costs some milliseconds of processor, on both sides alike.
+SAMPLE_SECONDS = 0.2
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on; the text is for the person who started it."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did: seconds from start to end, exit code, output, and most memory of its processes together."""
+
+    seconds: float
+    code: int
+    output: str
+    mebibytes: float
+
+
+class Runner:
+    """Runs commands one after the other. ``note`` is a file that says which process is running."""
+
+    def __init__(self, note: Path, logs: Path, environment: Mapping[str, str]) -> None:
+        self.note, self.logs, self.environment = note, logs, dict(environment)
+
+    def run(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        timeout: float = 900,
+        codes: Sequence[int] | None = (0,),
+        settings: Mapping[str, str] | None = None,
+    ) -> Ran:
+        """Run it to its end; its output goes to the log ``name``. Raises BenchError for another exit code.
+
+        ``codes`` None takes any. ``settings`` are variables of the environment for this command.
+        """
+        log = self.logs / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as stream:
+            started = time.monotonic()
+            process = subprocess.Popen(
+                list(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                env=self.environment | dict(settings or {}),
+            )  # fmt: skip
+            self.note.write_text(json.dumps({"pid": process.pid, "started": start_time(process.pid)}))
+            memory = _Memory(process.pid)
+            try:
+                code = process.wait(timeout)
+                seconds = time.monotonic() - started
+            except subprocess.TimeoutExpired:
+                raise BenchError(f"{name} did not end within {timeout:.0f} s; see {log}") from None
+            finally:
+                memory.stop()
+                if process.poll() is None:
+                    kill_tree.kill(process.pid)
+                    process.wait()
+                self.note.unlink()
+        if codes is not None and code not in codes:
+            raise BenchError(f"{name} ended with {code}; see {log}")
+        return Ran(seconds, code, log.read_text(errors="replace"), memory.most / 2**20)
+
+
+def stop_left_over(note: Path) -> bool:
+    """Kill what a run of the benchmark was running when it was killed itself; whether there was anything."""
+    try:
+        left = json.loads(note.read_text())
+    except (OSError, ValueError):
+        return False
+    note.unlink()
+    # A process that began at another time has only got the same number.
+    if left["started"] is None or start_time(left["pid"]) != left["started"]:
+        return False
+    kill_tree.kill(left["pid"])
+    return True
+
+
+def start_time(pid: int) -> int | None:
+    """When a process began, in ticks since the start of the machine; None when it is not there."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process and all below it have; what they share counts for each."""
+    total = 0
+    for each in (pid, *kill_tree.descendants(pid)):
+        with contextlib.suppress(OSError, IndexError):
+            total += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
+    return total
+
+
+class _Memory:
+    """Looks at the memory of a process and all below it again and again."""
+
+    def __init__(self, pid: int) -> None:
+        self.most = 0
+        self._pid = pid
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(SAMPLE_SECONDS):
+            self.most = max(self.most, resident(self._pid))
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()

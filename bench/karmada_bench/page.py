@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured as a page of the documentation, as results.json, and as a table for a screen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from karmada_bench.figures import Figure, Spread, figures, longest_tasks
+
+#: Everything that one run of the benchmark found: see ``record`` in __main__.
+Record = Mapping[str, Any]
+HEADINGS = ("case", "unit", "ours", "karmadactl", "ratio", "goal", "reached")
+
+PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Generated from bench/rounds.json by `make bench` and `make reference`. Change bench/karmada_bench/page.py. -->
+
+# Benchmarks
+
+`make bench` installs a control plane with this collection and with Karmada's own `karmadactl`, on the same
+[lab](../../molecule/lab/README.md), in turns, and compares. The figures below are from {began}, {rounds}.
+
+{table}
+
+Median of the rounds, with the least and the greatest. `ratio` is ours by karmadactl's, smaller is faster. `goal` is
+the most that the ratio may be; for what is counted, the most that ours may be.
+[results.json](../../bench/results.json) has the medians, [rounds.json](../../bench/rounds.json) everything that was
+measured.
+
+## Where it was measured
+
+{machine}
+
+## What is compared
+
+Both sides work on the same clusters, `host` and `member1`, one node each, with all images loaded. Each component has
+one replica, and etcd keeps its data in its pod (`emptyDir`), but for the case that says otherwise. Both reach the API
+server of the control plane by a port of the node. Who begins changes from round to round; before the first, one
+installation of ours that is not counted warms the caches. After each side the clusters are compared with what they
+were before the first round, object by object, and made so again.
+
+- **install**, ours: from the start of `ansible-playbook` until a separate check has passed: all workloads are ready,
+  the APIService is Available, a list of clusters works, the webhook refuses a bad policy and accepts a good one.
+  karmadactl: from the start of `karmadactl init` until it returns, whatever works by then.
+- **install until the same is proved for both**: with that check for both sides.
+- **install again**: the same document once more. What a run writes is told by the audit log of the host cluster, and
+  by the control plane's own count of applies and deletes that are no dry runs.
+- **join**, ours: the playbook `karmada.installer.members` for a document that lists one member more, from the start
+  of Ansible to the end of its report. karmadactl: `karmadactl join`, and then until the cluster is Ready.
+- **propagation** is done by the same control plane software on both sides, and is there to show that both work.
+- **uninstall**: with the member still joined. Ours also takes away what joining put on the member; `karmadactl deinit
+  --purge-namespace -f` leaves it there, and the wait for its namespace is counted, as ours waits for it, too.
+- **memory** is the resident memory of all processes of the run together at its greatest; pages that they share are
+  counted for each of them.
+- **help** is `ansible-playbook --help` and `karmadactl --help`.
+
+## What was seen of karmadactl
+
+{facts}
+
+## Where our time goes
+
+Medians of the rounds, in seconds, of what took longest.
+
+{tasks}
+"""
+
+
+def rows(found: Sequence[Figure]) -> list[tuple[str, ...]]:
+    """The figures as cells, headings first."""
+    return [HEADINGS, *(_row(each) for each in found)]
+
+
+def _row(each: Figure) -> tuple[str, ...]:
+    reached = {True: "yes", False: "no", None: ""}[each.reached]
+    goal = "" if each.case.goal is None else f"{each.case.goal:g}"
+    ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
+    return each.case.title, each.case.unit, _spread(each.ours), _spread(each.peer), ratio, goal, reached
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    values = [f"{one:g}" for one in (spread.median, spread.least, spread.greatest)]
+    return values[0] if len(set(values)) == 1 else f"{values[0]} ({values[1]} to {values[2]})"
+
+
+def page(record: Record) -> str:
+    """docs/reference/benchmarks.md."""
+    cells = rows(figures(record["measurements"]))
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    lines.insert(1, "|---|---|--:|--:|--:|--:|---|")
+    number = record["rounds"]
+    return PAGE.format(
+        began=record["began"],
+        rounds="one round" if number == 1 else f"{number} rounds",
+        table="\n".join(lines),
+        machine="\n".join(f"- {name}: {value}" for name, value in record["machine"].items()),
+        facts="\n".join(f"- {each}" for each in _facts(record)),
+        tasks="\n".join(_tasks(record)),
+    )
+
+
+def _facts(record: Record) -> list[str]:
+    """Each fact once, with the rounds it was seen in where it was not seen in all."""
+    seen: dict[str, set[int]] = {}
+    for each in record["facts"]:
+        seen.setdefault(each["text"], set()).add(each["round"])
+    everywhere = record["rounds"]
+    return [
+        text if len(rounds) == everywhere else f"{text} (round {', '.join(map(str, sorted(rounds)))})"
+        for text, rounds in seen.items()
+    ]
+
+
+def _tasks(record: Record) -> list[str]:
+    lines = ["| run | task | s |", "|---|---|--:|"]
+    for run in dict.fromkeys(each["run"] for each in record["tasks"]):
+        for task, seconds in longest_tasks(record["tasks"], run):
+            lines.append(f"| {run} | {task.rpartition(' : ')[2]} | {seconds:g} |")
+    return lines

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands are measured, and do not outlive the benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from karmada_bench.command import BenchError, Runner, start_time, stop_left_over
+
+
+@pytest.fixture
+def runner(tmp_path):
+    return Runner(tmp_path / "running.json", tmp_path / "logs", {"PATH": os.environ["PATH"]})
+
+
+def test_what_a_command_does_is_kept(runner, tmp_path):
+    found = runner.run("one", ["sh", "-c", "echo $WHAT; echo aside >&2"], settings={"WHAT": "said"})
+    assert (found.code, found.output) == (0, "said\naside\n")
+    assert (tmp_path / "logs/one.log").read_text() == found.output
+    assert not runner.note.exists()
+
+
+def test_memory_is_that_of_all_processes_together(runner):
+    hold = "import time; kept = bytearray(40 * 2**20); time.sleep(1.5)"
+    both = f"'{sys.executable}' -c '{hold}' & '{sys.executable}' -c '{hold}'; wait"
+    assert runner.run("two", ["sh", "-c", both]).mebibytes > 80
+
+
+def test_another_exit_code_is_an_error_that_names_the_log(runner):
+    with pytest.raises(BenchError, match=r"three ended with 3; see .*/three\.log"):
+        runner.run("three", ["sh", "-c", "exit 3"])
+    assert runner.run("three", ["sh", "-c", "exit 3"], codes=None).code == 3
+
+
+def test_a_command_that_does_not_end_is_killed_with_what_it_started(runner, tmp_path):
+    numbers = tmp_path / "numbers"
+    script = f"setsid sh -c 'echo $$ >{numbers}; sleep 300' & sleep 300"
+    with pytest.raises(BenchError, match="did not end within"):
+        runner.run("four", ["sh", "-c", script], timeout=1)
+    assert start_time(int(numbers.read_text())) is None
+
+
+def test_what_a_killed_run_left_running_is_stopped(tmp_path):
+    note = tmp_path / "running.json"
+    with subprocess.Popen(["sleep", "300"]) as left:
+        note.write_text(json.dumps({"pid": left.pid, "started": start_time(left.pid)}))
+        assert stop_left_over(note)
+        assert left.wait(10) == -9
+    assert not note.exists()
+    assert not stop_left_over(note)
+
+
+def test_a_process_that_only_has_the_same_number_is_left_alone(tmp_path):
+    note = tmp_path / "running.json"
+    with subprocess.Popen(["sleep", "300"]) as other:
+        note.write_text(json.dumps({"pid": other.pid, "started": 1}))
+        assert not stop_left_over(note)
+        time.sleep(0.1)
+        assert other.poll() is None
+        other.kill()
+    assert not Path(note).exists()
