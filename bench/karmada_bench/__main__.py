@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import Any
 from measure import users_environment
 
 from karmada_bench.clusters import KARMADA, ROOT, Clusters
-from karmada_bench.command import BenchError, Runner, stop_left_over
+from karmada_bench.command import BenchError, Ran, Runner, stop_left_over
 from karmada_bench.figures import figures, results, table
 from karmada_bench.page import Record, page, rows
 from karmada_bench.sides import Contender, Karmadactl, Ours
@@ -71,14 +72,9 @@ class Benchmark:
         ours = self.ours
         self._install(ours)
         self._again()
-        seconds = self._join(ours)
-        self._note_tasks("join")
-        joining = [each["seconds"] for each in self.tasks if each["round"] == self._round and _joins(each)]
-        self._measured(ours, "join_task", joining[-1])
-        say(f"  joined after {seconds:.1f} s")
+        self._join(ours)
         self._propagation(ours)
         self._uninstall(ours)
-        self._note_tasks("uninstall")
         self._measured(ours, "list", ours.list_inventory(self._log(ours, "list")).seconds)
         self.clusters.clean()
         self._volume()
@@ -106,7 +102,7 @@ class Benchmark:
         self._measured(side, "install_complete", complete)
         self._measured(side, "memory", done.mebibytes)
         if side is self.ours:
-            self._note_tasks("install")
+            self._note_tasks("install", done)
         else:
             still = "; ".join(missing) or "nothing"
             self._fact(f"When `karmadactl init` returns, this is missing of what is checked: {still}.")
@@ -124,13 +120,16 @@ class Benchmark:
         self._measured(ours, "again_writes", len(writes) + inside)
         say(f"  ours: installed again after {done.seconds:.1f} s")
 
-    def _join(self, side: Contender) -> float:
+    def _join(self, side: Contender) -> None:
         started = time.monotonic()
-        side.join(self._log(side, "join"))
+        done = side.join(self._log(side, "join"))
         self.clusters.wait_until_joined(side.control_plane)
         seconds = time.monotonic() - started
         self._measured(side, "join", seconds)
-        return seconds
+        if side is self.ours:
+            tasks = self._note_tasks("join", done)
+            self._measured(side, "join_task", sum(each["seconds"] for each in tasks if _joins(each)))
+        say(f"  {side.side}: joined after {seconds:.1f} s")
 
     def _propagation(self, side: Contender) -> None:
         self._measured(side, "propagation", self.clusters.propagate(side.control_plane))
@@ -138,17 +137,20 @@ class Benchmark:
 
     def _uninstall(self, side: Contender) -> None:
         started = time.monotonic()
-        side.uninstall(self._log(side, "uninstall"))
+        done = side.uninstall(self._log(side, "uninstall"))
         self.clusters.wait_until_gone()
         seconds = time.monotonic() - started
         self._measured(side, "uninstall", seconds)
         left, files = self.clusters.left(), side.files_left()
         self._measured(side, "left_objects", len(left))
         self._measured(side, "left_files", len(files))
-        if side is self.peer:
-            self._fact(f"`karmadactl deinit` leaves {_listed(left)} in the clusters.")
-            self._fact(f"It leaves {_listed(files)} on the machine it ran on.")
-        say(f"  {side.side}: uninstalled after {seconds:.1f} s; left: {', '.join([*left, *files]) or 'nothing'}")
+        if side is self.ours:
+            self._note_tasks("uninstall", done)
+        else:
+            self._fact(f"`karmadactl deinit` leaves in the clusters: {_listed(each[2:] for each in left)}.")
+            secret = [each for each in files if each.endswith((".key", ".config"))]
+            self._fact(f"Of the files that it leaves where it ran, these let people in: {_listed(secret)}.")
+        say(f"  {side.side}: uninstalled after {seconds:.1f} s; left: {len(left)} objects, {len(files)} files")
 
     def _volume(self) -> None:
         ours = self.ours
@@ -171,8 +173,12 @@ class Benchmark:
     def _fact(self, text: str) -> None:
         self.facts.append({"round": self._round, "text": text})
 
-    def _note_tasks(self, run: str) -> None:
-        self.tasks += [{"round": self._round, "run": run, **each} for each in self.ours.tasks()]
+    def _note_tasks(self, run: str, done: Ran) -> list[dict[str, Any]]:
+        tasks = self.ours.tasks()
+        rest = round(done.seconds - sum(each["seconds"] for each in tasks), 3)
+        tasks.append({"task": "(start of Ansible, inventory, end)", "seconds": rest})
+        self.tasks += [{"round": self._round, "run": run, **each} for each in tasks]
+        return tasks
 
 
 def changed_tasks(output: str) -> int:
@@ -184,11 +190,11 @@ def changed_tasks(output: str) -> int:
 
 
 def _joins(task: dict[str, Any]) -> bool:
-    return task["run"] == "join" and "Join the members" in task["task"]
+    return "Join the members" in task["task"]
 
 
-def _listed(things: list[str]) -> str:
-    return f"{len(things)} ({', '.join(f'`{each}`' for each in things)})" if things else "nothing"
+def _listed(things: Iterable[str]) -> str:
+    return ", ".join(f"`{each}`" for each in things) or "nothing"
 
 
 def machine(clusters: Clusters) -> dict[str, str]:

@@ -122,8 +122,10 @@ class _Memory:
         self._thread.start()
 
     def _look(self) -> None:
-        while not self._over.wait(SAMPLE_SECONDS):
+        while True:
             self.most = max(self.most, resident(self._pid))
+            if self._over.wait(SAMPLE_SECONDS):
+                return
 
     def stop(self) -> None:
         self._over.set()

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from karmada_bench.command import BenchError, Runner, start_time, stop_left_over
+from karmada_bench.command import BenchError, Runner, resident, start_time, stop_left_over
 
 
 @pytest.fixture
@@ -26,10 +26,21 @@ def test_what_a_command_does_is_kept(runner, tmp_path):
     assert not runner.note.exists()
 
 
-def test_memory_is_that_of_all_processes_together(runner):
-    hold = "import time; kept = bytearray(40 * 2**20); time.sleep(1.5)"
-    both = f"'{sys.executable}' -c '{hold}' & '{sys.executable}' -c '{hold}'; wait"
-    assert runner.run("two", ["sh", "-c", both]).mebibytes > 80
+def test_memory_is_that_of_all_processes_together():
+    hold = "kept = bytearray(40 * 2**20); print(len(kept), flush=True); input()"
+    both = f"'{sys.executable}' -c '{hold}' <&3 & '{sys.executable}' -c '{hold}' <&3; wait"
+    with subprocess.Popen(
+        ["sh", "-c", f"exec 3<&0; {both}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert [running.stdout.readline() for _ in range(2)] == [f"{40 * 2**20}\n"] * 2
+        assert resident(running.pid) > 80 * 2**20
+        running.communicate("\n\n")
+    assert running.returncode == 0
+
+
+def test_the_most_memory_of_a_command_is_kept(runner):
+    assert runner.run("two", ["sleep", "0.6"]).mebibytes > 0
 
 
 def test_another_exit_code_is_an_error_that_names_the_log(runner):

@@ -31,8 +31,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def __init__(self) -> None:
         super().__init__()
-        self._task = "start of Ansible"
-        self._since = time.monotonic()
+        self._task = ""
+        self._since = 0.0
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         """A task begins, so the one before it is over."""
@@ -44,6 +44,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def _next(self, name: str) -> None:
         now = time.monotonic()
+        if self._task:
+            self._write(now)
+        self._task, self._since = name, now
+
+    def _write(self, now: float) -> None:
         with Path(os.environ["BENCH_TASK_TIMES"]).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"task": self._task, "seconds": round(now - self._since, 3)}) + "\n")
-        self._task, self._since = name, now
