@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.member_join impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
-STAGES = ("confirm", "components", "members", "control_plane", "state")
+STAGES = ("confirm", "components", "members", "control_plane", "members_gone", "state")
 
 
 class ActionModule(KarmadaAction):
@@ -35,6 +35,8 @@ class ActionModule(KarmadaAction):
             return {"changed": False}
         if stage == "members":
             return _clean_members(run, arguments["abandon_members"])
+        if stage == "members_gone":
+            return _wait_for_members(run, arguments["abandon_members"])
         work: dict[str, Callable[[Run], list[Change]]] = {
             "components": removal.stop_components,
             "control_plane": removal.remove_control_plane,
@@ -78,8 +80,12 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
         raise ProblemsError(problems)
 
 
+def _cleaned(run: Run, abandoned: list[str]) -> list[Entry]:
+    return [entry for entry in removal.member_entries(run) if entry["name"] not in abandoned]
+
+
 def _clean_members(run: Run, abandoned: list[str]) -> dict[str, Any]:
-    entries = [entry for entry in removal.member_entries(run) if entry["name"] not in abandoned]
+    entries = _cleaned(run, abandoned)
     for name in sorted(set(abandoned) & set(run.state.members)):
         left = ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
         run.say(f"member {name} is given up; left on it: {left}")
@@ -94,10 +100,24 @@ def _clean_members(run: Run, abandoned: list[str]) -> dict[str, Any]:
     else:
         with run.writing("uninstall: members"):
             outcomes = member_join.of_each(entries, clean)
-            state = run.state
-            for outcome in outcomes:
-                state = state if outcome.problem else state.without_member(outcome.name)
-            run.save(state)
+    return _result(outcomes)
+
+
+def _wait_for_members(run: Run, abandoned: list[str]) -> dict[str, Any]:
+    """Members are forgotten only when nothing is left on them, so that a run that was killed comes back to them."""
+    entries = _cleaned(run, abandoned)
+    if run.check or not entries:
+        return {"changed": False}
+    with run.writing("uninstall: members are gone"):
+        outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry))
+        state = run.state
+        for outcome in outcomes:
+            state = state if outcome.problem else state.without_member(outcome.name)
+        run.save(state)
+    return _result(outcomes)
+
+
+def _result(outcomes: list[Outcome]) -> dict[str, Any]:
     found = changed_result(change for outcome in outcomes for change in outcome.changes)
     broken = [f"  - {outcome.name}: {outcome.problem}" for outcome in outcomes if outcome.problem]
     if broken:

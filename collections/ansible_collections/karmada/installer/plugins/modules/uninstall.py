@@ -31,17 +31,19 @@ options:
         V(confirm) removes nothing. It fails unless O(confirm) is the name of the control plane, and unless every member
         that was joined answers or is in O(abandon_members).
       - V(components) stops every component that acts on members. etcd and the API server stay.
-      - V(members) removes what joining put on each member.
+      - V(members) removes what joining put on each member, and asks for the deletion of the namespace there.
       - >-
         V(control_plane) removes the rest in the host cluster, and etcd's volume claims if the document's deletion
         policy is C(Delete).
+      - >-
+        V(members_gone) waits until the namespaces of the members are gone.
       - >-
         V(state) removes the installer's state, its lock, and the namespace if the installation made it. With the
         deletion policy C(Retain) these are kept. It also removes the administrator's kubeconfig on this machine if
         that file is of this control plane.
     type: str
     required: true
-    choices: [confirm, components, members, control_plane, state]
+    choices: [confirm, components, members, control_plane, members_gone, state]
   confirm:
     description: Name of the control plane, for O(stage=confirm). In check mode it need not be given.
     type: str
@@ -49,7 +51,7 @@ options:
   abandon_members:
     description: >-
       Names of members that are given up: they are not asked, nothing is removed there, and what stays on them is told.
-      For O(stage=confirm) and O(stage=members).
+      For O(stage=confirm), O(stage=members) and O(stage=members_gone).
     type: list
     elements: str
     default: []

@@ -40,6 +40,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 WORKERS = 16
 # Above so many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3
+# How often we look whether what was deleted is gone: what is found late is paid for by whoever waits.
+LONGEST_PAUSE = 0.5
+# A wait of a blink is not worth a line; a long one speaks now and then.
+QUIET_SECONDS = 2.0
+SAY_SECONDS = 10.0
 
 Action = Literal["created", "changed", "deleted", "unchanged"]
 
@@ -144,8 +149,11 @@ def delete_all(
     timeout: float = 120.0,
     progress: Callable[[str], None] | None = None,
     propagation: str = "Background",
+    wait: bool = True,
 ) -> list[Change]:
     """Delete the objects and wait until they are gone; returns a Change for each, in order.
+
+    Without ``wait`` it is enough that the API server has accepted it.
 
     Each target comes with the UID it must have: an object of that name with another UID is somebody else's and is left
     alone, with a note. UID None deletes whatever has the name; whoever passes it has proved ownership otherwise.
@@ -172,7 +180,7 @@ def delete_all(
 
     with ThreadPoolExecutor(workers) as pool:
         results = list(pool.map(start, wanted))
-        if not check:
+        if wait and not check:
             deadline = time.monotonic() + timeout
             left = {one.ref: index for index, one in enumerate(results) if isinstance(one, Change)}
             waiting = [one for one in results if isinstance(one, Change) and one.action == "deleted"]
@@ -280,7 +288,7 @@ def _remains(
     cluster: Cluster, change: Change, deadline: float, progress: Callable[[str], None] | None
 ) -> Exception | None:
     """Wait until a deleted object is gone; the error that says why it is not."""
-    ref, pause, told = change.ref, 0.05, 0.0
+    ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
     while True:
         try:
             live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
@@ -291,11 +299,11 @@ def _remains(
         held = _what_holds(live)
         if time.monotonic() > deadline:
             return TimeoutError(f"still there after its deletion was asked for ({held})")
-        if progress and pause > 0.5 and time.monotonic() - told > 10:
+        if progress and time.monotonic() - told > SAY_SECONDS:
             progress(f"waiting until {ref} is gone ({held})")
             told = time.monotonic()
         time.sleep(pause)
-        pause = min(2.0, pause * 1.7)
+        pause = min(LONGEST_PAUSE, pause * 1.7)
 
 
 def _what_holds(live: Object) -> str:

@@ -88,7 +88,11 @@ def stop_components(run: Run, keep: Sequence[str] = (ETCD.name, KARMADA_APISERVE
 
 
 def clean_member(run: Run, entry: Entry) -> list[Change]:
-    """Remove from a member what joining it created, and what Karmada itself put there to act for users."""
+    """Remove from a member what joining it created, and what Karmada itself put there to act for users.
+
+    The namespace is only asked to go: a cluster does nothing about that for 5 s, in which there is other work to do.
+    ``wait_for_member`` sees the end of it.
+    """
     name = entry["name"]
     with connected(run, entry) as member:
         live = [
@@ -105,8 +109,16 @@ def clean_member(run: Run, entry: Entry) -> list[Change]:
         changes = _delete(run, member, [*ours, *impersonation])
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
-            changes += _delete_namespace(run, member, namespace, going={Ref.of(each) for each in ours})
+            changes += _delete_namespace(run, member, namespace, going={Ref.of(each) for each in ours}, wait=False)
     return changes
+
+
+def wait_for_member(run: Run, entry: Entry) -> None:
+    """Return when the namespace that ``clean_member`` asked to go is gone. Raises ApplyFailed when it stays."""
+    with connected(run, entry) as member:
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace and namespace["metadata"].get("deletionTimestamp"):
+            _delete(run, member, [namespace])
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
@@ -188,12 +200,16 @@ def _ours(run: Run, api_version: str, kind: str) -> list[Object]:
     return [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST))]
 
 
-def _delete(run: Run, cluster: Cluster, objects: Iterable[Object], propagation: str = "Background") -> list[Change]:
+def _delete(
+    run: Run, cluster: Cluster, objects: Iterable[Object], propagation: str = "Background", *, wait: bool = True
+) -> list[Change]:
     targets = [(Ref.of(each), each["metadata"]["uid"]) for each in objects]
-    return delete_all(cluster, targets, check=run.check, progress=run.say, propagation=propagation)
+    return delete_all(cluster, targets, check=run.check, progress=run.say, propagation=propagation, wait=wait)
 
 
-def _delete_namespace(run: Run, cluster: Cluster, namespace: Object, going: set[Ref]) -> list[Change]:
+def _delete_namespace(
+    run: Run, cluster: Cluster, namespace: Object, going: set[Ref], *, wait: bool = True
+) -> list[Change]:
     """Delete a namespace that we made, unless somebody else has moved in."""
     name = namespace["metadata"]["name"]
     others = [
@@ -208,7 +224,7 @@ def _delete_namespace(run: Run, cluster: Cluster, namespace: Object, going: set[
         shown = ", ".join(str(ref) for ref in others[:5])
         run.say(f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}")
         return []
-    return _delete(run, cluster, [namespace])
+    return _delete(run, cluster, [namespace], wait=wait)
 
 
 def _component(each: Mapping[str, Any]) -> str:

@@ -167,6 +167,16 @@ def test_deletion_waits_until_the_object_is_gone(cluster: Cluster, api: StubApi)
     assert 0.2 < time.monotonic() - start < 3
 
 
+def test_deletion_can_be_asked_for_without_waiting(cluster: Cluster, api: StubApi) -> None:
+    stuck = thing("a")
+    stuck["metadata"]["finalizers"] = ["example.com/later"]
+    uid = api.put("api/v1/configmaps", stuck)["metadata"]["uid"]
+    assert actions(delete_all(cluster, [(Ref.of(stuck), uid)], timeout=0, wait=False)) == ["deleted"]
+    live = cluster.get("v1", "ConfigMap", "a", "ns")
+    assert live
+    assert live["metadata"]["deletionTimestamp"]
+
+
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 DEPLOYMENTS = "apis/apps/v1/deployments"

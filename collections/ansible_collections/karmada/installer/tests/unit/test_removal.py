@@ -263,9 +263,18 @@ def member(*others: dict[str, Any], own_namespace: bool = True) -> tuple[FakeClu
     return cluster, uids
 
 
+M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
+
+
 def clean(cluster: FakeCluster, uids: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    entry = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
+    connect(cluster, monkeypatch)
+    removal.clean_member(run, M1)
+    return left(cluster)
+
+
+def connect(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is connected to a member is connected to this one."""
 
     class connected:  # noqa: N801 - stands for the function of that name
         def __init__(self, *_: Any) -> None:
@@ -278,8 +287,6 @@ def clean(cluster: FakeCluster, uids: dict[str, str], monkeypatch: pytest.Monkey
             pass
 
     monkeypatch.setattr(removal, "connected", connected)
-    removal.clean_member(run, entry)
-    return left(cluster)
 
 
 def impersonation(kind: str, member_name: str) -> dict[str, Any]:
@@ -311,6 +318,40 @@ def test_what_another_control_plane_has_on_a_member_stays(monkeypatch: pytest.Mo
         "Secret other",
         "Namespace karmada-cluster",
     }
+
+
+@pytest.mark.parametrize("going", [True, False])
+def test_only_a_namespace_that_is_going_is_waited_for(going: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that stays because others live in it is none of our business any more."""
+    cluster, uids = member()
+    if going:
+        [namespace] = [each for each in cluster.objects.values() if each["kind"] == "Namespace"]
+        namespace["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    connect(cluster, monkeypatch)
+    run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
+    waited: list[Any] = []
+    monkeypatch.setattr(removal, "delete_all", lambda _cluster, targets, **options: waited.append((targets, options)))
+    removal.wait_for_member(run, M1)
+    assert [(ref.kind, ref.name) for targets, _ in waited for ref, _ in targets] == (
+        [("Namespace", "karmada-cluster")] if going else []
+    )
+    assert all(options["wait"] for _, options in waited)
+
+
+def test_the_namespace_of_a_member_is_not_waited_for_while_there_is_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, uids = member()
+    waits: dict[str, bool] = {}
+    delete_all = removal.delete_all
+
+    def noted(cluster: Any, targets: Any, **options: Any) -> Any:
+        waits.update({ref.kind: options["wait"] for ref, _ in targets})
+        return delete_all(cluster, targets, **options)
+
+    monkeypatch.setattr(removal, "delete_all", noted)
+    assert clean(cluster, uids, monkeypatch) == set()
+    assert waits.pop("Namespace") is False
+    assert waits
+    assert all(waits.values())
 
 
 def test_a_member_that_does_not_answer_is_told_unless_it_is_given_up() -> None:
