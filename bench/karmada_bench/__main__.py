@@ -28,7 +28,7 @@ from typing import Any
 from measure import users_environment
 
 from karmada_bench.clusters import KARMADA, ROOT, Clusters
-from karmada_bench.command import BenchError, Ran, Runner, stop_left_over
+from karmada_bench.command import BenchError, Ran, Runner, rest, stop_left_over
 from karmada_bench.figures import figures, results, table
 from karmada_bench.page import Record, page, rows
 from karmada_bench.sides import Contender, Karmadactl, Ours
@@ -48,6 +48,7 @@ class Benchmark:
         self.measurements: list[dict[str, Any]] = []
         self.facts: list[dict[str, Any]] = []
         self.tasks: list[dict[str, Any]] = []
+        self.rests: list[bool] = []
         self._round = 0
 
     def warm_up(self) -> None:
@@ -75,6 +76,7 @@ class Benchmark:
         self._join(ours)
         self._propagation(ours)
         self._uninstall(ours)
+        self._rest()
         self._measured(ours, "list", ours.list_inventory(self._log(ours, "list")).seconds)
         self.clusters.clean()
         self._volume()
@@ -93,6 +95,7 @@ class Benchmark:
 
     def _install(self, side: Contender) -> None:
         side.begin()
+        self._rest()
         self._measured(side, "help", side.help(self._log(side, "help")).seconds)
         started = time.monotonic()
         done = side.install(self._log(side, "install"))
@@ -110,6 +113,7 @@ class Benchmark:
 
     def _again(self) -> None:
         ours = self.ours
+        self._rest()
         marks, applies = self.clusters.audit_marks(), self.clusters.applies(ours.control_plane)
         done = ours.install(self._log(ours, "again"))
         self._measured(ours, "again", done.seconds)
@@ -121,6 +125,7 @@ class Benchmark:
         say(f"  ours: installed again after {done.seconds:.1f} s")
 
     def _join(self, side: Contender) -> None:
+        self._rest()
         started = time.monotonic()
         done = side.join(self._log(side, "join"))
         self.clusters.wait_until_joined(side.control_plane)
@@ -132,10 +137,12 @@ class Benchmark:
         say(f"  {side.side}: joined after {seconds:.1f} s")
 
     def _propagation(self, side: Contender) -> None:
+        self._rest()
         self._measured(side, "propagation", self.clusters.propagate(side.control_plane))
         self.clusters.withdraw(side.control_plane)
 
     def _uninstall(self, side: Contender) -> None:
+        self._rest()
         started = time.monotonic()
         done = side.uninstall(self._log(side, "uninstall"))
         self.clusters.wait_until_gone()
@@ -156,6 +163,7 @@ class Benchmark:
         ours = self.ours
         ours.begin()
         ours.write_document(volume=True)
+        self._rest()
         started = time.monotonic()
         ours.install(self._log(ours, "install-volume"))
         self.clusters.wait_until_complete(ours.control_plane)
@@ -169,6 +177,9 @@ class Benchmark:
 
     def _measured(self, side: Contender, case: str, value: float) -> None:
         self.measurements.append({"round": self._round, "side": side.side, "case": case, "value": round(value, 2)})
+
+    def _rest(self) -> None:
+        self.rests.append(rest())
 
     def _fact(self, text: str) -> None:
         self.facts.append({"round": self._round, "text": text})
@@ -243,7 +254,10 @@ def measure(folder: Path, rounds: int) -> Record:
     return {
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
         "rounds": rounds,
-        "machine": where,
+        "machine": {
+            **where,
+            "At rest before it was measured": f"{sum(benchmark.rests)} of {len(benchmark.rests)} times",
+        },
         "measurements": benchmark.measurements,
         "facts": benchmark.facts,
         "tasks": benchmark.tasks,

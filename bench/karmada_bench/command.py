@@ -17,6 +17,9 @@ import kill_tree
 
 #: Each look at all processes costs some milliseconds of processor, on both sides alike.
 SAMPLE_SECONDS = 0.2
+#: A machine rests when less than this share of its processors is busy for a second.
+BUSY_SHARE = 0.25
+REST_SECONDS = 30.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -91,6 +94,29 @@ def stop_left_over(note: Path) -> bool:
         return False
     kill_tree.kill(left["pid"])
     return True
+
+
+def rest(limit: float = REST_SECONDS) -> bool:
+    """Wait until the machine is at rest, so that nothing pays for what was done before it; whether it came to rest."""
+    deadline = time.monotonic() + limit
+    before = _processor_time()
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        now = _processor_time()
+        if busy_share(before, now) < BUSY_SHARE:
+            return True
+        before = now
+    return False
+
+
+def busy_share(before: tuple[int, int], now: tuple[int, int]) -> float:
+    """Share of the processors' time that was not idle between two looks (idle, all)."""
+    return 1 - (now[0] - before[0]) / max(1, now[1] - before[1])
+
+
+def _processor_time() -> tuple[int, int]:
+    ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def start_time(pid: int) -> int | None:

@@ -36,9 +36,10 @@ measured.
 
 Both sides work on the same clusters, `host` and `member1`, one node each, with all images loaded. Each component has
 one replica, and etcd keeps its data in its pod (`emptyDir`), but for the case that says otherwise. Both reach the API
-server of the control plane by a port of the node. Who begins changes from round to round; before the first, one
-installation of ours that is not counted warms the caches. After each side the clusters are compared with what they
-were before the first round, object by object, and made so again.
+server of the control plane by a port of the node. Before each step the machine is left alone until it is at rest, for
+30 s at most. Who begins changes from round to round; before the first, one installation of ours that is not counted
+warms the caches. After each side the clusters are compared with what they were before the first round, object by
+object, and made so again.
 
 - **install**, ours: from the start of `ansible-playbook` until a separate check has passed: all workloads are ready,
   the APIService is Available, a list of clusters works, the webhook refuses a bad policy and accepts a good one.

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from karmada_bench.command import BenchError, Runner, resident, start_time, stop_left_over
+from karmada_bench.command import BenchError, Runner, busy_share, resident, start_time, stop_left_over
 
 
 @pytest.fixture
@@ -37,6 +37,11 @@ def test_memory_is_that_of_all_processes_together():
         assert resident(running.pid) > 80 * 2**20
         running.communicate("\n\n")
     assert running.returncode == 0
+
+
+def test_the_busy_share_is_what_was_not_idle():
+    assert busy_share((100, 1000), (150, 1200)) == 0.75
+    assert busy_share((0, 0), (0, 0)) == 1
 
 
 def test_the_most_memory_of_a_command_is_kept(runner):
