@@ -96,8 +96,8 @@ else
 endif
 
 .PHONY: lock
-lock: ## records the checksum of a release's CRDs from its publisher: make lock VERSION=v1.18.2
-	PYTHONPATH=collections $(IN_VENV) python tools/lock_artifacts.py $(VERSION) $(SOURCE)
+lock: ## records checksums of a release from its publishers: make lock VERSION=v1.18.2 [WHAT=crds|files|images|modules]
+	PYTHONPATH=collections:molecule/lab $(IN_VENV) python tools/lock_artifacts.py $(or $(WHAT),crds) $(VERSION) $(SOURCE)
 
 .PHONY: gates
 gates: needs-go ## records which feature gates the programs of each known release have

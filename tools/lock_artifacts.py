@@ -1,22 +1,152 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Record the checksum of what the publisher of a release offers: lock_artifacts.py v1.18.2 [GoModules|URL]."""
+"""Record checksums of what the publishers of a release offer. Each is computed here, from their files.
+
+`make lock` runs it, for a Karmada release that `releases.py` knows:
+
+  lock_artifacts.py crds v1.18.2 [GoModules|URL]   the CRDs (the default of `make lock`)
+  lock_artifacts.py files v1.18.2                  release downloads of Kubernetes and etcd
+  lock_artifacts.py images v1.18.2                 digests of the images of all components
+  lock_artifacts.py modules v1.18.2                go.mod and go.sum that programs are built with
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import LOCK_FILE, Source, content_hash, fetch
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    components,
+    go_modules,
+    manifest,
+    programs,
+    releases,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import (
+    LOCK_FILE,
+    Source,
+    content_hash,
+    fetch,
+    read_lock,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
+from ansible_collections.karmada.installer.plugins.plugin_utils.image_files import MOST_PROGRAM_BYTES
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Reference, Registry
+from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
+from karmada_lab import gobuild
+from karmada_lab.products import Product
+
+#: Where the publishers have the checksums of their own files.
+_PUBLISHED_SUMS = {"kubernetes": "{url}.sha256", "etcd": "{base}/SHA256SUMS"}
 
 
-def main(version: str, kind: str = "GoModules") -> None:
-    """Fetch, hash, and write the lock file. A Go module is verified by nobody here but is the same for everyone."""
+def lock_crds(version: str, kind: str = "GoModules") -> None:
+    """The CRDs. A Go module is verified by nobody here but is the same for everyone."""
     files, where = fetch(version, Source(kind=kind))
-    lock = json.loads(LOCK_FILE.read_text()) if LOCK_FILE.exists() else {"karmada": {}}
-    lock["karmada"].setdefault(version, {})["crds"] = content_hash(files)
+    found = content_hash(files)
+    _record("karmada", version, {"crds": found})
+    print(f"{version}: {len(files)} CRDs from {where}: {found}")
+
+
+def lock_files(release: Release, https: Https) -> None:
+    """Release downloads; each is fetched, and compared with the checksum that its publisher has beside it."""
+    for project in programs.PUBLISHERS:
+        version: str = getattr(release, project)
+        names = {each.binary.rpartition("/")[2] for each in components.COMPONENTS if each.image.release == project}
+        for architecture in programs.MACHINES:
+            for name in sorted(names):
+                path = programs.release_files(project, version, architecture, name)[0].path
+                found = _file(project, version, path, https)
+                _record(project, version, {"files": {path: f"sha256:{found}"}})
+                print(f"{project} {version} {path}: {found}")
+
+
+def _file(project: str, version: str, path: str, https: Https) -> str:
+    base = f"{programs.PUBLISHERS[project]}/{version}"
+    url = f"{base}/{path}"
+    with tempfile.TemporaryFile() as content:
+        found = https.save(url, content, MOST_PROGRAM_BYTES)
+    published = https.read(_PUBLISHED_SUMS[project].format(url=url, base=base), 1 << 20).content.decode().splitlines()
+    # Either the sum alone, or lines of sum and name.
+    lines = [line.split() for line in published]
+    if [found] not in lines and [found, path] not in lines:
+        what = f"it has the SHA-256 {found}, which is not what its publisher says"
+        remedy = "nothing was recorded; something between here and the publisher changes files"
+        raise ProblemsError(Problem(what, url, remedy))
+    return found
+
+
+def lock_images(release: Release, registry: Registry, images: Mapping[str, Any]) -> None:
+    """Digests of the manifests that the publishers' tags lead to, for each architecture."""
+    for component in components.COMPONENTS:
+        image = component.image
+        version: str = getattr(release, image.release)
+        reference = Reference.parse(image.reference(images, release, {}))
+        for architecture in programs.MACHINES:
+            digest = registry.manifest(reference, architecture).digest
+            _record(image.release, version, {"images": {f"{image.repository}/{architecture}": digest}})
+            print(f"{reference} for {architecture}: {digest}")
+
+
+def lock_modules(release: Release) -> None:
+    """go.mod and go.sum of each project; the go command checks every new line with the checksum database."""
+    for name, project in go_modules.PROJECTS.items():
+        version: str = getattr(release, name)
+        target = go_modules.MODULES / name / version
+        with tempfile.TemporaryDirectory() as work:
+            product = Product(name=name, version=version, packages=project.packages, modules=project.modules)
+            (Path(work) / "go.mod").write_text(gobuild.go_mod(product, "installer.karmada.io/build"))
+            for architecture in programs.MACHINES:
+                build = go_modules.Build(name, version, "", architecture)
+                environment = {**os.environ, **build.environment}
+                command = ["go", "list", "-mod=mod", "-deps", *project.packages.values()]
+                subprocess.run(command, cwd=work, env=environment, check=True, stdout=subprocess.DEVNULL)
+            target.mkdir(parents=True, exist_ok=True)
+            for file in ("go.mod", "go.sum"):
+                shutil.copyfile(Path(work) / file, target / file)
+        print(f"{name} {version}: {len((target / 'go.sum').read_text().splitlines())} checksums in {target}")
+
+
+def _published_images() -> Mapping[str, Any]:
+    """The registries of a document that names none."""
+    document = {
+        "apiVersion": manifest.API_VERSION,
+        "kind": manifest.KIND,
+        "metadata": {"name": "any", "namespace": "any"},
+        "spec": {},
+    }
+    images: Mapping[str, Any] = manifest.resolve(document)["spec"]["images"]
+    return images
+
+
+def _record(project: str, version: str, entry: Mapping[str, Any]) -> None:
+    lock = read_lock(LOCK_FILE)
+    recorded = lock.setdefault(project, {}).setdefault(version, {})
+    for kind, value in entry.items():
+        recorded[kind] = {**recorded.get(kind, {}), **value} if isinstance(value, Mapping) else value
     LOCK_FILE.write_text(json.dumps(lock, indent=2, sort_keys=True) + "\n")
-    print(f"{version}: {len(files)} CRDs from {where}: {lock['karmada'][version]['crds']}")
+
+
+def main(what: str, version: str, *more: str) -> None:
+    """Record one kind of checksums for one release."""
+    if what == "crds":
+        lock_crds(version, *more)
+    elif what == "files":
+        lock_files(releases.get(version), Https())
+    elif what == "images":
+        lock_images(releases.get(version), Registry(Https()), _published_images())
+    elif what == "modules":
+        lock_modules(releases.get(version))
+    else:
+        sys.exit(__doc__)
 
 
 if __name__ == "__main__":

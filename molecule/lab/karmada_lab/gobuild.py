@@ -27,12 +27,12 @@ def module_directory(module: str, version: str) -> Path:
     return Path(_download(module, version)["Dir"])
 
 
-def go_mod(product: Product) -> str:
-    """The text of the go.mod that builds the product.
+def go_mod(product: Product, name: str = "karmada.lab/build") -> str:
+    """The text of the go.mod that builds the product, as a module of this name.
 
     The language version and `godebug` lines are the product's own: they choose run-time behaviour.
     """
-    lines = ["module karmada.lab/build", ""]
+    lines = [f"module {name}", ""]
     language = "1.24"
     replaced: dict[str, str] = {}
     for module in product.modules:

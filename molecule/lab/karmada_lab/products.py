@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import PROJECTS, linker_flags
+
 from karmada_lab.errors import LabError
 
 
@@ -40,12 +42,7 @@ class Product:
 
     def linker_flags(self) -> str:
         """The value of go's -ldflags: no symbol table, and version strings as a release has them."""
-        major, minor = self.version.lstrip("v").split(".")[:2]
-        words = ["-s", "-w"]
-        for variable, template in self.version_variables.items():
-            value = template.format(version=self.version, major=major, minor=minor)
-            words += ["-X", f"{variable}={value}"]
-        return " ".join(words)
+        return linker_flags(self.version, self.version_variables)
 
 
 KUBERNETES_VERSION = "v1.35.4"
@@ -55,27 +52,11 @@ COREDNS_VERSION = "v1.14.7"
 LOCAL_PATH_VERSION = "v0.0.30"
 METALLB_VERSION = "v0.15.2"
 
-_KUBERNETES_COMMANDS = (
-    "kubeadm",
-    "kubelet",
-    "kubectl",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-)
-
+# Beside what the collection installs:
+_KUBERNETES_COMMANDS = ("kubeadm", "kubelet", "kubectl", "kube-scheduler", "kube-proxy")
 _KARMADA_PACKAGES = {
     "karmadactl": "cmd/karmadactl",
-    "karmada-aggregated-apiserver": "cmd/aggregated-apiserver",
-    "karmada-controller-manager": "cmd/controller-manager",
-    "karmada-scheduler": "cmd/scheduler",
-    "karmada-webhook": "cmd/webhook",
     "karmada-agent": "cmd/agent",
-    "karmada-descheduler": "cmd/descheduler",
-    "karmada-metrics-adapter": "cmd/metrics-adapter",
-    "karmada-scheduler-estimator": "cmd/scheduler-estimator",
-    "karmada-search": "cmd/karmada-search",
     "karmada-operator": "operator/cmd/operator",
 }
 
@@ -140,15 +121,6 @@ func main() {
 """
 
 
-def _kubernetes_version_variables(package: str) -> dict[str, str]:
-    return {
-        f"{package}.gitVersion": "{version}",
-        f"{package}.gitMajor": "{major}",
-        f"{package}.gitMinor": "{minor}",
-        f"{package}.gitTreeState": "clean",
-    }
-
-
 def staging_version(kubernetes: str) -> str:
     """The version under which Kubernetes v1.X.Y publishes its staging modules (k8s.io/api and so on): v0.X.Y."""
     if not kubernetes.startswith("v1."):
@@ -165,19 +137,19 @@ def catalogue(
         Product(
             name="kubernetes",
             version=kubernetes,
-            modules=("k8s.io/kubernetes",),
-            packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES_COMMANDS},
-            version_variables={
-                **_kubernetes_version_variables("k8s.io/component-base/version"),
-                **_kubernetes_version_variables("k8s.io/client-go/pkg/version"),
+            modules=PROJECTS["kubernetes"].modules,
+            packages={
+                **PROJECTS["kubernetes"].packages,
+                **{name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES_COMMANDS},
             },
+            version_variables=PROJECTS["kubernetes"].version_variables,
         ),
         Product(
             name="etcd",
             version=etcd,
-            modules=("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"),
+            modules=(*PROJECTS["etcd"].modules, "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"),
             packages={
-                "etcd": "go.etcd.io/etcd/server/v3",
+                **PROJECTS["etcd"].packages,
                 "etcdctl": "go.etcd.io/etcd/etcdctl/v3",
                 "etcdutl": "go.etcd.io/etcd/etcdutl/v3",
             },
@@ -185,13 +157,13 @@ def catalogue(
         Product(
             name="karmada",
             version=karmada,
-            modules=("github.com/karmada-io/karmada",),
-            packages={name: f"github.com/karmada-io/karmada/{path}" for name, path in _KARMADA_PACKAGES.items()},
-            optional=_KARMADA_OPTIONAL,
-            version_variables={
-                "github.com/karmada-io/karmada/pkg/version.gitVersion": "{version}",
-                "github.com/karmada-io/karmada/pkg/version.gitTreeState": "clean",
+            modules=PROJECTS["karmada"].modules,
+            packages={
+                **PROJECTS["karmada"].packages,
+                **{name: f"github.com/karmada-io/karmada/{path}" for name, path in _KARMADA_PACKAGES.items()},
             },
+            optional=_KARMADA_OPTIONAL,
+            version_variables=PROJECTS["karmada"].version_variables,
         ),
         Product(
             name="coredns",

@@ -36,13 +36,14 @@ class GoProject:
     packages: Mapping[str, str]
     version_variables: Mapping[str, str] = field(default_factory=dict)
 
-    def linker_flags(self, version: str) -> str:
-        """No symbol table, and version strings as a release has them."""
-        major, minor = version.lstrip("v").split(".")[:2]
-        words = ["-s", "-w"]
-        for variable, text in self.version_variables.items():
-            words += ["-X", f"{variable}={text.format(version=version, major=major, minor=minor)}"]
-        return " ".join(words)
+
+def linker_flags(version: str, variables: Mapping[str, str]) -> str:
+    """What go's -ldflags is given: no symbol table, and version strings as a release has them."""
+    major, minor = version.lstrip("v").split(".")[:2]
+    words = ["-s", "-w"]
+    for variable, text in variables.items():
+        words += ["-X", f"{variable}={text.format(version=version, major=major, minor=minor)}"]
+    return " ".join(words)
 
 
 def _kubernetes_version(package: str) -> dict[str, str]:
@@ -106,7 +107,7 @@ class Build:
     def command(self) -> list[str]:
         """The go command, without where it writes to."""
         project = PROJECTS[self.project]
-        flags = project.linker_flags(self.version)
+        flags = linker_flags(self.version, project.version_variables)
         return ["go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", flags]
 
     @property

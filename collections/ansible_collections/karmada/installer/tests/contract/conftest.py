@@ -87,15 +87,15 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
     """The pair of processes; for tests that need one of their own, to stop it or to fill it, or with more flags."""
     certificates = _Certificates(directory)
-    etcd_client, etcd_peer, port = _free_ports(3)
+    etcd_client, etcd_peer, port = free_ports(3)
     etcd_url = f"http://127.0.0.1:{etcd_client}"
     url = f"https://127.0.0.1:{port}"
     with ExitStack() as processes:
-        etcd = _started(
+        etcd = started(
             processes,
             directory / "etcd.log",
             [
-                _binary("etcd", "TEST_ETCD"),
+                binary("etcd", "TEST_ETCD"),
                 f"--data-dir={directory / 'etcd'}",
                 f"--listen-client-urls={etcd_url}",
                 f"--advertise-client-urls={etcd_url}",
@@ -104,11 +104,11 @@ def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
                 "--unsafe-no-fsync",
             ],
         )
-        apiserver = _started(
+        apiserver = started(
             processes,
             directory / "kube-apiserver.log",
             [
-                _binary("kube-apiserver", "TEST_KUBE_APISERVER"),
+                binary("kube-apiserver", "TEST_KUBE_APISERVER"),
                 f"--etcd-servers={etcd_url}",
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
@@ -141,7 +141,7 @@ def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
         )
         server.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)), encoding="utf-8")
         server.kubeconfig.chmod(0o600)
-        _wait_until(lambda: _is_ready(server), (etcd, apiserver), directory)
+        wait_until(lambda: _is_ready(server), (etcd, apiserver), directory)
         yield server
 
 
@@ -174,18 +174,18 @@ def _is_ready(server: ApiServer) -> bool:
         return False
 
 
-def _wait_until(ready: Callable[[], bool], processes: tuple[subprocess.Popen[bytes], ...], directory: Path) -> None:
+def wait_until(ready: Callable[[], bool], processes: tuple[subprocess.Popen[bytes], ...], directory: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not ready():
         dead = [process for process in processes if process.poll() is not None]
         if dead or time.monotonic() > deadline:
             tails = "\n".join(f"--- {log}\n{log.read_text()[-3000:]}" for log in sorted(directory.glob("*.log")))
             reason = f"{dead[0].args[0]} ended with {dead[0].returncode}" if dead else f"no answer in {START_SECONDS} s"
-            raise RuntimeError(f"the API server did not start: {reason}\n{tails}")
+            raise RuntimeError(f"it did not start: {reason}\n{tails}")
         time.sleep(0.1)
 
 
-def _started(stack: ExitStack, log: Path, command: list[str]) -> subprocess.Popen[bytes]:
+def started(stack: ExitStack, log: Path, command: list[str]) -> subprocess.Popen[bytes]:
     output = stack.enter_context(log.open("wb"))
     process = subprocess.Popen(
         command,
@@ -213,7 +213,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as sockets:
         ports = []
         for _ in range(count):
@@ -223,7 +223,7 @@ def _free_ports(count: int) -> list[int]:
         return ports
 
 
-def _binary(name: str, variable: str) -> str:
+def binary(name: str, variable: str) -> str:
     if named := os.environ.get(variable):
         return named
     answer = subprocess.run(

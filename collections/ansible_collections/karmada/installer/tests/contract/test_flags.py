@@ -35,7 +35,7 @@ FLAG = re.compile(r"^\s+(?:-\w, )?--([\w.-]+)", re.MULTILINE)
 
 
 def binary(name: str) -> str:
-    return conftest._binary(name, f"TEST_{name.upper().replace('-', '_')}")
+    return conftest.binary(name, f"TEST_{name.upper().replace('-', '_')}")
 
 
 def known_flags(name: str) -> set[str]:
@@ -106,7 +106,7 @@ class Etcd:
 
     def __init__(self, directory: Path, processes: ExitStack, extra: dict[str, str] | None = None) -> None:
         self.directory = directory
-        ports = dict(zip(("client", "peer", "metrics"), conftest._free_ports(3), strict=True))
+        ports = dict(zip(("client", "peer", "metrics"), conftest.free_ports(3), strict=True))
         self.client, self.peer, self.metrics = (f"127.0.0.1:{ports[name]}" for name in ("client", "peer", "metrics"))
         member = EtcdMember("prod-etcd-0", f"https://{self.client}", f"https://{self.peer}")
         layout = Layout(
@@ -136,7 +136,7 @@ class Etcd:
         for name, port in ETCD.ports.items():
             text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{ports[name]}")
         (directory / "etcd.yaml").write_text(text)
-        self.process = conftest._started(
+        self.process = conftest.started(
             processes, directory / "etcd.log", [binary("etcd"), f"--config-file={directory / 'etcd.yaml'}"]
         )
 
