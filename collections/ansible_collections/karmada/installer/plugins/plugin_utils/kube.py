@@ -72,6 +72,9 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 35.0
 RETRY_SECONDS = 90.0
 RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
+# How often a write is sent again that others keep getting in the way of; with pauses, some 15 s.
+CONFLICTS = 10
+WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
 
 # Kinds whose resource name never changes; saves one discovery request per group version. value: (resource, namespaced)
 KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
@@ -197,7 +200,8 @@ class Cluster:
 
     ``name`` is what people call it ("host cluster"); it starts every error message. ``retry_seconds`` is how long one
     request may be tried again while the server is away or overloaded. ``counts`` counts requests by verb.
-    ``on_trouble`` hears, in a sentence, that a request is being tried again.
+    ``on_trouble`` hears, in a sentence, that a request is being tried again. ``before_write`` is called before each
+    attempt of a write, however late, and stops it by raising.
     """
 
     def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
@@ -208,6 +212,7 @@ class Cluster:
         self._read_seconds = READ_SECONDS
         self.counts: Counter[str] = Counter()
         self.on_trouble: Callable[[str], None] | None = None
+        self.before_write: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._types: dict[str, dict[str, tuple[str, bool]]] = {}
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
@@ -418,6 +423,8 @@ class Cluster:
     ) -> Applied:
         """Server-side apply. ``force`` takes fields from other managers; without it that is a Conflict.
 
+        With ``force``, and without a resourceVersion in it, the same apply is right whatever others write at that
+        moment: it is sent again when they got in between. Fields of others are never part of it, so none is lost.
         Fields the server does not know are Invalid. NotFound when the namespace or the resource type does not exist.
         """
         path = self._path_of(obj, wait=not dry_run)
@@ -428,7 +435,15 @@ class Cluster:
             "dryRun": "All" if dry_run else None,
         }
         verb = "dry-run" if dry_run else "apply"
-        response = self._request(verb, "PATCH", path, query, obj, content_type="application/apply-patch+yaml")
+        response = self._request(
+            verb,
+            "PATCH",
+            path,
+            query,
+            obj,
+            content_type="application/apply-patch+yaml",
+            outlive_conflicts=force and not {"resourceVersion", "uid"} & obj["metadata"].keys(),
+        )
         return Applied(json.loads(response.data), response.status == 201)
 
     def create(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
@@ -475,7 +490,8 @@ class Cluster:
     ) -> bool:
         """Ask for deletion; False when there was nothing to delete. Does not wait for finalizers.
 
-        With ``uid`` a Conflict is raised when another object has the name by now.
+        With ``uid`` a Conflict is raised when another object has the name by now. Other conflicts (somebody wrote at
+        that moment, a namespace that is going already) are not ours to lose against.
         """
         path = self._path(api_version, kind, namespace, name)
         if path is None:
@@ -487,10 +503,20 @@ class Cluster:
             options["gracePeriodSeconds"] = grace_seconds
         if dry_run:
             options["dryRun"] = ["All"]
-        try:
-            self._request("dry-run" if dry_run else "delete", "DELETE", path, body=options)
-        except NotFound:
-            return False
+        for attempt in range(CONFLICTS):
+            try:
+                self._request("dry-run" if dry_run else "delete", "DELETE", path, body=options)
+            except NotFound:
+                return False
+            except Conflict:
+                live = self.get(api_version, kind, name, namespace)
+                if live is None or live["metadata"].get("deletionTimestamp"):
+                    return True
+                if (uid and live["metadata"]["uid"] != uid) or attempt == CONFLICTS - 1:
+                    raise
+                time.sleep(_pause(attempt + 1, None))
+            else:
+                break
         return True
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -521,7 +547,7 @@ class Cluster:
                 self._pool._prepare_proxy(connection)
             else:
                 connection.connect()
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             connection.close()
             raise ConnectionError(f"{self.name}: {explain(error, self.server)[0]}") from None
         return connection.sock
@@ -577,6 +603,7 @@ class Cluster:
         body: Object | None = None,
         *,
         content_type: str = "application/json",
+        outlive_conflicts: bool = False,
         stream: bool = False,
         read_seconds: float | None = None,
         retry_seconds: float | None = None,
@@ -586,13 +613,15 @@ class Cluster:
         url = self._base_path + path + (f"?{urlencode(chosen)}" if chosen else "")
         data = None if body is None else json.dumps(body).encode()
         patience = self.retry_seconds if retry_seconds is None else retry_seconds
-        deadline = time.monotonic() + patience
+        started = time.monotonic()
         limits = urllib3.Timeout(
             connect=min(CONNECT_SECONDS, self._read_seconds), read=read_seconds or self._read_seconds
         )
         attempt, renewed = 0, False
         while True:
             attempt += 1
+            if self.before_write and verb in WRITES:
+                self.before_write()
             self._count(verb if attempt == 1 else "retry")
             headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER, **self.access.headers()}
             if data is not None:
@@ -622,16 +651,25 @@ class Cluster:
                 if response.status == 401 and not renewed and self.access.refresh():
                     renewed = True
                     continue
-                if response.status not in RETRIED_STATUS or isinstance(trouble, Invalid):
+                crossed = outlive_conflicts and response.status == 409 and attempt < CONFLICTS
+                if not crossed and (response.status not in RETRIED_STATUS or isinstance(trouble, Invalid)):
                     raise trouble
                 after = _retry_after(response)
-            pause = max(after or 0.0, min(5.0, 0.1 * 2 ** (attempt - 1)) * random.uniform(0.5, 1))  # noqa: S311
-            if time.monotonic() + pause > deadline:
-                raise trouble
-            if self.on_trouble and attempt > 3:
-                left = deadline - time.monotonic()
-                self.on_trouble(f"{self.name}: {trouble.message}; trying for another {left:.0f} s")
-            time.sleep(pause)
+            self._wait_after(trouble, attempt, after, started, patience)
+
+    def _wait_after(
+        self, trouble: ApiError, attempt: int, after: float | None, started: float, patience: float
+    ) -> None:
+        """Pause before the next attempt. Raises the trouble when ``patience`` seconds since ``started`` do not last."""
+        pause = _pause(attempt, after)
+        tried = time.monotonic() - started
+        if tried + pause > patience:
+            if attempt > 1:
+                trouble.message += f"; tried {attempt} times in {tried:.0f} s"
+            raise trouble from None
+        if self.on_trouble and attempt > 3:
+            self.on_trouble(f"{self.name}: {trouble.message}; trying for another {patience - tried:.0f} s")
+        time.sleep(pause)
 
     def _count(self, verb: str) -> None:
         with self._lock:
@@ -726,6 +764,12 @@ def _proxy_of_environment(scheme: str, host: str) -> str | None:
     if urllib.request.proxy_bypass(host):
         return None
     return urllib.request.getproxies().get(scheme)
+
+
+def _pause(attempt: int, after: float | None) -> float:
+    """Seconds until the next attempt: longer each time up to 5, not before the server asks for it, not all at once."""
+    own = min(5.0, 0.1 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads load, guards nothing
+    return max(own, (after or 0.0) * random.uniform(1, 1.2))  # noqa: S311
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:

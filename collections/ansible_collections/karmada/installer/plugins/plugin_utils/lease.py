@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import threading
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
+    READ_SECONDS,
     ApiError,
     Cluster,
     Conflict,
@@ -31,6 +33,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 DURATION_SECONDS = 30
 POLL_SECONDS = 2.0
+# How long after its end we still try to renew a lock, in periods: nobody has taken it if that succeeds.
+REGAIN_PERIODS = 2
+CROSSINGS = 10
 SAY_SECONDS = 10.0
 
 
@@ -92,8 +97,10 @@ class Lock:
         self.duration_seconds = duration_seconds
         self.lost = threading.Event()
         self.released = False
+        self._own = _unguarded(cluster, cluster.retry_seconds)
         # A renewal that is still being tried when the lock expires helps nobody.
-        self._quick = cluster.with_patience(retry_seconds=duration_seconds / 6, read_seconds=duration_seconds / 6)
+        self._quick = _unguarded(cluster, duration_seconds / 6, duration_seconds / 6)
+        self._kept = False  # whether a thread renews it
         self._lease: Object | None = None  # as we last wrote it
         self._expires = 0.0  # on our monotonic clock
         self._guard = threading.Lock()
@@ -107,11 +114,13 @@ class Lock:
         deadline = time.monotonic() + wait_seconds
         seen: tuple[str, str] | None = None  # (holder, renewTime) and since when it stands still
         since = said = 0.0
+        crossed = 0
         while True:
             lease = self._read()
             if lease is None or self._is_free(lease):
                 if self._take(lease):
                     return
+                crossed = self._crossed(crossed)
                 continue
             spec, now = lease["spec"], time.monotonic()
             current = (spec["holderIdentity"], str(spec.get("renewTime")))
@@ -120,6 +129,7 @@ class Lock:
             if now - since >= (spec.get("leaseDurationSeconds") or self.duration_seconds):
                 if self._take(lease):
                     return
+                crossed = self._crossed(crossed)
                 continue
             if now >= deadline:
                 raise ProblemsError(
@@ -161,9 +171,22 @@ class Lock:
                     return
 
     def check(self) -> None:
-        """Raise LockLost unless we hold the lock now; costs no request. To be called before each write."""
-        if self.lost.is_set() or time.monotonic() >= self._expires:
-            raise self._lost("it could not be renewed in time")
+        """Raise LockLost unless we hold the lock now; costs no request. To be called before each write.
+
+        While renewals go unanswered for longer than the lock lasts, it may be somebody else's: wait, until one of them
+        has shown that nobody took it, or until it is given up.
+        """
+        while not self.lost.is_set() and time.monotonic() >= self._expires:
+            if not self._kept:
+                raise self._lost("it could not be renewed in time")
+            self.lost.wait(0.05)
+        if self.lost.is_set():
+            raise self._lost("it could not be renewed in time, or somebody else took it")
+
+    def retire(self) -> None:
+        """The Lease itself is about to be deleted: hold it to the end without renewing it."""
+        self.released = True
+        self._expires = float("inf")
 
     @contextlib.contextmanager
     def held(self, *, release: bool = True) -> Iterator[Lock]:
@@ -173,6 +196,7 @@ class Lock:
         ``lost`` is set as soon as the lock is lost; a block that ends then raises LockLost.
         """
         over = threading.Event()
+        self._kept = True
         thread = threading.Thread(target=self._keep, args=(over,), name=f"lock {self.name}", daemon=True)
         thread.start()
         try:
@@ -182,6 +206,7 @@ class Lock:
         finally:
             over.set()
             thread.join(self.duration_seconds)
+            self._kept = False
             if release and not self.lost.is_set() and not self.released:
                 self.release()
 
@@ -197,7 +222,7 @@ class Lock:
                 lease["spec"]["holderIdentity"] = ""
                 lease["spec"]["renewTime"] = _now()
                 try:
-                    self.cluster.replace(lease)
+                    self._own.replace(lease)
                 except Conflict:
                     continue
                 except NotFound:
@@ -207,7 +232,7 @@ class Lock:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _read(self) -> Object | None:
-        return self.cluster.get(API_VERSION, KIND, self.name, self.namespace)
+        return self._own.get(API_VERSION, KIND, self.name, self.namespace)
 
     def _is_free(self, lease: Object) -> bool:
         holder = (lease.get("spec") or {}).get("holderIdentity") or ""
@@ -228,7 +253,7 @@ class Lock:
                     },
                     "spec": {**self._claim(now), "acquireTime": now, "leaseTransitions": 0},
                 }
-                self._lease = self.cluster.create(lease)
+                self._lease = self._own.create(lease)
             else:
                 old = lease.get("spec") or {}
                 spec = {**old, **self._claim(now)}
@@ -236,7 +261,7 @@ class Lock:
                     spec["acquireTime"] = now
                     spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1
                 # The resourceVersion in it is what makes a second taker fail.
-                self._lease = self.cluster.replace({**lease, "spec": spec})
+                self._lease = self._own.replace({**lease, "spec": spec})
         except Conflict:
             return False
         self._expires = started + self.duration_seconds
@@ -248,22 +273,47 @@ class Lock:
         return {"holderIdentity": self.holder, "leaseDurationSeconds": self.duration_seconds, "renewTime": now}
 
     def _keep(self, over: threading.Event) -> None:
-        """Renew three times in each period; give up when it is over without success."""
-        while not over.wait(self.duration_seconds / 3):
+        """Renew three times in each period, and more often once that fails; give up some time after its end."""
+        pause = self.duration_seconds / 3
+        while not over.wait(pause):
+            if self.released:
+                return
+            pause = self.duration_seconds / 3
             try:
                 self.renew()
             except LockLost:
                 return
             except ApiError:
-                pass  # as long as the period lasts, the next try may succeed
-            if time.monotonic() >= self._expires:
+                # The server or the way to it is away: the next try may succeed, and tell that nobody took it.
+                pause = self.duration_seconds / 12
+            if time.monotonic() >= self._expires + REGAIN_PERIODS * self.duration_seconds:
                 if not self.released:
                     self.lost.set()
                 return
 
+    def _crossed(self, times: int) -> int:
+        """Somebody wrote at the same moment: pause before looking again. Raises ProblemsError when it never ends."""
+        if times >= CROSSINGS:
+            raise ProblemsError(
+                Problem(
+                    f"each of {times} attempts to write it met the write of somebody else",
+                    f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
+                    "Find out what keeps writing it, then run again.",
+                )
+            )
+        time.sleep(min(2.0, 0.05 * 2**times) * random.uniform(0.5, 1))  # noqa: S311
+        return times + 1
+
     def _lost(self, why: str) -> LockLost:
         self.lost.set()
         return LockLost(f"lost the lock {self.namespace}/{self.name} in {self.cluster.name}: {why}")
+
+
+def _unguarded(cluster: Cluster, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Cluster:
+    """The lock guards what others write; nothing guards what the lock itself writes."""
+    own = cluster.with_patience(retry_seconds=retry_seconds, read_seconds=read_seconds)
+    own.before_write = None
+    return own
 
 
 def _told(holder: str) -> str:

@@ -74,7 +74,7 @@ def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
     where = f"spec.members[{entry['name']}].secretRef"
     files = run.secret(entry["secretRef"]["name"], where)
     cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where)
-    cluster.on_trouble = run.say
+    run.attend(cluster)
     try:
         yield cluster
     finally:

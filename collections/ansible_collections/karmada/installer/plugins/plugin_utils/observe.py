@@ -14,6 +14,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report import Co
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
 
+# How long the control plane is asked for a sign of life.
+ANSWER_SECONDS = 5.0
+
+
 def observe(run: Run) -> Observation:
     """What the host cluster and the control plane say now."""
     components = _components(run)
@@ -65,7 +69,8 @@ def _control_plane(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         control_plane = run.control_plane
-        found["version"] = control_plane.version(retry_seconds=0).get("gitVersion", "")
+        # One broken answer is no reason to call a control plane that works not installed.
+        found["version"] = control_plane.version(retry_seconds=ANSWER_SECONDS).get("gitVersion", "")
         crds = control_plane.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         found["crds"] = any(crd["spec"]["group"].endswith("karmada.io") for crd in crds)
         found["members"] = [_member(each) for each in control_plane.list(CLUSTER_API, "Cluster")]

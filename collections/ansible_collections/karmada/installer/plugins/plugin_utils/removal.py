@@ -155,6 +155,7 @@ def remove_state(run: Run) -> list[Change]:
     if run.spec["deletion"]["policy"] == "Retain":
         return []
     changes: list[Change] = []
+    run.retire_lock()
     namespace = run.host.get("v1", "Namespace", run.namespace)
     if namespace and owned_by(namespace, run.state.owner, run.state.uids(HOST)):
         changes += _delete_namespace(run, run.host, namespace, going=_bookkeeping(run))

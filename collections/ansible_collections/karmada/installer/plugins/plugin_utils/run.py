@@ -199,9 +199,18 @@ class Run:
         return None if found is None else dict(found.get("data") or {})
 
     def _kept(self, cluster: Cluster) -> Cluster:
-        cluster.on_trouble = self.say
+        self.attend(cluster)
         self._closing.callback(cluster.close)
         return cluster
+
+    def attend(self, cluster: Cluster) -> None:
+        """Tell the person about trouble with this cluster, and let nothing be written there that the lock forbids."""
+        cluster.on_trouble = self.say
+        cluster.before_write = self._require_lock
+
+    def _require_lock(self) -> None:
+        if self._lock_kept:
+            self._lock.check()
 
     def close(self) -> None:
         """Stop renewing the lock and close every connection this run opened, the newest first."""
@@ -379,6 +388,11 @@ class Run:
     def release_lock(self) -> None:
         """Let go of the lock if this run holds it."""
         self._lock.release()
+
+    def retire_lock(self) -> None:
+        """The lock is among what is deleted next: do not miss it."""
+        if self._lock_kept:
+            self._lock.retire()
 
     @cached_property
     def _lock(self) -> Lock:

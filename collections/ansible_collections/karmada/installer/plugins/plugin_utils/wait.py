@@ -26,6 +26,8 @@ EXPLAIN_SECONDS = 5.0
 # How long a state that no waiting mends must last before it is believed.
 GRACE_SECONDS = 15.0
 WATCH_SECONDS = 30
+# Watches that break as soon as they are open must not keep the server and us busy.
+SHORTEST_WATCH_SECONDS = 0.2
 LOG_LINES = 10
 
 
@@ -116,11 +118,14 @@ class _Follower(threading.Thread):
             )
             if self._over.is_set():
                 self._watch.close()
+            opened = time.monotonic()
             for event in self._watch:
                 version = event["object"]["metadata"]["resourceVersion"]
                 if event["type"] != "BOOKMARK":
                     deleted = event["type"] == "DELETED"
                     self._news.put(_News(self._group, (event["object"],), deleted=deleted))
+            if time.monotonic() - opened < SHORTEST_WATCH_SECONDS:
+                self._over.wait(SHORTEST_WATCH_SECONDS)
 
     def stop(self) -> None:
         self._over.set()
@@ -139,6 +144,8 @@ class _Waiting:
         progress: Callable[[str], None],
     ) -> None:
         self._cluster, self._targets, self._not_ready, self._progress = cluster, targets, not_ready, progress
+        # Explaining must not hold up the waiting.
+        self._asked = cluster.with_patience(retry_seconds=EXPLAIN_SECONDS, read_seconds=EXPLAIN_SECONDS)
         self._live: dict[Ref, Object] = {}
         self._seen: set[tuple[str, str, str | None]] = set()
         self._related: dict[Ref, Related] = {}
@@ -252,9 +259,7 @@ class _Waiting:
         """Read the pods, claims and warnings of what is not ready. A courtesy: not being allowed to is no error."""
         namespaces = {ref.namespace for ref in reasons if ref.namespace}
         try:
-            events = {
-                name: self._cluster.list("v1", "Event", name, fields="type=Warning") for name in sorted(namespaces)
-            }
+            events = {name: self._asked.list("v1", "Event", name, fields="type=Warning") for name in sorted(namespaces)}
         except ApiError:
             events = {}
         # What was told before we began may be mended: an event counts when it is new or was told again.
@@ -277,7 +282,7 @@ class _Waiting:
         try:
             if ref.kind in ("Deployment", "StatefulSet", "DaemonSet", "Job") and labels:
                 selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-                pods = list(self._cluster.list("v1", "Pod", ref.namespace, labels=selector))
+                pods = list(self._asked.list("v1", "Pod", ref.namespace, labels=selector))
             named = {
                 volume["persistentVolumeClaim"]["claimName"]
                 for pod in pods
@@ -285,7 +290,7 @@ class _Waiting:
                 if "persistentVolumeClaim" in volume
             }
             for name in sorted(named):
-                claim = self._cluster.get("v1", "PersistentVolumeClaim", name, ref.namespace)
+                claim = self._asked.get("v1", "PersistentVolumeClaim", name, ref.namespace)
                 claims += [claim] if claim else []
         except ApiError:
             pass
@@ -315,7 +320,7 @@ class _Waiting:
     def _last_lines(self, pod: str, namespace: str, container: str) -> list[str]:
         for previous in (True, False):
             try:
-                lines = self._cluster.logs(pod, namespace, container, LOG_LINES, previous=previous).splitlines()
+                lines = self._asked.logs(pod, namespace, container, LOG_LINES, previous=previous).splitlines()
             except ApiError:
                 continue
             # The kubelet answers 200 with this sentence when the container of that run is removed already.

@@ -147,7 +147,7 @@ def test_retry_after_is_kept(cluster: Cluster, api: StubApi) -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, kube.Invalid), (401, kube.Unauthorized), (403, kube.Forbidden), (409, kube.Conflict), (422, kube.Invalid)],
+    [(400, kube.Invalid), (401, kube.Unauthorized), (403, kube.Forbidden), (422, kube.Invalid)],
 )
 def test_refusals_are_not_tried_again(cluster: Cluster, api: StubApi, status: int, kind: type[kube.ApiError]) -> None:
     api.faults.append(Fault("status", status=status, times=5))
@@ -156,6 +156,67 @@ def test_refusals_are_not_tried_again(cluster: Cluster, api: StubApi, status: in
     assert len(api.requests) == 1
     assert "host cluster" in str(caught.value)
     assert TOKEN not in str(caught.value)
+
+
+def test_an_apply_that_meets_the_writes_of_others_is_sent_again(cluster: Cluster, api: StubApi) -> None:
+    api.faults.append(Fault("status", method="PATCH", status=409, times=3))
+    assert cluster.apply(config_map()).object["metadata"]["name"] == "one"
+    assert cluster.counts["retry"] == 3
+
+
+def test_an_apply_that_always_meets_others_ends_with_the_conflict(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "CONFLICTS", 4)
+    api.faults.append(Fault("status", method="PATCH", status=409, times=1000))
+    with pytest.raises(kube.Conflict):
+        cluster.apply(config_map())
+    assert len(api.requests) == 4
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_a_conflict_that_means_something_is_not_sent_again(cluster: Cluster, api: StubApi, versioned: bool) -> None:
+    api.faults.append(Fault("status", method="PATCH", status=409, times=5))
+    wanted = config_map()
+    if versioned:
+        wanted["metadata"]["resourceVersion"] = "7"
+    with pytest.raises(kube.Conflict):
+        cluster.apply(wanted, force=versioned)
+    assert len(api.requests) == 1
+
+
+def test_a_delete_outlives_conflicts_unless_the_object_is_another_one(cluster: Cluster, api: StubApi) -> None:
+    uid = cluster.apply(config_map()).object["metadata"]["uid"]
+    api.faults.append(Fault("status", method="DELETE", status=409, times=2))
+    assert cluster.delete("v1", "ConfigMap", "one", "ns", uid=uid)
+    assert cluster.get("v1", "ConfigMap", "one", "ns") is None
+    cluster.apply(config_map())
+    api.faults.append(Fault("status", method="DELETE", status=409, times=1))
+    with pytest.raises(kube.Conflict):
+        cluster.delete("v1", "ConfigMap", "one", "ns", uid="another")
+
+
+def test_no_attempt_of_a_write_is_made_that_is_forbidden_by_then(cluster: Cluster, api: StubApi) -> None:
+    allowed = [True, True]
+
+    def before_write() -> None:
+        if not allowed:
+            raise RuntimeError("the lock is lost")
+        allowed.pop()
+
+    cluster.before_write = before_write
+    api.faults.append(Fault("status", method="PATCH", status=503, times=1000))
+    with pytest.raises(RuntimeError, match="the lock is lost"):
+        cluster.apply(config_map())
+    assert [method for method, _path in api.requests] == ["PATCH", "PATCH"]
+    assert cluster.get("v1", "ConfigMap", "one", "ns") is None, "reading is always allowed"
+
+
+def test_giving_up_tells_how_often_it_was_tried(cluster: Cluster, api: StubApi) -> None:
+    cluster.retry_seconds = 0.5
+    api.faults.append(Fault("status", status=503, times=1000))
+    with pytest.raises(kube.ApiError, match=r"; tried \d+ times in \d+ s"):
+        cluster.get("v1", "ConfigMap", "one", "ns")
 
 
 def test_a_schema_error_that_calls_itself_internal_is_not_tried_again(cluster: Cluster, api: StubApi) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import lease
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import (
     Lock,
@@ -174,7 +175,58 @@ def test_work_is_told_when_the_server_is_away_for_too_long(cluster: Cluster, api
 
     with pytest.raises(LockLost, match="could not be renewed in time"):
         work()
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 6
+
+
+def test_work_goes_on_when_the_server_comes_back_and_nobody_took_the_lock(cluster: Cluster, api: StubApi) -> None:
+    mine = lock(cluster, holder_identity(), 1)
+    mine.acquire()
+    with mine.held():
+        api.faults.append(Fault("status", method="PUT", status=503, times=1000))
+        threading.Timer(1.8, api.faults.clear).start()
+        time.sleep(1.2)
+        start = time.monotonic()
+        assert start >= mine._expires
+        mine.check()
+        assert time.monotonic() - start > 0.3, "nothing may be written while it is not certain whose the lock is"
+        assert not mine.lost.is_set()
+
+
+def test_work_ends_when_somebody_took_the_lock_while_the_server_was_away_for_us(cluster: Cluster, api: StubApi) -> None:
+    mine = lock(cluster, ELSEWHERE, 1)
+    mine.acquire()
+
+    def work() -> None:
+        with mine.held():
+            api.faults.append(Fault("status", method="PUT", status=503, times=1000))
+            time.sleep(1.2)
+            api.faults.clear()
+            lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
+            assert lease
+            lease["spec"]["holderIdentity"] = "other/b/1/1"
+            cluster.replace(lease)
+            mine.check()
+
+    with pytest.raises(LockLost, match="somebody else took it"):
+        work()
+
+
+def test_conflicts_without_end_are_told(cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock(cluster, dead_process()).acquire()
+    monkeypatch.setattr(lease, "CROSSINGS", 3)
+    api.faults.append(Fault("status", method="PUT", status=409, times=1000))
+    with pytest.raises(ProblemsError, match="each of 3 attempts to write it met the write of somebody else"):
+        lock(cluster, holder_identity()).acquire()
+
+
+def test_a_retired_lock_is_not_missed(cluster: Cluster) -> None:
+    mine = lock(cluster, holder_identity(), 1)
+    mine.acquire()
+    with mine.held(release=False):
+        mine.retire()
+        cluster.delete("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
+        time.sleep(1.5)
+        mine.check()
 
 
 def test_a_renewal_that_was_written_unheard_is_still_ours(cluster: Cluster, api: StubApi) -> None:
