@@ -13,7 +13,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import C
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
-
 # How long the control plane is asked for a sign of life.
 ANSWER_SECONDS = 5.0
 
