@@ -13,6 +13,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.observe import o
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
+def _former(path: str | None) -> dict[str, Any] | None:
+    """The report that an earlier run left here; one that cannot be read is none."""
+    try:
+        found = json.loads(Path(path).read_text()) if path else None
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 class ActionModule(KarmadaAction):
     """Look at the instance as it is; change nothing there."""
 
@@ -25,7 +34,7 @@ class ActionModule(KarmadaAction):
             if not run.endpoint_host:
                 service = f"service/{run.instance.object_name('karmada-apiserver')}"
                 hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
-        status = report.status(observed)
+        status = report.status(observed, _former(run.connection.report_output))
         if run.connection.report_output:
             # What was seen, not something that is kept as it should be: writing it is no change.
             if not run.check:

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
 # How long the control plane is asked for a sign of life.
 ANSWER_SECONDS = 5.0
+_TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
 
 
 def observe(run: Run) -> Observation:
@@ -22,10 +26,11 @@ def observe(run: Run) -> Observation:
     components = _components(run)
     etcd = next((each for each in components if each.name == ETCD.name), None)
     api = _control_plane(run) if components else {}
+    versions = running_versions(run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}"))
     return Observation(
         now=run.now,
         generation=run.deployment["metadata"].get("generation", 0),
-        karmada_version=run.instance.release.karmada,
+        karmada_version=min(versions.values(), key=_numbers, default=""),
         kubernetes_version=api.get("version", ""),
         components=components,
         members=api.get("members", ()),
@@ -39,11 +44,42 @@ def observe(run: Run) -> Observation:
         kubeconfig_secret=run.instance.object_name("admin-config"),
         wanted_members=[entry["name"] for entry in run.spec["members"]],
         notes=[
-            warning
-            for authority in run.state.authorities.values()
-            for warning in pki.authority_warnings(authority.certificate, run.now)
+            *_version_notes(versions),
+            *(
+                warning
+                for authority in run.state.authorities.values()
+                for warning in pki.authority_warnings(authority.certificate, run.now)
+            ),
         ],
     )
+
+
+def running_versions(pods: Iterable[Object]) -> dict[str, str]:
+    """Karmada's components that work → their version, as the tag of their image says; the oldest where pods differ.
+
+    Pods that are not ready say nothing, nor does an image whose tag is no version.
+    """
+    found: dict[str, str] = {}
+    for pod in pods:
+        name = (pod["metadata"].get("labels") or {}).get(NAME_LABEL, "")
+        component = BY_NAME.get(name)
+        if component is None or component.image.release != "karmada" or reason_not_ready(pod):
+            continue
+        tagged = _TAG.search(pod["spec"]["containers"][0].get("image") or "")
+        if tagged:
+            found[name] = min(tagged[1], found.get(name, tagged[1]), key=_numbers)
+    return found
+
+
+def _version_notes(versions: Mapping[str, str]) -> list[str]:
+    if len(set(versions.values())) < 2:
+        return []
+    told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    return [f"components of different versions are at work: {told}"]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _components(run: Run) -> list[ComponentStatus]:
@@ -91,4 +127,5 @@ def _member(cluster: Object) -> MemberStatus:
         ready=ready.get("status") == "True",
         reason=ready.get("reason", "NotSeenYet"),
         since=cluster["metadata"].get("creationTimestamp", ""),
+        ready_since=ready.get("lastTransitionTime", ""),
     )

@@ -33,14 +33,17 @@ class MemberStatus:
     version: str
     ready: bool
     reason: str
+    #: When it was registered, and when ``ready`` last changed.
     since: str
+    ready_since: str = ""
 
 
 @dataclass(frozen=True)
 class Observation:
     """Everything the report is made from.
 
-    ``kubernetes_version`` is what the API server answers; ``karmada_version`` is the release that the run works with.
+    ``kubernetes_version`` is what the API server answers; ``karmada_version`` is what the images of the pods that work
+    say, the oldest where they differ. Both are empty while nothing works that could tell.
     """
 
     now: datetime
@@ -61,10 +64,17 @@ class Observation:
     notes: Sequence[str] = field(default=())
 
 
-def status(observed: Observation) -> dict[str, Any]:
-    """The status of a KarmadaDeployment."""
+def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The status of a KarmadaDeployment.
+
+    ``former`` is the one before, from which conditions that did not change keep the time of their last change.
+    """
     conditions = _conditions(observed)
     ready = all(condition["status"] == "True" for condition in conditions)
+    conditions = [
+        _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
+        *conditions,
+    ]
     return {
         "phase": _phase(observed, ready=ready),
         "observedGeneration": observed.generation,
@@ -72,10 +82,7 @@ def status(observed: Observation) -> dict[str, Any]:
         "kubernetesVersion": observed.kubernetes_version,
         "secretRef": {"name": observed.kubeconfig_secret},
         "conditions": [
-            _condition(
-                observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)
-            ),
-            *conditions,
+            {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
         ],
         "components": [
             {"name": each.name, "desired": each.desired, "ready": each.ready} for each in observed.components
@@ -92,7 +99,7 @@ def status(observed: Observation) -> dict[str, Any]:
                 "kubernetesVersion": each.version,
                 "ready": each.ready,
                 "reason": each.reason,
-                "lastTransitionTime": each.since,
+                "lastTransitionTime": each.ready_since or each.since,
             }
             for each in observed.members
         ],
@@ -134,7 +141,8 @@ def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
     now_status = status(observed)
     lines = [
         f"Karmada control plane {name}: {now_status['phase']}",
-        f"  versions    Karmada {observed.karmada_version}, Kubernetes API {observed.kubernetes_version or 'unknown'}",
+        f"  versions    Karmada {observed.karmada_version or 'unknown'}, "
+        f"Kubernetes API {observed.kubernetes_version or 'unknown'}",
         "  components  " + ", ".join(f"{each.name} {each.ready}/{each.desired}" for each in observed.components),
         f"  etcd        {observed.etcd_ready}/{observed.etcd_desired} members, {observed.etcd_storage}",
     ]
@@ -222,6 +230,15 @@ def _condition(observed: Observation, kind: str, good: bool, reason: str, messag
         "message": message,
         "observedGeneration": observed.generation,
     }
+
+
+def _last_transition(condition: Mapping[str, Any], former: Mapping[str, Any], now: datetime) -> str:
+    """When the status of this condition last changed, as far as is known: now, if it was another one or not there."""
+    for each in former.get("conditions") or []:
+        same = each.get("type") == condition["type"] and each.get("status") == condition["status"]
+        if same and each.get("lastTransitionTime"):
+            return str(each["lastTransitionTime"])
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _first_reason(conditions: Sequence[Mapping[str, Any]]) -> str:

@@ -115,13 +115,29 @@ def check(value: Any, definition: dict[str, Any], path: str) -> None:
     assert value in definition.get("enum", [value]), f"{path} is {value!r}"
     if isinstance(value, dict):
         assert set(value) <= set(definition["properties"]), path
-        # who writes the object knows the former status, and with it when a condition last changed
-        assert set(definition.get("required", ())) - set(value) <= {"lastTransitionTime"}, path
+        assert set(definition.get("required", ())) <= set(value), path
         for name, each in value.items():
             check(each, definition["properties"][name], f"{path}.{name}")
     if isinstance(value, list):
         for each in value:
             check(each, definition["items"], f"{path}[]")
+
+
+def test_a_condition_keeps_the_time_of_its_last_change() -> None:
+    first = report.status(WORKING)
+    later = replace(WORKING, now=NOW + timedelta(hours=1))
+    assert {each["lastTransitionTime"] for each in first["conditions"]} == {NOW.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    assert report.status(later, first)["conditions"] == first["conditions"]
+    broken = report.status(replace(later, wanted_members=["m1", "m2"]), first)
+    moved = {
+        each["type"] for each in broken["conditions"] if each["lastTransitionTime"].startswith(f"{later.now:%FT%H}")
+    }
+    assert moved == {"Ready", "MembersReady"}
+
+
+def test_what_an_unknown_former_report_says_does_not_matter() -> None:
+    for former in ({}, {"conditions": None}, {"conditions": [{"type": "Ready"}]}):
+        assert report.status(WORKING, former) == report.status(WORKING)
 
 
 def test_the_summary_says_what_a_person_looks_for() -> None:
