@@ -141,8 +141,10 @@ def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
     now_status = status(observed)
     lines = [
         f"Karmada control plane {name}: {now_status['phase']}",
-        f"  versions    Karmada {observed.karmada_version or 'unknown'}, "
-        f"Kubernetes API {observed.kubernetes_version or 'unknown'}",
+        (
+            f"  versions    Karmada {observed.karmada_version or 'unknown'}, "
+            f"Kubernetes API {observed.kubernetes_version or 'unknown'}"
+        ),
         "  components  " + ", ".join(f"{each.name} {each.ready}/{each.desired}" for each in observed.components),
         f"  etcd        {observed.etcd_ready}/{observed.etcd_desired} members, {observed.etcd_storage}",
     ]
