@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
@@ -13,8 +14,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout imp
     Round,
     next_round,
     reason_not_settled,
+    with_next_revision,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, with_applied_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
@@ -30,7 +32,7 @@ class ActionModule(KarmadaAction):
         """Each round looks again: what was true before a member was replaced need not be true after it."""
         changes: list[Change] = []
         while True:
-            stateful_set, pods = _observe(run, arguments["timeout"])
+            stateful_set, pods = observe(run, arguments["timeout"])
             this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()
             if not this.outdated:
                 return changed_result(changes)
@@ -41,8 +43,11 @@ class ActionModule(KarmadaAction):
             changes += _replace(run, this.replace, arguments["timeout"])
 
 
-def _observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
-    """The StatefulSet, once its controller has looked at it, and the pods of the members."""
+def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
+    """The StatefulSet, once its controller has looked at it, and the pods of the members.
+
+    In check mode the settings of this run are not there yet: it is the StatefulSet as it would be with them.
+    """
     ref = Ref("apps/v1", "StatefulSet", run.instance.object_name(ETCD.name), run.namespace)
     if not run.check:
         wait_until(
@@ -54,7 +59,17 @@ def _observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
         )
     selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
     stateful_set = run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+    if run.check and stateful_set:
+        stateful_set = with_next_revision(stateful_set, _template_to_be(run))
     return stateful_set, list(run.host.list("v1", "Pod", run.namespace, labels=selector))
+
+
+def _template_to_be(run: Run) -> Object:
+    """The pod template that the document calls for, with the defaults of the API server."""
+    objects = render.component_objects(run.instance, ETCD, run.layout, run.material, run.state.etcd)
+    wanted = next(each for each in objects if each["kind"] == "StatefulSet")
+    template: Object = run.host.apply(with_applied_hash(wanted), dry_run=True).object["spec"]["template"]
+    return template
 
 
 def _replacement(pod: Object) -> Change:

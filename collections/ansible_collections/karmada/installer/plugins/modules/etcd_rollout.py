@@ -28,8 +28,8 @@ options:
     default: 300
 attributes:
   check_mode:
-    support: partial
-    details: Tells which pods are of an older revision now. That new settings would make more of them so is not known.
+    support: full
+    details: Asks by dry run what the document would make of the StatefulSet; with other settings every pod is outdated.
   diff_mode:
     support: none
   idempotent:

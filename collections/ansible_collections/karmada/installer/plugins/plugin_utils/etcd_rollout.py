@@ -15,6 +15,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import
 Object = dict[str, Any]
 
 REVISION_LABEL = "controller-revision-hash"
+#: The revision that a change to the StatefulSet would bring; no pod has it.
+NOT_YET_MADE = "not-yet-made"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,14 @@ def reason_not_settled(stateful_set: Object) -> str | None:
     if reason := reason_stale(stateful_set):
         return reason
     return None if _revision(stateful_set) else "the controller has not given it a revision yet"
+
+
+def with_next_revision(stateful_set: Object, template: Object) -> Object:
+    """The StatefulSet as it would be with this pod template: with another one, every pod is of an older revision."""
+    if stateful_set["spec"]["template"] == template:
+        return stateful_set
+    status = {**(stateful_set.get("status") or {}), "updateRevision": NOT_YET_MADE}
+    return {**stateful_set, "status": status}
 
 
 def next_round(stateful_set: Object, pods: Sequence[Object], storage: str) -> Round:

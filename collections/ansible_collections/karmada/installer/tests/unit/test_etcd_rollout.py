@@ -7,12 +7,16 @@ import itertools
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import etcd_rollout as action
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import (
     next_round,
     ordinal,
     reason_not_settled,
+    with_next_revision,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.samples import Rendered, document, state
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +28,7 @@ def stateful_set(replicas: int, **status: Any) -> dict[str, Any]:
     return {
         "kind": "StatefulSet",
         "metadata": {"name": "prod-etcd", "generation": 4},
-        "spec": {"replicas": replicas, "updateStrategy": {"type": "OnDelete"}},
+        "spec": {"replicas": replicas, "updateStrategy": {"type": "OnDelete"}, "template": {"a": 1}},
         "status": {"observedGeneration": 4, "updateRevision": NEW, **status},
     }
 
@@ -138,3 +142,31 @@ def test_members_that_settings_have_broken_are_mended_by_other_settings() -> Non
 def test_before_the_controller_has_looked_nothing_is_known(status: dict[str, Any]) -> None:
     assert reason_not_settled(stateful_set(3, **status))
     assert reason_not_settled(stateful_set(3)) is None
+
+
+def test_settings_that_are_not_there_yet_make_every_pod_outdated() -> None:
+    """What check mode tells: a real run would first change the StatefulSet."""
+    current = [pod(number, NEW) for number in range(3)]
+    assert next_round(with_next_revision(stateful_set(3), {"a": 1}), current, "volumeClaim").outdated == ()
+    changed = with_next_revision(stateful_set(3), {"a": 2})
+    assert len(next_round(changed, current, "volumeClaim").outdated) == 3
+    assert "emptyDir" in next_round(changed, current, "emptyDir").refused
+
+
+@pytest.mark.parametrize(("settings", "outdated"), [({}, 0), ({"resources": {"requests": {"cpu": "2"}}}, 1)])
+def test_check_mode_asks_what_the_document_would_make_of_it(settings: dict[str, Any], outdated: int) -> None:
+    before = Rendered(document(), state=state())
+    host = FakeCluster("host cluster", *before.objects)
+    live = host.get("apps/v1", "StatefulSet", "prod-etcd", "karmada")
+    assert live
+    host.put({**live, "status": {"updateRevision": NEW}})
+    labels = {**live["spec"]["selector"]["matchLabels"], "controller-revision-hash": NEW}
+    host.put(
+        {**pod(0), "apiVersion": "v1", "metadata": {"name": "prod-etcd-0", "namespace": "karmada", "labels": labels}}
+    )
+    deployment = document({"components": {"etcd": {"local": settings}}})
+    run = fake_run(deployment, host, stored=state(), check=True)
+    found, pods = action.observe(run, 1)
+    assert found
+    assert len(next_round(found, pods, "volumeClaim").outdated) == outdated
+    assert host.log == []
