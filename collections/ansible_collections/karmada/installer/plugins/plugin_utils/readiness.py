@@ -12,6 +12,8 @@ Related = Collection[Object]
 
 # Waiting reasons of containers that no waiting mends.
 HOPELESS_WAITING = frozenset({"ErrImageNeverPull", "InvalidImageName"})
+# Those of an image that did not come yet.
+UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 MAX_EVENTS = 3
 
 
@@ -55,6 +57,18 @@ def _refused_pods(obj: Object) -> list[str]:
     """What a Deployment says when the API server does not let it create its pods."""
     failures = [one for one in _conditions(obj) if one["type"] == "ReplicaFailure" and one["status"] == "True"]
     return [f"its pods are refused: {one['message']}" for one in failures if one.get("message")]
+
+
+def not_pulled(related: Related) -> str | None:
+    """An image that the kubelet tries in vain to pull, with its reason; it goes on trying, and may succeed one day."""
+    for one in related:
+        if one.get("kind") != "Pod" or one["metadata"].get("deletionTimestamp"):
+            continue
+        for status in _containers(one):
+            if ((status.get("state") or {}).get("waiting") or {}).get("reason") in UNPULLED_WAITING:
+                trouble = f"pod {one['metadata']['name']}: {_container_trouble(status)}"
+                return "; ".join([trouble, *_warnings(related, trouble)])
+    return None
 
 
 def _refused(message: str) -> bool:

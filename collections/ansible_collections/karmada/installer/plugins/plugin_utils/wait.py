@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import ApiError, Cluster, Expired, Object, Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
-from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import crashing, hopeless, reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import (
+    crashing,
+    hopeless,
+    not_pulled,
+    reason_not_ready,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
 
 Related = list[Object]
 
@@ -25,6 +31,8 @@ SAY_SECONDS = 10.0
 EXPLAIN_SECONDS = 5.0
 # How long a state that no waiting mends must last before it is believed.
 GRACE_SECONDS = 15.0
+# How long an image may fail to be pulled. The kubelet tries some four times in it; a registry may be away for a moment.
+PULL_SECONDS = 60.0
 WATCH_SECONDS = 30
 # Watches that break as soon as they are open must not keep the server and us busy.
 SHORTEST_WATCH_SECONDS = 0.2
@@ -68,7 +76,7 @@ def wait_until(
     ``not_ready`` may replace the question; it gets the object and, now and then, its pods, claims and events.
 
     Raises NotReady after ``timeout`` seconds, or once an object has been in a state that waiting does not mend for
-    ``grace`` seconds. Raises ApiError when we are not allowed to look.
+    ``grace`` seconds, or an image was pulled in vain for PULL_SECONDS. Raises ApiError when we are not allowed to look.
     """
     waiting = _Waiting(cluster, list(dict.fromkeys(targets)), not_ready, progress or (lambda _text: None))
     try:
@@ -150,7 +158,7 @@ class _Waiting:
         self._seen: set[tuple[str, str, str | None]] = set()
         self._related: dict[Ref, Related] = {}
         self._old_events: dict[str, object] | None = None
-        self._hopeless_since: dict[Ref, float] = {}
+        self._hopeless_since: dict[tuple[Ref, float], float] = {}
         self._trouble = ""
         self._said, self._said_at = "", 0.0
         self._news: queue.Queue[_News] = queue.Queue()
@@ -177,9 +185,10 @@ class _Waiting:
                 self._explain(reasons)
                 explained = now
                 lost = self._lost(now, grace)
-                if lost:
-                    raise NotReady(self._with_logs(lost), now - start, early=True)
                 reasons = self._reasons()
+                if lost:
+                    # What else is not ready is told as well, after what never will be.
+                    raise NotReady(self._with_logs({**lost, **reasons, **lost}), now - start, early=True)
             self._say(reasons, now)
             self._take_news(min(1.0, max(0.0, start + timeout - now)))
 
@@ -235,22 +244,24 @@ class _Waiting:
         shown = [f"{ref}: {reason}" for ref, reason in list(reasons.items())[:3]]
         more = f" (and {len(reasons) - 3} more)" if len(reasons) > 3 else ""
         ready = len(self._targets) - len(reasons)
-        text = f"{ready} of {len(self._targets)} ready; waiting for " + " | ".join(shown) + more
+        text = redacted(f"{ready} of {len(self._targets)} ready; waiting for " + " | ".join(shown) + more)
         since = now - self._said_at
         if since >= SAY_SECONDS or (text != self._said and since >= CHANGE_SECONDS):
             self._said, self._said_at = text, now
             self._progress(text)
 
     def _lost(self, now: float, grace: float) -> dict[Ref, str]:
-        """Targets that have been beyond hope for the grace period."""
+        """Targets that have been beyond hope for the grace period that belongs to their trouble."""
         found = {}
         for ref in self._targets:
-            obj = self._live.get(ref)
-            reason = hopeless(obj, self._related.get(ref, [])) if obj else None
-            if reason is None:
-                self._hopeless_since.pop(ref, None)
-            elif now - self._hopeless_since.setdefault(ref, now) >= grace:
-                found[ref] = reason
+            obj, related = self._live.get(ref), self._related.get(ref, [])
+            if obj is None or self._not_ready(obj, related) is None:
+                continue
+            for reason, patience in ((hopeless(obj, related), grace), (not_pulled([obj, *related]), PULL_SECONDS)):
+                if reason is None:
+                    self._hopeless_since.pop((ref, patience), None)
+                elif now - self._hopeless_since.setdefault((ref, patience), now) >= patience:
+                    found[ref] = reason
         return found
 
     # -- causes ----------------------------------------------------------------------------------------------------
@@ -314,7 +325,7 @@ class _Waiting:
                 lines = self._last_lines(pod, ref.namespace or "", container)
                 if lines:
                     text += f"\nlast lines of container {container} in pod {pod}:\n  " + "\n  ".join(lines)
-            found[ref] = text
+            found[ref] = redacted(text)
         return found
 
     def _last_lines(self, pod: str, namespace: str, container: str) -> list[str]:

@@ -269,6 +269,38 @@ def test_what_cannot_become_ready_is_given_up_early(
     assert 0.4 < time.monotonic() - start < 5
 
 
+def test_an_image_that_is_pulled_in_vain_is_given_up_after_a_while(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later than what never mends itself, long before the timeout; with what the kubelet says of it."""
+    monkeypatch.setattr(wait, "EXPLAIN_SECONDS", 0.1)
+    monkeypatch.setattr(wait, "PULL_SECONDS", 1.5)
+    api.put(DEPLOYMENTS, deployment("a", 0))
+    api.put(DEPLOYMENTS, deployment("b", 0))
+    old = pod("a-old-y", "a", {"reason": "ImagePullBackOff"})
+    old["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    api.put("api/v1/pods", old)
+    api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "ErrImagePull", "message": "not found"}))
+    start = time.monotonic()
+    with pytest.raises(NotReady, match=r"cannot become ready") as caught:
+        wait_until(cluster, [ref("b"), ref("a")], timeout=60, grace=0.3)
+    assert 1.4 < time.monotonic() - start < 8
+    assert list(caught.value.reasons) == [ref("a"), ref("b")]
+    assert "pod a-x-y: container c: ErrImagePull of image x:1" in caught.value.reasons[ref("a")]
+    assert "0 of 1 replicas" in caught.value.reasons[ref("b")]
+
+
+def test_secrets_in_the_logs_of_others_are_not_told(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.put(DEPLOYMENTS, deployment("a", 0))
+    api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "CrashLoopBackOff"}))
+    monkeypatch.setattr(cluster, "logs", lambda *_args, **_options: "flag: --token=abcdef0123456789\n")
+    with pytest.raises(NotReady, match="flag: --token=<redacted>") as caught:
+        wait_until(cluster, [ref("a")], timeout=0.5)
+    assert "0123456789" not in str(caught.value)
+
+
 def test_not_being_allowed_to_look_is_an_error(cluster: Cluster, api: StubApi) -> None:
     api.faults.append(Fault("status", path="deployments", status=403, times=9))
     with pytest.raises(kube.Forbidden):
