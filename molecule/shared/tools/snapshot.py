@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is in some clusters, as a file: to see what an uninstall left behind, and whether two installs came out alike.
 
-    snapshot.py take FILE --cluster NAME=KUBECONFIG... [--structure]
+    snapshot.py take FILE --cluster NAME=KUBECONFIG... [--structure [--rollouts-aside]]
     snapshot.py diff BEFORE AFTER
-    snapshot.py settle BEFORE AFTER --cluster NAME=KUBECONFIG... [--structure] [--within SECONDS]
+    snapshot.py settle BEFORE AFTER --cluster NAME=KUBECONFIG... [--structure [--rollouts-aside]] [--within SECONDS]
     snapshot.py keys FILE --cluster NAME=KUBECONFIG --namespace NAMESPACE
     snapshot.py kept BEFORE AFTER
 
 ``take`` writes every object of every kind that can be listed, without what changes by itself; ``--structure`` also
-takes out what differs between two installs of the same document. ``settle`` takes snapshots until one equals BEFORE,
+takes out what differs between two installs of the same document, with ``--rollouts-aside`` also what a rollout leaves
+behind: pods, their ReplicaSets and revisions. ``settle`` takes snapshots until one equals BEFORE,
 because volumes are removed some time after their claims. ``keys`` and ``kept`` are about keys and certificates: what
 was there BEFORE must be there AFTER, unchanged. Values of Secrets are in no file, only their hashes. Exit code 1: there
 are differences.
@@ -40,6 +41,9 @@ Snapshot = dict[str, dict[str, Object]]
 NOISE = frozenset({"Event", "Endpoints", "EndpointSlice", "ComponentStatus", "CertificateSigningRequest"})
 #: Also not of the structure: one for each address.
 NOISE_IN_STRUCTURE = frozenset({"IPAddress"})
+#: What a rollout makes and leaves.
+ROLLOUTS = frozenset({"Pod", "ReplicaSet", "ControllerRevision", "PodMetrics"})
+_ROLLOUT_NUMBER = "deployment.kubernetes.io/revision"
 _VOLATILE = ("resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _PARTS = {"run", "started", "finished"}  # of the journal: which process it was, and when
 _KEYS = {"encryptionKey", "token"}
@@ -147,9 +151,13 @@ def name_of(each: Object) -> str:
     return f"{each['kind']}{'.' if group else ''}{group} {place}{metadata['name']}"
 
 
-def collect(objects: list[Object], *, by_structure: bool) -> dict[str, Object]:
+def collect(objects: list[Object], *, by_structure: bool, rollouts: bool = True) -> dict[str, Object]:
     """Name → object. Objects whose names become the same are numbered in an order that does not depend on chance."""
     noise = NOISE | NOISE_IN_STRUCTURE if by_structure else NOISE
+    if not rollouts:
+        noise |= ROLLOUTS
+        for each in objects:
+            (each["metadata"].get("annotations") or {}).pop(_ROLLOUT_NUMBER, None)
     found: dict[str, Object] = {}
     shown = [structure(each) if by_structure else exact(each) for each in objects if each["kind"] not in noise]
     for each in sorted(shown, key=lambda item: json.dumps(item, sort_keys=True)):
@@ -235,11 +243,12 @@ def objects_in(kubeconfig: str) -> list[Object]:
     return items
 
 
-def take(clusters: Mapping[str, str], *, by_structure: bool) -> Snapshot:
+def take(clusters: Mapping[str, str], *, by_structure: bool, rollouts: bool = True) -> Snapshot:
     """A snapshot of all these clusters, each read at the same time as the others."""
     with ThreadPoolExecutor(max_workers=len(clusters)) as pool:
         found = pool.map(
-            lambda kubeconfig: collect(objects_in(kubeconfig), by_structure=by_structure), clusters.values()
+            lambda kubeconfig: collect(objects_in(kubeconfig), by_structure=by_structure, rollouts=rollouts),
+            clusters.values(),
         )
         return dict(zip(clusters, found, strict=True))
 
@@ -278,12 +287,18 @@ def _report(lines: list[str], same: str) -> int:
 
 
 def settle(
-    before: Snapshot, file: Path, clusters: Mapping[str, str], within: float, *, by_structure: bool
+    before: Snapshot,
+    file: Path,
+    clusters: Mapping[str, str],
+    within: float,
+    *,
+    by_structure: bool,
+    rollouts: bool = True,
 ) -> list[str]:
     """The differences that remain after at most ``within`` seconds."""
     deadline = time.monotonic() + within
     while True:
-        now = take(clusters, by_structure=by_structure)
+        now = take(clusters, by_structure=by_structure, rollouts=rollouts)
         _write(file, now)
         remaining = list(differences(before, now))
         if not remaining or time.monotonic() > deadline:
@@ -308,6 +323,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("file", type=Path)
         if name == "take":
             one.add_argument("--structure", action="store_true")
+            one.add_argument("--rollouts-aside", action="store_true")
         if name == "keys":
             one.add_argument("--namespace", required=True)
     for name, parents in (("diff", []), ("settle", [where]), ("kept", [])):
@@ -316,6 +332,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("after", type=Path)
         if name == "settle":
             one.add_argument("--structure", action="store_true")
+            one.add_argument("--rollouts-aside", action="store_true")
             one.add_argument("--within", type=float, default=60, metavar="SECONDS")
     return top
 
@@ -325,7 +342,7 @@ def main() -> int:
     options = _parser().parse_args()
     if options.command == "take":
         wait_until_gone(dict(options.cluster), SECONDS_TO_GO)
-        found = take(dict(options.cluster), by_structure=options.structure)
+        found = take(dict(options.cluster), by_structure=options.structure, rollouts=not options.rollouts_aside)
         _write(options.file, found)
         print(f"{sum(len(each) for each in found.values())} objects of {', '.join(found)} in {options.file}")
         return 0
@@ -338,7 +355,14 @@ def main() -> int:
         return 0
     before, after = _read(options.before), options.after
     if options.command == "settle":
-        remaining = settle(before, after, dict(options.cluster), options.within, by_structure=options.structure)
+        remaining = settle(
+            before,
+            after,
+            dict(options.cluster),
+            options.within,
+            by_structure=options.structure,
+            rollouts=not options.rollouts_aside,
+        )
         return _report(remaining, "No difference.")
     if options.command == "kept":
         return _report(lost(before, _read(after)), f"All {len(before)} keys and certificates are the same.")
