@@ -23,45 +23,47 @@ class ActionModule(KarmadaAction):
         "stage": {"type": "str", "required": True, "choices": list(STAGES)},
         "confirm": {"type": "str", "default": ""},
         "abandon_members": {"type": "list", "elements": "str", "default": []},
+        "timeout": {"type": "int", "default": int(removal.DELETE_SECONDS)},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Each stage finds out for itself what is left to do, so that it can be run again after any interruption."""
         if run.stored_state is None:
-            return self._without_state(run, arguments["stage"])
+            return self._without_state(run, arguments["stage"], arguments["timeout"])
         stage: str = arguments["stage"]
+        timeout: int = arguments["timeout"]
         if stage == "confirm":
             _check(run, arguments)
             return {"changed": False}
         if stage == "members":
-            return _clean_members(run, arguments["abandon_members"])
+            return _clean_members(run, arguments["abandon_members"], timeout)
         if stage == "members_gone":
-            return _wait_for_members(run, arguments["abandon_members"])
-        work: dict[str, Callable[[Run], list[Change]]] = {
+            return _wait_for_members(run, arguments["abandon_members"], timeout)
+        work: dict[str, Callable[[Run, float], list[Change]]] = {
             "components": removal.stop_components,
             "control_plane": removal.remove_control_plane,
             "state": removal.remove_state,
         }
         file_removed = stage == "state" and removal.remove_local_files(run)
-        changes = _carried_out(run, stage, work[stage])
+        changes = _carried_out(run, stage, lambda: work[stage](run, timeout))
         if stage == "state" and not run.check and run.spec["deletion"]["policy"] == "Retain":
             run.finish()
         found = changed_result(changes)
         found["changed"] |= file_removed
         return found
 
-    def _without_state(self, run: Run, stage: str) -> dict[str, Any]:
+    def _without_state(self, run: Run, stage: str, timeout: float) -> dict[str, Any]:
         """A run that was killed before it wrote its state left at most a namespace and a Lease of ours."""
         if stage != "state" or run.host.get("v1", "Namespace", run.namespace) is None:
             return {"changed": False, "installed": False}
-        return changed_result(removal.remove_state(run))
+        return changed_result(removal.remove_state(run, timeout))
 
 
-def _carried_out(run: Run, stage: str, work: Callable[[Run], list[Change]]) -> list[Change]:
+def _carried_out(run: Run, stage: str, work: Callable[[], list[Change]]) -> list[Change]:
     if run.check:
-        return work(run)
+        return work()
     with run.writing(f"uninstall: {stage}"):
-        return work(run)
+        return work()
 
 
 def _check(run: Run, arguments: dict[str, Any]) -> None:
@@ -84,14 +86,14 @@ def _cleaned(run: Run, abandoned: list[str]) -> list[Entry]:
     return [entry for entry in removal.member_entries(run) if entry["name"] not in abandoned]
 
 
-def _clean_members(run: Run, abandoned: list[str]) -> dict[str, Any]:
+def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, Any]:
     entries = _cleaned(run, abandoned)
     for name in sorted(set(abandoned) & set(run.state.members)):
         left = ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
         run.say(f"member {name} is given up; left on it: {left}")
 
     def clean(entry: Entry, outcome: Outcome) -> None:
-        outcome.on_member += removal.clean_member(run, entry)
+        outcome.on_member += removal.clean_member(run, entry, timeout)
 
     if not entries:
         return {"changed": False}
@@ -103,13 +105,13 @@ def _clean_members(run: Run, abandoned: list[str]) -> dict[str, Any]:
     return _result(outcomes)
 
 
-def _wait_for_members(run: Run, abandoned: list[str]) -> dict[str, Any]:
+def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, Any]:
     """Members are forgotten only when nothing is left on them, so that a run that was killed comes back to them."""
     entries = _cleaned(run, abandoned)
     if run.check or not entries:
         return {"changed": False}
     with run.writing("uninstall: members are gone"):
-        outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry))
+        outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout))
         state = run.state
         for outcome in outcomes:
             state = state if outcome.problem else state.without_member(outcome.name)

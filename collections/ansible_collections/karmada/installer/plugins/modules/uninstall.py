@@ -14,7 +14,8 @@ description:
     role C(karmada.installer.uninstall) does it.
   - >-
     Only objects that carry the label of this control plane, and whose UID was recorded when they were made, are
-    deleted. A namespace is deleted only if the installation made it and nobody else has moved in.
+    deleted. A namespace is deleted only if the installation made it and it holds nothing of anybody else, of whatever
+    kind. If some kinds may not be listed, it stays.
   - >-
     What the control plane propagated to members stays there as it is: everything that could remove it is stopped
     first.
@@ -55,6 +56,12 @@ options:
     type: list
     elements: str
     default: []
+  timeout:
+    description: >-
+      How many seconds deleted objects may take to be gone. After that the run fails and names each one with what holds
+      it, such as its finalizers. Nothing is forced.
+    type: int
+    default: 120
 attributes:
   check_mode:
     support: full

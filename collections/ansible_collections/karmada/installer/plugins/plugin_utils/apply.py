@@ -298,7 +298,10 @@ def _remains(
             return None
         held = _what_holds(live)
         if time.monotonic() > deadline:
-            return TimeoutError(f"still there after its deletion was asked for ({held})")
+            return TimeoutError(
+                f"still there after its deletion was asked for ({held}); nothing was forced: mend what holds it, then "
+                "run again"
+            )
         if progress and time.monotonic() - told > SAY_SECONDS:
             progress(f"waiting until {ref} is gone ({held})")
             told = time.monotonic()

@@ -136,6 +136,7 @@ class Permission(NamedTuple):
         return f"{self.verb} {resource}{f' {self.name}' if self.name else ''}{where}"
 
 
+Kinds = list[tuple[str, str]]
 Permissions = list[Permission]  # inside Cluster, ``list`` is a method
 
 
@@ -735,6 +736,19 @@ class Cluster:
         """The resource name of a kind ("deployments"), or None when the server does not have it."""
         found = self._resource(api_version, kind)
         return found[0] if found else None
+
+    def listable_kinds(self) -> Kinds:
+        """(apiVersion, kind) of all that lives in namespaces and can be listed, each group in its preferred version."""
+        groups = self._json("discovery", "GET", "/apis").get("groups") or []
+        roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda root: self._json("discovery", "GET", root), roots))
+        return [
+            (str(each["groupVersion"]), str(one["kind"]))
+            for each in found
+            for one in each.get("resources") or []
+            if one.get("namespaced") and "/" not in one["name"] and "list" in (one.get("verbs") or [])
+        ]
 
     def _resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         known = KNOWN.get((api_version, kind)) or self._types.get(api_version, {}).get(kind)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     ETCD,
@@ -18,26 +19,28 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Object, Run
 
 _RBAC = "rbac.authorization.k8s.io/v1"
-#: What may be in a namespace that nobody uses.
-_ALWAYS_THERE = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
-#: Kinds that tell whether somebody else lives in a namespace.
-_INHABITANTS = (
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "StatefulSet"),
-    ("apps/v1", "DaemonSet"),
-    ("v1", "Pod"),
-    ("v1", "Service"),
-    ("v1", "ConfigMap"),
-    ("v1", "Secret"),
-    ("v1", "PersistentVolumeClaim"),
-)
+#: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
+_ALWAYS_THERE = {
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ConfigMap", "openshift-service-ca.crt"),
+    ("ServiceAccount", "default"),
+    ("ServiceAccount", "builder"),
+    ("ServiceAccount", "deployer"),
+    ("RoleBinding", "system:image-builders"),
+    ("RoleBinding", "system:deployers"),
+    ("RoleBinding", "system:image-pullers"),
+}
+#: Kinds that nobody writes for their own sake: news, and what follows from other objects.
+_FOLLOWERS = {"Event", "Endpoints", "EndpointSlice", "PodMetrics", "PackageManifest"}
+#: How long a deletion may take, unless the user says otherwise.
+DELETE_SECONDS = 120.0
 #: What the instance consists of in its namespace, apart from its claims and its state.
 _KINDS = (
     ("apps/v1", "Deployment"),
@@ -81,13 +84,15 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
     return problems
 
 
-def stop_components(run: Run, keep: Sequence[str] = (ETCD.name, KARMADA_APISERVER.name)) -> list[Change]:
+def stop_components(
+    run: Run, timeout: float = DELETE_SECONDS, keep: Sequence[str] = (ETCD.name, KARMADA_APISERVER.name)
+) -> list[Change]:
     """Take away everything that acts, so that members are left as they are while their credentials go."""
     deployments = [each for each in _ours(run, "apps/v1", "Deployment") if _component(each) not in keep]
-    return _delete(run, run.host, deployments, propagation="Foreground")
+    return _delete(run, run.host, deployments, timeout, propagation="Foreground")
 
 
-def clean_member(run: Run, entry: Entry) -> list[Change]:
+def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> list[Change]:
     """Remove from a member what joining it created, and what Karmada itself put there to act for users.
 
     The namespace is only asked to go: a cluster does nothing about that for 5 s, in which there is other work to do.
@@ -106,19 +111,21 @@ def clean_member(run: Run, entry: Entry) -> list[Change]:
             for kind in ("ClusterRoleBinding", "ClusterRole")
             if (found := member.get(_RBAC, kind, members.IMPERSONATOR)) and members.made_by_karmada_for(name, found)
         ]
-        changes = _delete(run, member, [*ours, *impersonation])
+        changes = _delete(run, member, [*ours, *impersonation], timeout)
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
-            changes += _delete_namespace(run, member, namespace, going={Ref.of(each) for each in ours}, wait=False)
+            uids = run.state.uids(f"member/{name}")
+            going = {Ref.of(each) for each in ours}
+            changes += _delete_namespace(run, member, namespace, uids, going, timeout, wait=False)
     return changes
 
 
-def wait_for_member(run: Run, entry: Entry) -> None:
+def wait_for_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> None:
     """Return when the namespace that ``clean_member`` asked to go is gone. Raises ApplyFailed when it stays."""
     with connected(run, entry) as member:
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and namespace["metadata"].get("deletionTimestamp"):
-            _delete(run, member, [namespace])
+            _delete(run, member, [namespace], timeout)
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
@@ -134,23 +141,28 @@ def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> 
     return found
 
 
-def remove_control_plane(run: Run) -> list[Change]:
+def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     """API server, etcd, each gone before what it needs; then everything else, claims by policy, but not the state."""
     changes: list[Change] = []
     # An API server without its etcd takes half a minute to give up.
     for kind in _WORKLOADS:
-        changes += _delete(run, run.host, _ours(run, "apps/v1", kind), propagation="Foreground")
+        changes += _delete(run, run.host, _ours(run, "apps/v1", kind), timeout, propagation="Foreground")
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
     rest = [each for version, kind in _KINDS for each in _ours(run, version, kind) if Ref.of(each) != state]
-    changes += _delete(run, run.host, rest)
+    changes += _delete(run, run.host, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
-        selector = f"{OWNER_LABEL}={run.state.owner}"
-        claims = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=selector)
-        changes += _delete(run, run.host, claims)
+        changes += _delete(run, run.host, _claims(run), timeout)
     return changes
 
 
-def remove_state(run: Run) -> list[Change]:
+def _claims(run: Run) -> list[Object]:
+    """Etcd's claims: made by the StatefulSet's controller and so not on record, but with our label under its names."""
+    found = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}")
+    stem = f"-{run.instance.object_name(ETCD.name)}-"
+    return [each for each in found if stem in each["metadata"]["name"]]
+
+
+def remove_state(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     """The last step: the state, the lock, and the namespace if we made it. They stay where the data stays."""
     if run.spec["deletion"]["policy"] == "Retain":
         return []
@@ -158,13 +170,14 @@ def remove_state(run: Run) -> list[Change]:
     run.retire_lock()
     namespace = run.host.get("v1", "Namespace", run.namespace)
     if namespace and owned_by(namespace, run.state.owner, run.state.uids(HOST)):
-        changes += _delete_namespace(run, run.host, namespace, going=_bookkeeping(run))
+        going = _bookkeeping(run) | {Ref.of(each) for each in _claims(run)}
+        changes += _delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
     if not any(change.action == "deleted" for change in changes):
         present = [
             (ref, None) for ref in _bookkeeping(run) if run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         ]
         # The names are ours alone; the Lease has no UID on record because it is older than the record.
-        changes += delete_all(run.host, present, check=run.check)
+        changes += delete_all(run.host, present, check=run.check, timeout=timeout)
     return changes
 
 
@@ -202,30 +215,72 @@ def _ours(run: Run, api_version: str, kind: str) -> list[Object]:
 
 
 def _delete(
-    run: Run, cluster: Cluster, objects: Iterable[Object], propagation: str = "Background", *, wait: bool = True
+    run: Run,
+    cluster: Cluster,
+    objects: Iterable[Object],
+    timeout: float,
+    propagation: str = "Background",
+    *,
+    wait: bool = True,
 ) -> list[Change]:
     targets = [(Ref.of(each), each["metadata"]["uid"]) for each in objects]
-    return delete_all(cluster, targets, check=run.check, progress=run.say, propagation=propagation, wait=wait)
+    return delete_all(
+        cluster, targets, check=run.check, progress=run.say, propagation=propagation, wait=wait, timeout=timeout
+    )
 
 
 def _delete_namespace(
-    run: Run, cluster: Cluster, namespace: Object, going: set[Ref], *, wait: bool = True
+    run: Run,
+    cluster: Cluster,
+    namespace: Object,
+    uids: Collection[str],
+    going: set[Ref],
+    timeout: float,
+    *,
+    wait: bool = True,
 ) -> list[Change]:
-    """Delete a namespace that we made, unless somebody else has moved in."""
+    """Delete a namespace that we made, unless somebody else has moved in, or that cannot be known."""
     name = namespace["metadata"]["name"]
-    others = [
-        ref
-        for version, kind in _INHABITANTS
-        for each in cluster.list(version, kind, name)
-        if (ref := Ref.of(each)) not in going
-        and (kind, ref.name) not in _ALWAYS_THERE
-        and not each["metadata"].get("deletionTimestamp")
-    ]
+    found, unknown = _inhabitants(cluster, name)
+    others = [Ref.of(each) for each in found if Ref.of(each) not in going and not owned_by(each, run.state.owner, uids)]
     if others:
-        shown = ", ".join(str(ref) for ref in others[:5])
+        shown = ", ".join([*(str(ref) for ref in others[:5]), *([f"{len(others) - 5} more"] if others[5:] else [])])
         run.say(f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}")
         return []
-    return _delete(run, cluster, [namespace], wait=wait)
+    if unknown:
+        run.say(
+            f"namespace {name} in {cluster.name} stays, because it cannot be known whether it is empty: "
+            f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
+        )
+        return []
+    return _delete(run, cluster, [namespace], timeout, wait=wait)
+
+
+def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[str]]:
+    """What somebody has put into a namespace, whatever its kind, and the kinds that we may not look at.
+
+    What follows from other objects is left out: it has an owner, or is of a kind that nobody writes. So is what is
+    going already.
+    """
+    kinds = [(version, kind) for version, kind in cluster.listable_kinds() if kind not in _FOLLOWERS]
+
+    def listed(one: tuple[str, str]) -> list[Object] | None:
+        try:
+            return list(cluster.list(*one, namespace))
+        except Forbidden:
+            return None
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers = dict(zip(kinds, pool.map(listed, kinds), strict=True))
+    found = {
+        each["metadata"]["uid"]: each
+        for answer in answers.values()
+        for each in answer or []
+        if (each["kind"], each["metadata"]["name"]) not in _ALWAYS_THERE
+        and not each["metadata"].get("ownerReferences")
+        and not each["metadata"].get("deletionTimestamp")
+    }
+    return list(found.values()), sorted({kind for (_version, kind), answer in answers.items() if answer is None})
 
 
 def _component(each: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Conne
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State, to_files
 
 Object = dict[str, Any]
+Kinds = list[tuple[str, str]]  # inside FakeCluster, ``list`` is a method
 _NUMBERS = itertools.count(1)
 
 
@@ -75,6 +76,10 @@ class FakeCluster:
             and namespace in (None, home)
             and wanted.items() <= (each["metadata"].get("labels") or {}).items()
         ]
+
+    def listable_kinds(self) -> Kinds:
+        self._alive()
+        return sorted({(version, kind) for version, kind, namespace, _ in self.objects if namespace})
 
     def version(self, retry_seconds: float | None = None) -> Object:  # noqa: ARG002
         self._alive()

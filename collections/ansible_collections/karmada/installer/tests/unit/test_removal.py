@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, members, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import admin_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -130,6 +131,65 @@ def test_a_check_run_removes_nothing() -> None:
     run.check = True
     remove(run)
     assert run.host.log == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("others", "namespace_goes"), [([], True), ([thing("ConfigMap", "theirs")], False)])
+def test_a_check_run_tells_what_a_run_removes(others: list[dict[str, Any]], namespace_goes: bool) -> None:
+    """The namespace too, though all that is ours is still in it."""
+    run = installed("Delete", *others)
+    run.check = True
+    told = {
+        str(change.ref)
+        for stage in (removal.stop_components, removal.remove_control_plane, removal.remove_state)
+        for change in stage(run)
+    }
+    before = {f"{kind} {namespace}/{name}" for _, kind, namespace, name in run.host.objects if namespace}  # type: ignore[attr-defined]
+    if namespace_goes:
+        assert "Namespace karmada" in told
+        # These go with it.
+        assert before - told == {"Secret karmada/prod-installer-state", "Lease karmada/prod-installer"}
+    else:
+        assert before - told == {"ConfigMap karmada/theirs"}
+        assert "Namespace karmada" not in told
+
+
+@pytest.mark.parametrize("kind", ["Role", "Widget", "PersistentVolumeClaim", "ServiceAccount"])
+def test_whatever_others_have_in_our_namespace_keeps_it(kind: str) -> None:
+    said: list[str] = []
+    run = installed("Delete", thing(kind, "theirs"))
+    run.say = said.append
+    assert left(remove(run)) == {"Namespace karmada", f"{kind} theirs"}
+    assert said == [
+        f"namespace karmada in host cluster stays, because it holds what is not ours: {kind} karmada/theirs"
+    ]
+
+
+def test_what_follows_from_other_objects_keeps_no_namespace() -> None:
+    pod = thing("Pod", "web-x")
+    pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web"}]
+    host = remove(installed("Delete", pod, thing("Event", "e"), thing("Endpoints", "prod-apiserver")))
+    assert left(host) == set()
+
+
+def test_a_namespace_stays_when_it_cannot_be_known_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    run = installed("Delete", thing("Role", "hidden"))
+    run.say = said.append
+    listed = FakeCluster.list
+
+    def refusing(cluster: FakeCluster, version: str, kind: str, *arguments: Any, **options: Any) -> Any:
+        if kind == "Role":
+            raise Forbidden("host cluster", "GET", "/", 403, "Forbidden", "no")
+        return listed(cluster, version, kind, *arguments, **options)
+
+    monkeypatch.setattr(FakeCluster, "list", refusing)
+    assert left(remove(run)) == {"Namespace karmada", "Role hidden"}
+    assert "may not list Role. If it is: kubectl delete namespace karmada" in said[0]
+
+
+def test_a_claim_with_our_label_and_a_name_of_somebody_else_stays() -> None:
+    host = remove(installed("Delete", thing("PersistentVolumeClaim", "theirs", OURS)))
+    assert "PersistentVolumeClaim theirs" in left(host)
 
 
 # -- what is no longer wanted ------------------------------------------------------------------------------------------
