@@ -138,6 +138,36 @@ def test_secrets_are_found_in_an_output_and_certificates_are_none():
     ]
 
 
+def test_every_kind_of_material_is_found_readable_and_in_base64():
+    key = "-----BEGIN EC PRIVATE " + "KEY-----\nMHcCAQEEIJ8f3bq1mX9k2v7w4t6y8z0a1b2c3d4e5f6g7h8i9j0koAoGCCqGSM49\n"
+    jwt = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLW9mLWl0"
+    material = {
+        "private key": key,
+        "token": jwt,
+        "kubeconfig": f"users:\n- name: a\n  user:\n    client-key-data: {_encoded(key)}\n",
+        "encryption key": "c2VjcmV0LWVuY3J5cHRpb24ta2V5LW9mLTMyLWJ5dGU=",
+        "bootstrap token": "abcdef.0123456789abcdef",
+    }
+    data = {name.replace(" ", "-"): _encoded(value) for name, value in material.items()}
+    values = leaks.values_of([_object("Secret", "s", data=data)])
+    for name, value in material.items():
+        assert list(leaks.leaks(f"x {value} y", values)), name
+        if name == "bootstrap token":
+            continue  # short, and has no shape of its own in base64
+        for neighbour in ("", "a", "ab"):
+            assert list(leaks.leaks(f"x {_encoded(neighbour + value + neighbour)} y", values)), (name, neighbour)
+
+
+def test_ordinary_texts_are_no_secrets():
+    for text in (
+        "TASK [karmada.installer.etcd : Wait until every member is healthy]",
+        "<127.0.0.1> EXEC /bin/sh -c 'echo ~root && sleep 0'",
+        "python version = 3.11.7 (main, Nov 20 2026, 10:00:00) [GCC 12.2.0]",
+        "docker.io/karmada/karmada-scheduler:v1.18.2",
+    ):
+        assert list(leaks.leaks(text, {})) == []
+
+
 def test_a_user_has_nothing_of_the_ansible_that_runs_the_scenario():
     assert measure.users_environment({"ANSIBLE_CONFIG": "x", "HOME": "/h", "KUBECONFIG": "k"}, {"A": "b"}) == {
         "HOME": "/h",
