@@ -11,7 +11,7 @@ LAB := molecule/lab/lab
 LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
 
 # Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
-SCENARIOS ?= demo check_mode interrupted_install cluster_ip bad_input least_rights faulty_host_api lab_recovery
+SCENARIOS ?= demo check_mode convergence interrupted_install cluster_ip bad_input least_rights uninstall_variants faulty_host_api lab_recovery
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
@@ -131,6 +131,7 @@ test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous i
 .PHONY: test-full
 test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
+test-full: export UNINSTALL_VARIANTS ?= all
 test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
 
