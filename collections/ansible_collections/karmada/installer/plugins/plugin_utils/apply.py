@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
     ApiError,
     Cluster,
     Conflict,
+    Invalid,
     NotFound,
     Object,
 )
@@ -266,12 +267,36 @@ def _content(obj: Object) -> Object:
 
 
 def _write(cluster: Cluster, step: _Step) -> Change:
-    applied = cluster.apply(with_applied_hash(step.desired))
+    try:
+        applied = cluster.apply(with_applied_hash(step.desired))
+    except Invalid:
+        ports = _ports_moved_back(step.live, step.desired)
+        if not ports:
+            raise
+        ref = step.change.ref
+        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": {"ports": ports}})
+        applied = cluster.apply(with_applied_hash(step.desired))
     change = replace(step.change, uid=applied.object["metadata"]["uid"])
     if step.live is None:
         # Somebody may have made it between our look and our write; then we changed it.
         return replace(change, action="created" if applied.created else "changed", diff=diff(None, applied.object))
     return replace(change, diff=diff(step.live, applied.object))
+
+
+def _ports_moved_back(live: Object | None, desired: Object) -> list[Object]:
+    """The ports of a Service of which somebody has moved one to another number; none where that is not the case.
+
+    An apply cannot mend this: ports are known by their number, so it would add ours beside the moved one of the same
+    name. Node ports stay as they are.
+    """
+    if live is None or desired["kind"] != "Service":
+        return []
+    wanted: list[Object] = desired["spec"].get("ports") or []
+    there = {port.get("name"): port for port in live["spec"].get("ports") or []}
+    if all(there.get(port.get("name"), port)["port"] == port["port"] for port in wanted):
+        return []
+    kept = {name: {"nodePort": port["nodePort"]} for name, port in there.items() if port.get("nodePort")}
+    return [{**kept.get(port.get("name"), {}), **port} for port in wanted]
 
 
 def _predict(cluster: Cluster, step: _Step) -> Change:
@@ -280,6 +305,10 @@ def _predict(cluster: Cluster, step: _Step) -> Change:
         after = cluster.apply(desired, dry_run=True).object
     except NotFound:
         # Its namespace or its CRD is among what a real run makes first.
+        return replace(step.change, diff=diff(step.live, desired))
+    except Invalid:
+        if not _ports_moved_back(step.live, step.desired):
+            raise
         return replace(step.change, diff=diff(step.live, desired))
     return replace(step.change, diff=diff(step.live, after))
 

@@ -476,7 +476,17 @@ class Cluster:
         if path is None:
             raise self._no_such_type("PATCH", api_version, kind)
         query = {"dryRun": "All" if dry_run else None, "fieldManager": FIELD_MANAGER}
-        return self._json("patch", "PATCH", path, query, patch, content_type="application/merge-patch+json")
+        response = self._request(
+            "patch",
+            "PATCH",
+            path,
+            query,
+            patch,
+            content_type="application/merge-patch+json",
+            outlive_conflicts="resourceVersion" not in patch.get("metadata", {}),
+        )
+        found: Object = json.loads(response.data)
+        return found
 
     def delete(
         self,

@@ -351,3 +351,29 @@ def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cl
     assert lease
     assert lease["spec"]["leaseTransitions"] == 1
     mine.release()
+
+
+def test_a_port_that_somebody_moved_is_moved_back_with_its_node_port(
+    api_server: Any, cluster: Cluster, namespace: str
+) -> None:
+    ports = [{"name": "https", "port": 443, "targetPort": 8443}, {"name": "metrics", "port": 8080, "targetPort": 8080}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": meta("s", namespace),
+        "spec": {"type": "NodePort", "selector": {"app": "a"}, "ports": ports},
+    }
+    apply_all(cluster, [service])
+    before = cluster.get("v1", "Service", "s", namespace)
+    assert before
+    moved = [{"op": "replace", "path": "/spec/ports/0/port", "value": 9999}]
+    path = f"/api/v1/namespaces/{namespace}/services/s?fieldManager=kubectl"
+    assert api_server.request("PATCH", path, moved, "application/json-patch+json")[0] == 200
+    (predicted,) = plan(cluster, [service])
+    assert predicted.action == "changed"
+    (change,) = apply_all(cluster, [service])
+    assert change.action == "changed"
+    after = cluster.get("v1", "Service", "s", namespace)
+    assert after
+    assert after["spec"] == before["spec"]
+    assert apply_all(cluster, [service])[0].action == "unchanged"
