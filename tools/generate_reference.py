@@ -64,6 +64,9 @@ administrator. Preflight then asks for this too:
 
 {absent}
 
+The uninstall deletes that namespace only if the account may list every kind in it: what it may not look at could be
+somebody's. Otherwise it names those kinds and leaves the namespace.
+
 With `spec.endpoint.port` preflight also looks for another Service that has this node port, if the account may list
 Services in all namespaces. Without that right it goes on; the host cluster then refuses a port that is taken.
 
