@@ -33,6 +33,7 @@ class FakeCluster:
         self.minor = "35"
         self.counts: Counter[str] = Counter()
         self.on_trouble: Any = None
+        self.before_write: Any = None
         self.closed = 0
         for each in objects:
             self.put(each)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run, cluster_from_secret
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
@@ -77,15 +78,17 @@ def test_where_people_outside_find_the_api_server(endpoint: dict[str, Any], url:
 
 
 class NoLock:
-    """Stands for the Lease, which has tests of its own; ``taken`` counts."""
+    """Stands for the Lease, which has tests of its own; ``taken`` counts, ``lost`` says that another run has it."""
 
     taken = 0
+    lost = False
 
     def acquire(self, *_: Any) -> None:
         NoLock.taken += 1
 
     def check(self) -> None:
-        pass
+        if NoLock.lost:
+            raise LockLost("lost the lock")
 
     def held(self, *, release: bool) -> Any:  # noqa: ARG002
         return run_module.ExitStack()
@@ -96,7 +99,7 @@ class NoLock:
 
 @pytest.fixture
 def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    NoLock.taken = 0
+    NoLock.taken, NoLock.lost = 0, False
     monkeypatch.setattr(run_module, "Lock", lambda *_: NoLock())
 
 
@@ -153,6 +156,22 @@ def test_an_operation_that_came_to_its_end_is_closed_once() -> None:
     assert not after.state.journal.interrupted
     assert after.state.document == document()
     assert after.finish() is False
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_every_cluster_of_a_run_asks_the_lock_before_it_writes() -> None:
+    run = fake_run(document(), FakeCluster("host", storage_class("standard")), stored=state())
+    member = FakeCluster("member m1")
+    run.attend(member)  # type: ignore[arg-type]
+    NoLock.lost = True
+    member.before_write()
+    NoLock.lost = False
+    with run.writing("start"):
+        member.before_write()
+        NoLock.lost = True
+        with pytest.raises(LockLost):
+            member.before_write()
+        NoLock.lost = False
 
 
 @pytest.mark.usefixtures("unlocked")
