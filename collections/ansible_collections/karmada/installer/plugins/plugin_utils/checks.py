@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     feature_gates,
+    ip_families,
     member_join,
     releases,
 )
@@ -57,7 +58,6 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 FIXED_SETTINGS = (
     "components.etcd.local.replicas",
     "components.etcd.local.volumeData",
-    "components.karmadaAPIServer.serviceSubnet",
     "encryption.provider",
     "hostCluster.domain",
 )
@@ -135,7 +135,8 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    for check in (_taken_names, _storage, _node_port, _feature_gates, _priority_classes, _audit_policy):
+    checks = (_taken_names, _storage, _node_port, _feature_gates, _priority_classes, _audit_policy, _service_subnet)
+    for check in checks:
         yield from _collected(partial(check, run))
 
 
@@ -182,11 +183,27 @@ def _fixed_settings(run: Run) -> Iterable[Problem]:
     for path in FIXED_SETTINGS:
         old, new = _at(before, path), _at(run.spec, path)
         if old != new:
-            yield Problem(
-                what=f"it was {old!r} at the install and is {new!r} now; that cannot be changed in place",
-                where=f"spec.{path}",
-                remedy=f"set it back to {old!r}, or install a second control plane",
-            )
+            yield _cannot_follow(path, old, new)
+
+
+def _service_subnet(run: Run) -> Iterable[Problem]:
+    """Left out it means the one that was chosen, so this is no fixed setting like others."""
+    wanted = run.spec["components"]["karmadaAPIServer"].get("serviceSubnet")
+    if not wanted:
+        return
+    chosen = run.state.service_subnet
+    if run.state.document and wanted != chosen:
+        yield _cannot_follow("components.karmadaAPIServer.serviceSubnet", chosen, wanted)
+    elif run.seen_families and (problem := ip_families.problem(wanted, run.seen_families)):
+        yield problem
+
+
+def _cannot_follow(path: str, old: Any, new: Any) -> Problem:
+    return Problem(
+        what=f"it was {old!r} at the install and is {new!r} now; that cannot be changed in place",
+        where=f"spec.{path}",
+        remedy=f"set it back to {old!r}, or install a second control plane",
+    )
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:

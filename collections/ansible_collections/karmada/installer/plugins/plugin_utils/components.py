@@ -141,6 +141,7 @@ class Layout:
     apiserver_url: str
     etcd_members: tuple[EtcdMember, ...]
     service_account_issuer: str
+    service_subnet: str
     server_names: Mapping[str, Names]
 
     @property
@@ -275,7 +276,7 @@ def _kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str,
         "service-account-issuer": layout.service_account_issuer,
         "service-account-key-file": _pki(layout, "service-account", "sa.pub"),
         "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
-        "service-cluster-ip-range": spec["components"]["karmadaAPIServer"]["serviceSubnet"],
+        "service-cluster-ip-range": layout.service_subnet,
     }
     if spec["audit"]["enabled"]:
         arguments["audit-log-path"] = "-"
@@ -301,7 +302,7 @@ def _stored_extension_apiserver(spec: Mapping[str, Any], layout: Layout, ports: 
     return {**_extension_apiserver(spec, layout, ports), **_etcd_client(layout)}
 
 
-def _kube_controller_manager(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def _kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_delegated_authentication(layout),
         **_serving(layout),
@@ -329,15 +330,15 @@ def _kube_controller_manager(spec: Mapping[str, Any], layout: Layout, ports: Map
         "root-ca-file": _pki(layout, "server", "ca.crt"),
         "secure-port": str(ports["https"]),
         "service-account-private-key-file": _pki(layout, "service-account", "sa.key"),
-        "service-cluster-ip-range": spec["components"]["karmadaAPIServer"]["serviceSubnet"],
+        "service-cluster-ip-range": layout.service_subnet,
         "use-service-account-credentials": "true",
     }
 
 
 def _bind_addresses(layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
-        "health-probe-bind-address": f"{layout.bind_address}:{ports['health']}",
-        "metrics-bind-address": f"{layout.bind_address}:{ports['metrics']}",
+        "health-probe-bind-address": f"{_bracketed(layout.bind_address)}:{ports['health']}",
+        "metrics-bind-address": f"{_bracketed(layout.bind_address)}:{ports['metrics']}",
     }
 
 
@@ -362,7 +363,7 @@ def _metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str
     return {
         **_extension_apiserver(spec, layout, ports),
         "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
-        "metrics-bind-address": f"{layout.bind_address}:{ports['metrics']}",
+        "metrics-bind-address": f"{_bracketed(layout.bind_address)}:{ports['metrics']}",
     }
 
 

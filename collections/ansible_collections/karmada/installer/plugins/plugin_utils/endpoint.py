@@ -34,25 +34,47 @@ def service_ports(settings: Object, target: int) -> list[dict[str, Any]]:
 
 def address_of_load_balancer(service: Object | None) -> str:
     """The address or name that the load balancer has given the Service; empty while it has not."""
-    entries = ((service or {}).get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
-    return str(entries[0].get("ip") or entries[0].get("hostname") or "")
+    return next(iter(addresses_of_load_balancer(service)), "")
 
 
-def host(settings: Object, recorded: str, node_addresses: Sequence[str], service: Object | None) -> str:
+def addresses_of_load_balancer(service: Object | None) -> list[str]:
+    """All addresses and names that the load balancer has given the Service: of both families, say."""
+    entries = ((service or {}).get("status") or {}).get("loadBalancer", {}).get("ingress") or []
+    return [str(entry.get("ip") or entry.get("hostname")) for entry in entries]
+
+
+def internal_addresses(nodes: Sequence[Object]) -> list[list[str]]:
+    """The addresses at which each node is reached by others: one, or one of each family."""
+    return [
+        [entry["address"] for entry in node["status"].get("addresses", []) if entry["type"] == "InternalIP"]
+        for node in nodes
+    ]
+
+
+def host(settings: Object, recorded: str, nodes: Sequence[Sequence[str]], service: Object | None) -> str:
     """The name or address that goes into the certificate and into kubeconfigs; empty where there is none.
 
     The document's own wins. A node's address is chosen once and kept as long as a node has it; a load balancer's is
-    what it gave, and the one on record while it gives none.
+    what it gave, and the one on record while it gives none. ``nodes``: the addresses of each node.
     """
     if settings.get("host"):
         return str(settings["host"])
     if settings["type"] == "LoadBalancer":
         return address_of_load_balancer(service) or recorded
     if settings["type"] == "NodePort":
-        if recorded in node_addresses or not node_addresses:
-            return recorded
-        return node_addresses[0]
+        found = [address for addresses in nodes for address in addresses]
+        return recorded if recorded in found or not found else found[0]
     return ""
+
+
+def same_place(
+    settings: Object, host_name: str, nodes: Sequence[Sequence[str]], service: Object | None
+) -> tuple[str, ...]:
+    """What leads there beside that host, and so belongs into the certificate: addresses of the other family."""
+    if settings.get("host"):
+        return ()
+    groups = [addresses_of_load_balancer(service)] if settings["type"] == "LoadBalancer" else nodes
+    return tuple(each for group in groups if host_name in group for each in group if each != host_name)
 
 
 def port(settings: Object, service: Object | None) -> int:

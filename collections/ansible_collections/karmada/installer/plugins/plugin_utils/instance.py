@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import ip_families
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
 
 FIELD_MANAGER = "karmada-installer"
@@ -20,7 +21,8 @@ OWNER_LABEL = "installer.karmada.io/owner"
 class Instance:
     """What every renderer needs to know of a control plane.
 
-    ``owner`` is the UUID that the first install chose; an object is ours only if it carries it.
+    ``owner`` is the UUID that the first install chose; an object is ours only if it carries it. ``service_subnet`` is
+    the range, or one of each family, for Services of the control plane.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Instance:
     owner: str
     release: Release
     spec: Mapping[str, Any]
+    service_subnet: str
     #: The ConfigMaps that the document refers to, as far as they are there: name → key → text.
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -38,6 +41,7 @@ class Instance:
         deployment: Mapping[str, Any],
         release: Release,
         owner: str,
+        service_subnet: str,
         config_maps: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Instance:
         """From a document with all defaults filled in (``manifest.resolve``)."""
@@ -49,8 +53,14 @@ class Instance:
             owner=owner,
             release=release,
             spec=spec,
+            service_subnet=service_subnet,
             config_maps=config_maps or {},
         )
+
+    @property
+    def service_networks(self) -> list[ip_families.Network]:
+        """The ranges for Services of the control plane, the preferred one first."""
+        return ip_families.networks(self.service_subnet)
 
     def object_name(self, name: str) -> str:
         """The name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     settings_of,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import IPV4, IPV6
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
 
@@ -39,6 +40,8 @@ ETCD_DATA = "/var/lib/etcd"
 #: Not root, and no user of any distribution.
 USER_ID = 65532
 CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"
+#: Every address of a pod, by the family that kube-apiserver is to take its own address from; both listen on both.
+_BIND_ADDRESSES: Mapping[int, str] = {IPV4: "0.0.0.0", IPV6: "::"}  # noqa: S104 - a pod's own network namespace
 #: The port that callers use; pods listen above 1024 because they hold no capability.
 SERVICE_PORTS: Mapping[str, int] = {
     KARMADA_APISERVER.name: endpoint.API_PORT,
@@ -56,16 +59,17 @@ _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
 DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
 
 
-def layout(instance: Instance, endpoint_host: str) -> Layout:
-    """Where the pods of this instance find each other. ``endpoint_host`` is what clients outside use."""
+def layout(instance: Instance, *endpoint_hosts: str) -> Layout:
+    """Where the pods of this instance find each other. ``endpoint_hosts`` is what clients outside use."""
     return Layout(
         base=BASE,
         data=ETCD_DATA,
-        bind_address="0.0.0.0",  # noqa: S104 - a pod's own network namespace
+        bind_address=_BIND_ADDRESSES[instance.service_networks[0].version],
         apiserver_url=service_url(instance, KARMADA_APISERVER),
         etcd_members=etcd_members(instance),
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
-        server_names=_server_names(instance, endpoint_host),
+        service_subnet=instance.service_subnet,
+        server_names=_server_names(instance, endpoint_hosts),
     )
 
 
@@ -87,11 +91,10 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
     )
 
 
-def _server_names(instance: Instance, endpoint_host: str) -> dict[str, Names]:
+def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str, Names]:
     loopback = Names(dns=("localhost",), ips=("127.0.0.1", "::1"))
     settings = instance.spec["endpoint"]
-    outside = [name for name in (endpoint_host, settings.get("host"), *settings.get("extraSANs", ())) if name]
-    service_network = ipaddress.ip_network(instance.spec["components"][KARMADA_APISERVER.field]["serviceSubnet"])
+    outside = [name for name in (*endpoint_hosts, settings.get("host"), *settings.get("extraSANs", ())) if name]
     return {
         KARMADA_APISERVER.name: _merge(
             loopback,
@@ -103,7 +106,7 @@ def _server_names(instance: Instance, endpoint_host: str) -> dict[str, Names]:
                     "kubernetes.default.svc",
                     f"kubernetes.default.svc.{instance.cluster_domain}",
                 ),
-                ips=(str(service_network[1]),),
+                ips=tuple(str(network[1]) for network in instance.service_networks),
             ),
             _sorted_out(outside),
         ),
@@ -274,7 +277,11 @@ def component_service(instance: Instance, component: Component) -> Object:
     if component.ready_when_registered:
         spec["publishNotReadyAddresses"] = True
     if component is KARMADA_APISERVER:
-        spec.update(type=endpoint.service_type(settings), ports=endpoint.service_ports(settings, target))
+        spec.update(
+            type=endpoint.service_type(settings),
+            ports=endpoint.service_ports(settings, target),
+            ipFamilyPolicy=settings["ipFamilyPolicy"],
+        )
         if settings.get("loadBalancerClass"):
             spec["loadBalancerClass"] = settings["loadBalancerClass"]
         if settings.get("serviceAnnotations"):

@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
     control_plane_objects,
     endpoint,
+    ip_families,
     manifest,
     releases,
 )
@@ -275,21 +276,50 @@ class Run:
     def instance(self) -> Instance:
         """The instance as renderers want it."""
         release = releases.choose(self.spec.get("version"), self.stored_state.version if self.stored_state else None)
-        return Instance.of(self.deployment, release, self.state.owner, self.config_maps)
+        return Instance.of(self.deployment, release, self.state.owner, self.service_subnet, self.config_maps)
+
+    @property
+    def service_subnet(self) -> str:
+        """The ranges for Services of the control plane: the document's, else what the first install has chosen."""
+        wanted: str | None = self.spec["components"][KARMADA_APISERVER.field].get("serviceSubnet")
+        return wanted or self.state.service_subnet or ip_families.default_service_subnet(self.host_families)
+
+    @property
+    def host_families(self) -> tuple[int, ...]:
+        """The versions of IP that the API server's Service has or would have, the preferred one first.
+
+        While there is no namespace to ask in, a check run looks at what else it may read, and a run that writes says
+        IPv4 until it has made the namespace: nothing is rendered with that.
+        """
+        if self.seen_families:
+            return self.seen_families
+        kubernetes = None
+        if self.check and not self.host.can_i([("get", "", "services", "default")]):
+            kubernetes = self.host.get("v1", "Service", "kubernetes", "default")
+        return ip_families.of_service(kubernetes) or (ip_families.IPV4,)
+
+    @cached_property
+    def seen_families(self) -> tuple[int, ...]:
+        """The same as far as it is certain; empty while there is no namespace."""
+        name, policy = f"{self.name}-apiserver", self.spec["endpoint"]["ipFamilyPolicy"]
+        live = self.host.get("v1", "Service", name, self.namespace)
+        if live is None and self.host.get("v1", "Namespace", self.namespace):
+            live = self.host.apply(ip_families.probe(name, self.namespace, policy), dry_run=True).object
+        return ip_families.of_service(live)
 
     @cached_property
     def endpoint_host(self) -> str:
         """The name or address at which people outside find the API server; empty where there is none."""
         settings = self.spec["endpoint"]
-        addresses: list[str] = []
-        if settings["type"] == "NodePort" and not settings.get("host"):
-            addresses = [
-                address["address"]
-                for node in self.host.list("v1", "Node")
-                for address in node["status"].get("addresses", [])
-                if address["type"] == "InternalIP"
-            ]
-        return endpoint.host(settings, self.state.endpoint_host, addresses, self._api_service)
+        return endpoint.host(settings, self.state.endpoint_host, self._node_addresses, self._api_service)
+
+    @cached_property
+    def _node_addresses(self) -> list[list[str]]:
+        """The addresses of each node of the host cluster, where they matter for the endpoint."""
+        settings = self.spec["endpoint"]
+        if settings["type"] != "NodePort" or settings.get("host"):
+            return []
+        return endpoint.internal_addresses(self.host.list("v1", "Node"))
 
     @cached_property
     def _api_service(self) -> Object | None:
@@ -300,13 +330,15 @@ class Run:
 
     def forget_endpoint(self) -> None:
         """Look at the endpoint again, because the host cluster has just said something new about it."""
-        for name in ("_api_service", "endpoint_host", "public_url", "layout", "issued"):
+        for name in ("_api_service", "_node_addresses", "endpoint_host", "public_url", "layout", "issued"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def layout(self) -> Layout:
         """Where the processes of the instance find each other."""
-        return render.layout(self.instance, self.endpoint_host)
+        settings = self.spec["endpoint"]
+        others = endpoint.same_place(settings, self.endpoint_host, self._node_addresses, self._api_service)
+        return render.layout(self.instance, self.endpoint_host, *others)
 
     @cached_property
     def issued(self) -> certificates.Issued:
@@ -411,7 +443,12 @@ class Run:
             journal = replace(
                 journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
             )
-        return replace(self.state, journal=replace(journal, step=step), endpoint_host=self.endpoint_host)
+        return replace(
+            self.state,
+            journal=replace(journal, step=step),
+            endpoint_host=self.endpoint_host,
+            service_subnet=self.service_subnet,
+        )
 
     def finish(self) -> bool:
         """Mark the operation as brought to its end and keep the document. False: there was nothing to do."""
@@ -431,7 +468,7 @@ class Run:
         self.__dict__["stored_state"] = self.__dict__["state"] = state
 
     def _forget(self) -> None:
-        for name in ("stored_state", "state", "instance"):
+        for name in ("stored_state", "state", "instance", "seen_families"):
             self.__dict__.pop(name, None)
         self.forget_endpoint()
 

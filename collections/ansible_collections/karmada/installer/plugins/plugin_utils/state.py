@@ -55,6 +55,8 @@ class State:
     service_account_key: bytes = b""
     encryption_key: str = ""
     endpoint_host: str = ""
+    #: ranges for Services of the control plane, by the host cluster as it was at the first install
+    service_subnet: str = ""
     journal: Journal = field(default_factory=Journal)
     #: cluster ("host", "member/<name>") → object reference → UID of what we created there
     owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -91,6 +93,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "version": state.version,
         "etcd": asdict(state.etcd),
         "endpointHost": state.endpoint_host,
+        "serviceSubnet": state.service_subnet,
         "encryptionKey": state.encryption_key,
         "members": state.members,
     }
@@ -132,6 +135,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             service_account_key=files["sa.key"],
             encryption_key=plain["encryptionKey"],
             endpoint_host=plain["endpointHost"],
+            service_subnet=plain["serviceSubnet"] if "serviceSubnet" in plain else _subnet_of(document),
             journal=Journal(**json.loads(files["journal.json"])),
             owned=owned,
             members=plain["members"],
@@ -148,6 +152,14 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
                 )
             ]
         ) from None
+
+
+def _subnet_of(document: bytes | None) -> str:
+    """The range for Services as earlier versions of this collection recorded it: a default of the document."""
+    if not document:
+        return ""
+    subnet: str = json.loads(document)["spec"]["components"]["karmadaAPIServer"]["serviceSubnet"]
+    return subnet
 
 
 def _json(value: Any) -> bytes:

@@ -116,6 +116,7 @@ class Etcd:
             apiserver_url="https://localhost",
             etcd_members=(member,),
             service_account_issuer="https://localhost",
+            service_subnet="10.96.0.0/12",
             server_names={
                 leaf: Names(dns=("localhost",), ips=("127.0.0.1",))
                 for leaf in pki_files.AUTHORITY_OF

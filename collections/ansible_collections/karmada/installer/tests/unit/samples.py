@@ -86,6 +86,7 @@ def state(**fields: Any) -> State:
         "authorities": authorities(),
         "service_account_key": service_account_key(),
         "encryption_key": ENCRYPTION_KEY,
+        "service_subnet": "10.96.0.0/12",
     }
     return State(**{**known, **fields})
 
@@ -111,7 +112,8 @@ class Rendered:
     @cached_property
     def instance(self) -> Instance:
         release = releases.choose(self.spec.get("version"), None)
-        return Instance.of(self.deployment, release, self.remembered.owner, self.config_maps)
+        chosen = self.spec["components"]["karmadaAPIServer"].get("serviceSubnet") or self.remembered.service_subnet
+        return Instance.of(self.deployment, release, self.remembered.owner, chosen, self.config_maps)
 
     @cached_property
     def layout(self) -> Layout:

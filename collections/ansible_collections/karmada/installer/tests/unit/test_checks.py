@@ -130,6 +130,10 @@ def test_what_another_tool_made_under_our_name_is_refused_and_the_tool_is_named(
             {"components": {"karmadaAPIServer": {"serviceSubnet": "10.112.0.0/16"}}},
             "spec.components.karmadaAPIServer.serviceSubnet",
         ),
+        (
+            {"components": {"karmadaAPIServer": {"serviceSubnet": "10.96.0.0/12,fd00::/112"}}},
+            "spec.components.karmadaAPIServer.serviceSubnet",
+        ),
         ({"encryption": {"provider": "identity"}}, "spec.encryption.provider"),
         ({"hostCluster": {"domain": "cluster.example"}}, "spec.hostCluster.domain"),
         ({"version": "v1.18.1"}, "spec.version"),

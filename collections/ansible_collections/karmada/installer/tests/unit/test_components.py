@@ -198,3 +198,5 @@ def test_addresses_of_ipv6_are_bracketed_where_a_url_needs_it() -> None:
     one = table.etcd_configuration(layout.etcd_members[0], layout, token="t", existing=True, generation=1, extra={})
     assert one["listen-client-urls"] == "https://[::]:2379"
     assert one["listen-metrics-urls"] == "http://[::]:2381"
+    assert "--metrics-bind-address=[::]:10361" in BY_NAME["karmada-scheduler"].flags(found.spec, layout)
+    assert "--bind-address=::" in BY_NAME["karmada-webhook"].flags(found.spec, layout)

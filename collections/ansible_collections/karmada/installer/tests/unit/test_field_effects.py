@@ -86,6 +86,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.hostCluster.domain": (None, "cluster.example"),
     "spec.endpoint.type": (None, "NodePort"),
     "spec.endpoint.host": (None, "karmada.example.com"),
+    "spec.endpoint.ipFamilyPolicy": (None, "SingleStack"),
     "spec.endpoint.loadBalancerClass": (None, "example.com/inner"),
     "spec.endpoint.serviceAnnotations": (None, {"example.com/inner": "true"}),
     "spec.endpoint.port": (None, 32000),

@@ -98,7 +98,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "deletion": {"policy": "Delete"},
     }
     assert components.pop("etcd") == {"local": OF_ALL}
-    assert components.pop("karmadaAPIServer") == {**OF_ALL, "serviceSubnet": "10.96.0.0/12"}
+    assert components.pop("karmadaAPIServer") == OF_ALL
     assert set(components) == {
         "karmadaAggregatedAPIServer",
         "kubeControllerManager",

@@ -35,6 +35,7 @@ STATES = st.builds(
     service_account_key=st.binary(max_size=9),
     encryption_key=TEXT,
     endpoint_host=TEXT,
+    service_subnet=TEXT,
     journal=st.builds(Journal, operation=TEXT, run=TEXT, started=TEXT, finished=TEXT, step=TEXT),
     owned=st.dictionaries(TEXT, UIDS, max_size=3),
     members=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
