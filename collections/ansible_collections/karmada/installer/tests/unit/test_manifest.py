@@ -86,7 +86,7 @@ def test_an_empty_spec_gets_every_default() -> None:
     assert resolved["spec"] == {
         "mode": "Container",
         "hostCluster": {"domain": "cluster.local", "namespace": "karmada-system"},
-        "endpoint": {"type": "ClusterIP"},
+        "endpoint": {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack"},
         "images": {"pullPolicy": "IfNotPresent"},
         "artifacts": {"source": "URL"},
         "certificates": {"validity": "8760h", "renewBefore": "2920h", "keyAlgorithm": "ECDSA-P256"},
