@@ -176,7 +176,10 @@ def test_documents_nobody_thought_of(judge: Judge, document: dict[str, Any]) -> 
 def test_a_missing_spec_is_stored_with_every_default(judge: Judge) -> None:
     status, answer = judge.create(manifest.parse(corpus_files.named("no_spec").text))
     assert status == 201
-    assert answer["spec"]["components"]["karmadaAPIServer"] == {"replicas": 1}
+    assert answer["spec"]["components"]["karmadaAPIServer"] == {
+        "replicas": 1,
+        "priorityClassName": "system-cluster-critical",
+    }
     assert answer["spec"]["installCRD"] is True
 
 
