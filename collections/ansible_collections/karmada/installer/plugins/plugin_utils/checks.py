@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     feature_gates,
     ip_families,
     member_join,
+    overlay,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
@@ -135,7 +136,16 @@ def _host(run: Run) -> Iterable[Problem]:
         releases.choose(run.spec.get("version"), state.version)
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
-    checks = (_taken_names, _storage, _node_port, _feature_gates, _priority_classes, _audit_policy, _service_subnet)
+    checks = (
+        _taken_names,
+        _storage,
+        _node_port,
+        _feature_gates,
+        _priority_classes,
+        _audit_policy,
+        _overlay,
+        _service_subnet,
+    )
     for check in checks:
         yield from _collected(partial(check, run))
 
@@ -256,6 +266,28 @@ def _priority_classes(run: Run) -> Iterable[Problem]:
                     where=f"{settings_path(component)}.priorityClassName",
                     remedy='create it, name another one, or write "" to have none',
                 )
+
+
+def _overlay(run: Run) -> Iterable[Problem]:
+    """What can be said without asking; then what the API server says of the result, if there is a namespace for it."""
+    overlays, problems = overlay.read(run.spec, run.config_maps)
+    yield from problems
+    if not overlays:
+        return
+    objects = run.host_objects()
+    found = list(overlay.find_problems(objects, overlays))
+    yield from found
+    if found or problems or _namespace_is_missing(run):
+        return
+    for each in overlay.laid_over(objects, overlays):
+        concerned = [one.where for one in overlays if one.is_for(each)]
+        # The data of Secrets and what only a running instance knows are not a matter of overlays.
+        if concerned and each["kind"] not in ("Secret", "ConfigMap"):
+            try:
+                run.host.apply(each, dry_run=True)
+            except ApiError as error:
+                what = f"the host cluster refuses {each['kind']} {each['metadata']['name']} with it: {error}"
+                yield Problem(what, "; ".join(concerned), "correct what the message names")
 
 
 def _audit_policy(run: Run) -> Iterable[Problem]:

@@ -163,7 +163,7 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
 def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
     """The ConfigMaps that a resolved document refers to: path of the field → name."""
     spec, found = document["spec"], {}
-    for section in ("audit",):
+    for section in ("audit", "overlay"):
         if reference := spec.get(section, {}).get("configMapRef"):
             found[f"spec.{section}.configMapRef"] = str(reference["name"])
     return found

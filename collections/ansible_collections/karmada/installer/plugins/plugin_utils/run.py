@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     endpoint,
     ip_families,
     manifest,
+    overlay,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
@@ -308,6 +309,24 @@ class Run:
         return ip_families.of_service(live)
 
     @cached_property
+    def overlays(self) -> list[overlay.Overlay]:
+        """What the document lays over our objects of the host cluster. Raises ProblemsError if it cannot be read."""
+        found, problems = overlay.read(self.spec, self.config_maps)
+        if problems:
+            raise ProblemsError(problems)
+        return found
+
+    def host_objects(self) -> list[Object]:
+        """Everything that the instance consists of in the host cluster, before any overlay, but for its state."""
+        admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
+        workloads = [
+            each
+            for component in wanted_components(self.spec)
+            for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
+        ]
+        return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads]
+
+    @cached_property
     def endpoint_host(self) -> str:
         """The name or address at which people outside find the API server; empty where there is none."""
         settings = self.spec["endpoint"]
@@ -476,16 +495,20 @@ class Run:
         """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
 
         Nothing is sent when nothing differs and everything is recorded. The objects are rendered again under the lock,
-        from the state as it is then.
+        from the state as it is then. Overlays of the document are laid over them.
         """
+
+        def desired() -> list[Object]:
+            return overlay.laid_over(render_objects(), self.overlays)
+
         if self.check:
-            return apply_all(self.host, render_objects(), check=True)
+            return apply_all(self.host, desired(), check=True)
         if self.stored_state:
-            planned = survey(self.host, render_objects())
+            planned = survey(self.host, desired())
             if _nothing_to_do(planned) and not self._unrecorded(planned):
                 return planned
         with self.writing(step):
-            changes = apply_all(self.host, render_objects())
+            changes = apply_all(self.host, desired())
             self.save(self.state.with_owned(HOST, self._unrecorded(changes)))
         return changes
 

@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     manifest,
     member_join,
     members,
+    overlay,
     pki,
     releases,
     removal,
@@ -103,6 +104,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.certificates.renewBefore": (None, "24h"),
     "spec.certificates.keyAlgorithm": (None, "RSA-3072"),
     "spec.encryption.provider": (None, "identity"),
+    "spec.overlay.configMapRef.name": ("one", "two"),
     "spec.audit.enabled": (True, False),
     "spec.audit.configMapRef.name": ("everything", "nothing"),
     "spec.networkPolicies.enabled": (True, False),
@@ -222,6 +224,13 @@ def documents(path: str) -> tuple[Object, Object]:
 
 #: What a document can refer to.
 CONFIG_MAPS = {
+    **{
+        name: {
+            "a": f'{{apiVersion: v1, kind: Service, metadata: {{name: prod-webhook, annotations: {{x: "{name}"}}}}}}'
+        }
+        for name in ("one", "two")
+    },
+} | {
     name: {"policy.yaml": json.dumps({**audit_policy.POLICY, "rules": [{"level": level}]})}
     for name, level in (("everything", "Metadata"), ("nothing", "None"))
 }
@@ -273,12 +282,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         "connection to the host cluster": opened["host"],
         "objects of the host cluster": [
             render.namespace(run.instance),
-            *render.file_set_secrets(run.instance, run.layout, MATERIAL),
-            *(
-                each
-                for component in wanted_components(run.spec)
-                for each in render.component_objects(run.instance, component, run.layout, MATERIAL, state().etcd)
-            ),
+            *overlay.laid_over(run.host_objects(), run.overlays),
         ],
         "storage of etcd": run._etcd_storage(),
         "certificates": _certificates(run, monkeypatch),

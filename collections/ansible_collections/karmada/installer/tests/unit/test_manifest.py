@@ -91,6 +91,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "artifacts": {"source": "URL"},
         "certificates": {"validity": "8760h", "renewBefore": "2920h", "keyAlgorithm": "ECDSA-P256"},
         "encryption": {"provider": "secretbox"},
+        "overlay": {},
         "audit": {"enabled": True},
         "networkPolicies": {"enabled": True},
         "installCRD": True,
