@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
@@ -17,11 +17,16 @@ class ActionModule(KarmadaAction):
     # It comes first. Looking for the lock would fail before anything is collected, and only after long retries.
     KEEPS_LOCK: ClassVar[bool] = False
 
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "scope": {"type": "str", "default": "install", "choices": ["install", "uninstall"]},
+    }
+
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without problems, say what this run is about to work with."""
-        problems = all_problems(run)
-        if problems:
-            raise ProblemsError(problems)
+        if arguments["scope"] == "uninstall":
+            _refuse(uninstall_problems(run))
+            return {"changed": False, "installed": run.stored_state is not None}
+        _refuse(all_problems(run))
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:
             run.say(f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there")
@@ -31,3 +36,8 @@ class ActionModule(KarmadaAction):
             "versions": {"karmada": release.karmada, "kubernetes": release.kubernetes, "etcd": release.etcd},
             "etcd_storage": run.state.etcd.storage,
         }
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise ProblemsError(problems)

@@ -21,6 +21,18 @@ description:
   - >-
     It sends access reviews, which the API server answers without storing anything, and may fill the cache of
     artifacts on the machine where it runs.
+options:
+  scope:
+    description:
+      - What is about to be done.
+      - V(install) checks everything.
+      - >-
+        V(uninstall) checks that the host cluster answers, that the account has the rights there, and that the
+        installer's state can be read.
+    type: str
+    default: install
+    choices: [install, uninstall]
+    version_added: 0.1.0
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
@@ -60,7 +72,7 @@ installed:
   sample: false
 versions:
   description: The versions that this run works with.
-  returned: success
+  returned: success, with O(scope=install)
   type: dict
   contains:
     karmada:
@@ -80,7 +92,7 @@ versions:
       sample: v3.6.16
 etcd_storage:
   description: Where etcd keeps its data, C(volumeClaim) or C(emptyDir), as the document says or as was decided.
-  returned: success
+  returned: success, with O(scope=install)
   type: str
   sample: volumeClaim
 """

@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     feature_gates,
     ip_families,
+    manifest,
     member_join,
     overlay,
     releases,
@@ -90,6 +91,18 @@ def all_problems(run: Run) -> list[Problem]:
     return list(dict.fromkeys(problem for problems in (found[0], found[-1], *found[1:-1]) for problem in problems))
 
 
+def uninstall_problems(run: Run) -> list[Problem]:
+    """What would keep an uninstall from its work at the host cluster; its members are asked later, one by one."""
+    return _collected(partial(_uninstall_access, run))
+
+
+def _uninstall_access(run: Run) -> Iterable[Problem]:
+    run.host.version(retry_seconds=5)
+    yield from _denied(run.host.can_i(_rights_in_namespace(run.namespace)))
+    # Reading it has refusals of its own.
+    _ = run.stored_state
+
+
 def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Problem]]) -> Iterable[Problem]:
     """The check, unless the host cluster cannot be used: then that is told, and nothing that follows from it."""
     return check() if not access.result() else ()
@@ -151,23 +164,33 @@ def _host(run: Run) -> Iterable[Problem]:
 
 
 def _denied_on_host(run: Run) -> Iterable[Problem]:
-    wanted: list[tuple[str | None, ...]] = [
-        (verb, group, *_with_subresource(resource, run.namespace))
-        for group, resource, verbs in HOST_RIGHTS
-        for verb in verbs
-    ]
-    wanted.append(("get", "", "namespaces", None, "", run.namespace))
+    wanted = _rights_in_namespace(run.namespace)
     if _namespace_is_missing(run):
         # Made by server-side apply, and removed again by an uninstall.
-        wanted += [(verb, "", "namespaces", None, "", run.namespace) for verb in _WRITE]
+        wanted += [
+            (verb, "", "namespaces", None if verb == "create" else run.namespace, "", run.namespace) for verb in _WRITE
+        ]
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
     wanted.append(("get", "scheduling.k8s.io", "priorityclasses", None))
     if run.spec["endpoint"]["type"] == "NodePort" and not run.spec["endpoint"].get("host"):
         wanted.append(("list", "", "nodes", None))
-    denied = run.host.can_i(wanted)
-    if denied:
+    yield from _denied(run.host.can_i(wanted))
+
+
+def _rights_in_namespace(namespace: str) -> list[tuple[str | None, ...]]:
+    """As can_i takes them. A Role suffices for all of them, for looking at the namespace itself, too."""
+    inside: list[tuple[str | None, ...]] = [
+        (verb, group, *_with_subresource(resource, namespace))
+        for group, resource, verbs in HOST_RIGHTS
+        for verb in verbs
+    ]
+    return [*inside, ("get", "", "namespaces", namespace, "", namespace)]
+
+
+def _denied(permissions: Sequence[object]) -> Iterable[Problem]:
+    if permissions:
         yield Problem(
-            what=f"the account may not: {'; '.join(str(each) for each in denied)}",
+            what=f"the account may not: {'; '.join(str(each) for each in permissions)}",
             where="host cluster",
             remedy="grant these rights (docs/reference/rights.md lists them all), or use another account",
         )
@@ -187,9 +210,10 @@ def _with_subresource(resource: str, namespace: str) -> tuple[str, str, str]:
 
 def _fixed_settings(run: Run) -> Iterable[Problem]:
     """Settings that an existing control plane cannot follow, because data or addresses hang on them."""
-    before = (run.state.document or {}).get("spec")
-    if not before:
+    if not run.state.document:
         return
+    # It may be older than some of the fields that are compared.
+    before = manifest.with_defaults(run.state.document)["spec"]
     for path in FIXED_SETTINGS:
         old, new = _at(before, path), _at(run.spec, path)
         if old != new:

@@ -52,7 +52,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Loc
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State, from_files, to_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
+    COLLECTION_VERSION,
+    EtcdState,
+    State,
+    from_files,
+    to_files,
+)
 
 Object = dict[str, Any]
 
@@ -483,6 +489,7 @@ class Run:
         """Store the state. Only inside ``writing``."""
         if namespace_uid:
             state = state.with_owned(HOST, {f"Namespace {self.namespace}": namespace_uid})
+        state = replace(state, collection=COLLECTION_VERSION)
         self.host.apply(render.secret(self.instance, "installer", "installer-state", to_files(state)))
         self.__dict__["stored_state"] = self.__dict__["state"] = state
 

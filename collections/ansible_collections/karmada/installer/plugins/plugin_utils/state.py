@@ -3,6 +3,10 @@
 
 It is kept beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can carry on where
 another stopped. Nothing here does I/O; ``run`` reads and writes it.
+
+Every older format is read for ever: a field that it did not have yet gets its default, one that it always had must be
+there. It is written in the new format by the first run that writes anything. A newer format is refused, because what it
+holds beyond ours would be lost when we write.
 """
 
 from __future__ import annotations
@@ -15,7 +19,10 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
-FORMAT = 1
+#: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
+FORMAT = 2
+#: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
+COLLECTION_VERSION = "0.1.0"
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ class State:
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: the last document that was carried out to its end
     document: Mapping[str, Any] | None = None
+    #: the version of the collection that wrote it; empty in format 1
+    collection: str = ""
 
     def uids(self, cluster: str) -> frozenset[str]:
         """UIDs of the objects that we created in this cluster."""
@@ -89,6 +98,7 @@ def to_files(state: State) -> dict[str, bytes]:
     """State → file name → content, the form in which it is stored."""
     plain = {
         "format": FORMAT,
+        "collection": state.collection,
         "owner": state.owner,
         "version": state.version,
         "etcd": asdict(state.etcd),
@@ -115,8 +125,11 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
     """The reverse of to_files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
     try:
         plain = json.loads(files["instance.json"])
-        if plain["format"] != FORMAT:
-            raise ValueError(f"its format is {plain['format']}, this collection knows {FORMAT}")
+        if plain["format"] not in range(1, FORMAT + 1):
+            writer = plain.get("collection") or "another version"
+            raise ValueError(
+                f"{writer} of the collection wrote it, in format {plain['format']}; this one knows {FORMAT}"
+            )
         authorities = {
             name.removesuffix(".key"): Pair(certificate=files[f"{name.removesuffix('.key')}.crt"], key=content)
             for name, content in files.items()
@@ -140,6 +153,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             owned=owned,
             members=plain["members"],
             document=json.loads(document) if document else None,
+            collection=plain.get("collection", ""),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise ProblemsError(

@@ -35,6 +35,8 @@ class FakeCluster:
         self.on_trouble: Any = None
         self.before_write: Any = None
         self.closed = 0
+        #: for how long each call of version() was to be tried again
+        self.patience: list[float | None] = []
         for each in objects:
             self.put(each)
 
@@ -82,7 +84,8 @@ class FakeCluster:
         self._alive()
         return sorted({(version, kind) for version, kind, namespace, _ in self.objects if namespace})
 
-    def version(self, retry_seconds: float | None = None) -> Object:  # noqa: ARG002
+    def version(self, retry_seconds: float | None = None) -> Object:
+        self.patience.append(retry_seconds)
         self._alive()
         return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}.4"}
 

@@ -305,3 +305,42 @@ def test_a_member_of_another_control_plane_is_not_taken(monkeypatch: pytest.Monk
     )
     (problem,) = problems(with_members(monkeypatch, m1=taken, m2=member("m2")))
     assert "another control plane" in problem.what
+
+
+# -- uninstall ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_uninstall_asks_for_the_host_cluster_and_the_rights_there() -> None:
+    cluster = host()
+    cluster.denied = {("delete", "secrets"), ("patch", "clusterroles"), ("list", "storageclasses")}
+    (problem,) = checks.uninstall_problems(fake_run(document(), cluster))
+    assert problem.what == "the account may not: delete secrets in namespace karmada"
+
+
+def test_an_uninstall_of_what_is_there_or_not_has_no_problem() -> None:
+    assert checks.uninstall_problems(fake_run(document(), host())) == []
+    assert checks.uninstall_problems(installed()) == []
+
+
+def test_an_uninstall_fails_at_once_where_the_host_cluster_does_not_answer_in_the_words_of_an_install() -> None:
+    cluster = host()
+    cluster.dead = True
+    run = fake_run(document(), cluster)
+    assert checks.uninstall_problems(run) == checks.all_problems(run) != []
+    assert cluster.patience == [5, 5]
+
+
+def test_an_uninstall_refuses_a_state_that_it_cannot_read() -> None:
+    run = installed()
+    secret = run.host.objects["v1", "Secret", "karmada", "prod-installer-state"]
+    del secret["data"]["owned.json"]
+    (problem,) = checks.uninstall_problems(run)
+    assert "state cannot be read" in problem.what
+
+
+def test_a_document_from_before_a_field_existed_counts_with_its_default() -> None:
+    """Else an update of the collection would refuse every control plane that it finds."""
+    was = document()
+    del was["spec"]["encryption"]
+    found = Rendered(document(), state=state(document=was))
+    assert problems(fake_run(document(), host(*found.objects), stored=found.remembered)) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import COLLECTION_VERSION
 
 COLLECTION = Path(__file__).parents[2]
 REPOSITORY = COLLECTION.parents[3]
@@ -36,7 +37,7 @@ def names(text: str) -> set[str]:
 
 
 def test_one_version() -> None:
-    assert setup_cfg()["metadata"]["version"] == load("galaxy.yml")["version"]
+    assert setup_cfg()["metadata"]["version"] == load("galaxy.yml")["version"] == COLLECTION_VERSION
 
 
 def test_every_requirement_is_pinned() -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
+    FORMAT,
     EtcdState,
     Journal,
     State,
     from_files,
     to_files,
 )
-from ansible_collections.karmada.installer.tests.unit.samples import state
+from ansible_collections.karmada.installer.tests.unit.samples import ENCRYPTION_KEY, state
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +42,7 @@ STATES = st.builds(
     owned=st.dictionaries(TEXT, UIDS, max_size=3),
     members=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
     document=st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
+    collection=TEXT,
 )
 
 
@@ -79,12 +82,49 @@ def test_a_damaged_file_is_refused(name: str, content: bytes) -> None:
 
 def test_no_refusal_shows_a_key() -> None:
     files = to_files(state())
-    files["instance.json"] = files["instance.json"].replace(b'"format":1', b'"format":2')
+    newer = {**json.loads(files["instance.json"]), "format": FORMAT + 1, "collection": "9.8.7"}
+    files["instance.json"] = json.dumps(newer).encode()
     with pytest.raises(ProblemsError) as refused:
         from_files(files, "here")
-    assert "format is 2" in str(refused.value)
+    assert f"9.8.7 of the collection wrote it, in format {FORMAT + 1}; this one knows {FORMAT}" in str(refused.value)
     assert state().encryption_key not in str(refused.value)
     assert "PRIVATE" not in str(refused.value)
+
+
+def recorded() -> dict[str, bytes]:
+    """What the collection wrote in format 1: all but the keys, which are made anew."""
+    plain = json.loads((Path(__file__).parent / "state_format_1.json").read_text())
+    plain["instance.json"]["encryptionKey"] = ENCRYPTION_KEY
+    keys = {name: content for name, content in to_files(state()).items() if not name.endswith(".json")}
+    return {**{name: json.dumps(content).encode() for name, content in plain.items()}, **keys}
+
+
+def test_a_state_of_the_first_format_is_read_whole_and_what_it_did_not_have_is_empty() -> None:
+    found = from_files(recorded(), "here")
+    assert found.collection == ""
+    assert found.authorities == state().authorities
+    assert (found.encryption_key, found.service_account_key) == (ENCRYPTION_KEY, state().service_account_key)
+    assert found.uids("host") == {"uid-1", "uid-2"}
+    assert (found.etcd.bootstrapped, found.etcd.storage, found.version) == (True, "volumeClaim", "v1.18.2")
+    assert list(found.members) == ["m1"]
+    assert found.document
+    assert not found.journal.interrupted
+
+
+def test_it_is_written_in_the_new_format_without_losing_anything() -> None:
+    before = from_files(recorded(), "here")
+    files = to_files(before)
+    assert json.loads(files["instance.json"])["format"] == FORMAT
+    assert from_files(files, "here") == before
+    assert set(recorded()) == set(files)
+
+
+@pytest.mark.parametrize("format_", [0, -1, None, "1", 1.5, FORMAT + 1])
+def test_only_formats_that_are_known_are_read(format_: Any) -> None:
+    files = recorded()
+    files["instance.json"] = json.dumps({**json.loads(files["instance.json"]), "format": format_}).encode()
+    with pytest.raises(ProblemsError, match="state cannot be read"):
+        from_files(files, "here")
 
 
 def test_a_field_of_a_later_version_is_refused_and_not_dropped() -> None:
