@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -19,6 +20,8 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "scope": {"type": "str", "default": "install", "choices": ["install", "uninstall"]},
+        "pull_images": {"type": "bool", "default": False},
+        "pull_timeout": {"type": "int", "default": 120},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -27,6 +30,10 @@ class ActionModule(KarmadaAction):
             _refuse(uninstall_problems(run))
             return {"changed": False, "installed": run.stored_state is not None}
         _refuse(all_problems(run))
+        if arguments["pull_images"] and run.check:
+            run.say("whether images can be pulled is not tried in check mode, because it takes pods")
+        elif arguments["pull_images"]:
+            _refuse(image_probe.problems(run, arguments["pull_timeout"]))
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:
             run.say(f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there")

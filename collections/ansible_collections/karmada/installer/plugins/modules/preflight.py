@@ -11,13 +11,14 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     Collects every problem and reports all of them at once, each as what is wrong, where, and how to mend it.
-    Changes nothing.
+    Changes nothing, unless O(pull_images) is set.
   - >-
     It checks the release, the version of the host cluster, the rights of the account there, names and node ports
-    that are taken, the storage class, settings that an existing control plane cannot follow, its certificate
-    authorities, and that the CRDs can be fetched and have the recorded checksum. Of each member it checks that it
-    answers, that the account has the rights to join it, and that it does not carry the objects of another control
-    plane.
+    that are taken, control planes that another tool has in the namespace, its quotas, limits and Pod Security level,
+    the storage class, settings that an existing control plane cannot follow, its certificate authorities, and that
+    the CRDs can be fetched and have the recorded checksum. Of each member it checks that it answers, that the account
+    has the rights to join it, and that it does not carry the objects of another control plane. The clocks of all may
+    be 30 seconds apart.
   - >-
     It sends access reviews, which the API server answers without storing anything, and may fill the cache of
     artifacts on the machine where it runs.
@@ -32,6 +33,24 @@ options:
     type: str
     default: install
     choices: [install, uninstall]
+    version_added: 0.1.0
+  pull_images:
+    description:
+      - >-
+        Whether to try that the images can be pulled. For each distinct image a pod starts in the namespace of the
+        control plane, on a node that may run the component, with its pull secrets and limits. It asks the program for
+        its version, and is removed whatever happens.
+      - >-
+        This is the only part that writes. It needs the right to create pods, and the namespace. It is not done in check
+        mode, nor while anything else is wrong.
+    type: bool
+    default: false
+    version_added: 0.1.0
+  pull_timeout:
+    description:
+      - Seconds that all images together may take.
+    type: int
+    default: 120
     version_added: 0.1.0
 extends_documentation_fragment:
   - karmada.installer.attributes

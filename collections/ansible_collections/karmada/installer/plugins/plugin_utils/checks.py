@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -15,12 +16,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     ip_families,
     manifest,
     member_join,
+    other_installers,
     overlay,
+    pod_security,
+    quota,
     releases,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
     ETCD,
     Component,
     settings_of,
@@ -31,14 +37,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.crd import nearest
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
-    MANAGED_BY_LABEL,
+    NAME_LABEL,
     OWNER_LABEL,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import role
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
+#: How far clocks may be apart.
+CLOCK_TOLERANCE = timedelta(seconds=30)
+_WORKERS = 16
 _READ, _WRITE = ("get", "list", "watch"), ("create", "patch", "delete")
 #: (API group, resource) → verbs that an installation needs in its namespace.
 HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -50,6 +60,8 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "pods/log", ("get",)),
     ("", "pods/portforward", ("get", "create")),
     ("", "events", ("list",)),
+    ("", "resourcequotas", ("list",)),
+    ("", "limitranges", ("list",)),
     ("apps", "deployments", (*_READ, *_WRITE)),
     ("apps", "statefulsets", (*_READ, *_WRITE)),
     ("policy", "poddisruptionbudgets", (*_READ, *_WRITE)),
@@ -134,6 +146,7 @@ def _host_access(run: Run) -> Iterable[Problem]:
 
 
 def _host(run: Run) -> Iterable[Problem]:
+    yield from _clock(run.host, "host cluster")
     version = run.host.version()
     minor = (int(version["major"]), int(version["minor"].rstrip("+")))
     if minor < releases.OLDEST_HOST_MINOR:
@@ -143,6 +156,9 @@ def _host(run: Run) -> Iterable[Problem]:
             where="host cluster",
             remedy="upgrade it, or choose another host cluster",
         )
+    if minor > releases.NEWEST_TESTED_HOST_MINOR:
+        newest = ".".join(str(part) for part in releases.NEWEST_TESTED_HOST_MINOR)
+        run.say(f"the host cluster runs Kubernetes {version['gitVersion']}; {newest} is the newest that was tried")
     # Reading the state and choosing the release have refusals of their own.
     state = run.stored_state
     if state:
@@ -150,7 +166,7 @@ def _host(run: Run) -> Iterable[Problem]:
         yield from unusable_authorities(state, run.now)
         yield from _fixed_settings(run)
     checks = (
-        _taken_names,
+        _namespace,
         _storage,
         _node_port,
         _feature_gates,
@@ -247,22 +263,88 @@ def _at(spec: Mapping[str, Any], path: str) -> Any:
     return found
 
 
-def _taken_names(run: Run) -> Iterable[Problem]:
+def _namespace(run: Run) -> Iterable[Problem]:
+    """What is in the namespace, where it exists: under our names, of other tools, and rules for what comes into it."""
+    namespace = run.host.get("v1", "Namespace", run.namespace)
+    if namespace is None:
+        return
+    # As far as it can be said without keys.
+    outline = render.outline(run.instance, render.layout(run.instance, ""), run.state.etcd)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        refs = map(Ref.of, outline)
+        found = pool.map(lambda ref: run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
+    present = [each for each in found if each]
+    others = _collected(partial(_other_control_planes, run))
+    yield from others
+    if not others:  # else each of their objects would be told once more
+        yield from _taken_names(run, present)
+    for check in (
+        partial(_pod_security, run, namespace, outline),
+        partial(_quotas, run, outline, present),
+    ):
+        yield from _collected(check)
+
+
+def _taken_names(run: Run, present: Iterable[Object]) -> Iterable[Problem]:
     """Objects under our names that are not ours."""
-    for component in wanted_components(run.spec):
-        name = run.instance.object_name(component.name)
-        kind = "StatefulSet" if component is ETCD else "Deployment"
-        for api_version, each in (("apps/v1", kind), ("v1", "Service")):
-            live = run.host.get(api_version, each, name, run.namespace)
-            labels = (live or {}).get("metadata", {}).get("labels") or {}
-            if live and (labels.get(MANAGED_BY_LABEL) != FIELD_MANAGER or labels.get(OWNER_LABEL) != run.state.owner):
-                maker = labels.get(MANAGED_BY_LABEL)
-                yield Problem(
-                    what=f"{each} {run.namespace}/{name} exists and is not of this control plane"
-                    + (f" (managed by {maker})" if maker else ""),
-                    where="host cluster",
-                    remedy="remove it with the tool that made it, or choose another metadata.name or namespace",
-                )
+    for each in present:
+        maker, owner = claimed_by(each)
+        if (maker, owner) != (FIELD_MANAGER, run.state.owner):
+            yield Problem(
+                what=f"{each['kind']} {run.namespace}/{each['metadata']['name']} exists and is not of this "
+                "control plane" + (f" (managed by {maker})" if maker else ""),
+                where="host cluster",
+                remedy="remove it with the tool that made it, or choose another metadata.name or namespace",
+            )
+
+
+def _other_control_planes(run: Run) -> Iterable[Problem]:
+    """Before the first installation only: what comes later beside ours is not our business."""
+    if run.stored_state:
+        return
+    workloads = [
+        each for kind in ("Deployment", "StatefulSet") for each in run.host.list("apps/v1", kind, run.namespace)
+    ]
+    yield from other_installers.problems(run.namespace, workloads, _karmadas(run))
+
+
+def _quotas(run: Run, outline: Sequence[Object], present: Iterable[Object]) -> Iterable[Problem]:
+    quotas, limit_ranges = (run.host.list("v1", kind, run.namespace) for kind in ("ResourceQuota", "LimitRange"))
+    ours = [each for each in present if claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
+    return quota.problems(run.namespace, quotas, limit_ranges, outline, ours)
+
+
+def _karmadas(run: Run) -> list[Object]:
+    """Objects of Karmada's operator, where there are any and we may look."""
+    if run.host.resource(*other_installers.KARMADA) is None:
+        return []
+    if run.host.can_i([("list", "operator.karmada.io", "karmadas", run.namespace)]):
+        return []
+    return list(run.host.list(*other_installers.KARMADA, run.namespace))
+
+
+def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Iterable[Problem]:
+    """Pods that this namespace would not admit. What the API server enforces by default cannot be seen from outside."""
+    labels = namespace["metadata"].get("labels") or {}
+    level = labels.get(pod_security.ENFORCE_LABEL)
+    pods = {
+        each["metadata"]["labels"][NAME_LABEL]: each["spec"]["template"]["spec"]
+        for each in outline
+        if each["kind"] in ("Deployment", "StatefulSet")
+    }
+    for name, pod in pods.items():
+        found = pod_security.violations(pod, level or pod_security.BASELINE)
+        if found and level:
+            yield Problem(
+                what=f"it enforces the Pod Security level {level}, and the pods of {name} break it: {'; '.join(found)}",
+                where=f"namespace {run.namespace} of the host cluster",
+                remedy=f"set {settings_path(BY_NAME[name])} otherwise, or give the namespace another level",
+            )
+        elif found:
+            run.say(
+                f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has none, "
+                "and which one its API server enforces without that cannot be seen from here"
+            )
 
 
 def _storage(run: Run) -> Iterable[Problem]:
@@ -378,6 +460,7 @@ def _member(run: Run, entry: member_join.Entry, access: Future[list[Problem]]) -
                 remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
             )
             return
+        yield from _clock(member, member.name)
         yield from _loopback_endpoint(entry, member)
         denied = member.can_i(MEMBER_RIGHTS)
         if denied:
@@ -389,6 +472,19 @@ def _member(run: Run, entry: member_join.Entry, access: Future[list[Problem]]) -
             return
         member_join.registration_of(member)
         yield from _with_host(access, partial(_other_owner, run, entry, member))
+
+
+def _clock(cluster: Cluster, where: str) -> Iterable[Problem]:
+    """Certificates and tokens that one side makes would not be valid yet, or no more, for the other."""
+    ahead = cluster.clock_ahead(retry_seconds=5)
+    if abs(ahead) > CLOCK_TOLERANCE:
+        seconds, side = round(abs(ahead).total_seconds()), "ahead of" if ahead > timedelta(0) else "behind"
+        yield Problem(
+            what=f"its clock is {seconds} s {side} the clock of this machine",
+            where=where,
+            remedy="set the wrong one (timedatectl shows whether it is synchronized); certificates made by one would "
+            "not be valid for the other",
+        )
 
 
 def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:

@@ -21,6 +21,8 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -82,10 +84,12 @@ KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
     ("v1", "Endpoints"): ("endpoints", True),
     ("v1", "Event"): ("events", True),
     ("v1", "Namespace"): ("namespaces", False),
+    ("v1", "LimitRange"): ("limitranges", True),
     ("v1", "Node"): ("nodes", False),
     ("v1", "PersistentVolume"): ("persistentvolumes", False),
     ("v1", "PersistentVolumeClaim"): ("persistentvolumeclaims", True),
     ("v1", "Pod"): ("pods", True),
+    ("v1", "ResourceQuota"): ("resourcequotas", True),
     ("v1", "Secret"): ("secrets", True),
     ("v1", "Service"): ("services", True),
     ("v1", "ServiceAccount"): ("serviceaccounts", True),
@@ -390,6 +394,23 @@ class Cluster:
         """The server's version document (``gitVersion`` and others)."""
         found: Object = json.loads(self.get_raw("/version", retry_seconds=retry_seconds))
         return found
+
+    def clock_ahead(self, *, retry_seconds: float | None = None) -> timedelta:
+        """How far the server's clock is ahead of ours (behind: negative), by the Date of an answer; zero if unknown.
+
+        What can be explained by the time that the answer took counts as no difference.
+        """
+        before = datetime.now(UTC)
+        answer = self._request("version", "GET", "/version", retry_seconds=retry_seconds)
+        after = datetime.now(UTC)
+        try:
+            theirs = parsedate_to_datetime(answer.headers.get("Date", ""))
+        except ValueError:
+            return timedelta(0)
+        # It is cut off at the second.
+        if theirs > after:
+            return theirs - after
+        return min(theirs + timedelta(seconds=1) - before, timedelta(0))
 
     def logs(
         self, pod: str, namespace: str, container: str | None = None, tail: int = 10, *, previous: bool = False

@@ -208,12 +208,13 @@ def _same(live: Any, desired: Any, field: str) -> bool:
     if isinstance(live, (int, float)) and isinstance(desired, (int, float)):
         return live == desired
     if field == "#" or field in _QUANTITY_FIELDS:
-        left, right = _quantity(live), _quantity(desired)
+        left, right = quantity(live), quantity(desired)
         return left is not None and left == right
     return False
 
 
-def _quantity(value: Any) -> Decimal | None:
+def quantity(value: Any) -> Decimal | None:
+    """``500m`` or ``1Gi`` as a number; None for what is no quantity."""
     matched = _QUANTITY.fullmatch(str(value))
     if matched is None:
         return None

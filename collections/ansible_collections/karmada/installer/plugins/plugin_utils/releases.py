@@ -35,6 +35,8 @@ RELEASES: tuple[Release, ...] = (
 
 #: Oldest Kubernetes minor of a host cluster: StatefulSet claim retention is generally available from it on.
 OLDEST_HOST_MINOR = (1, 32)
+#: Newest one that the scenarios ran on. A newer one is said, not refused.
+NEWEST_TESTED_HOST_MINOR = (1, 35)
 
 
 def parse_version(version: str) -> tuple[int, int, int]:

@@ -196,7 +196,29 @@ def component_objects(
     instance: Instance, component: Component, where: Layout, material: Material, etcd: EtcdState
 ) -> list[Object]:
     """Everything one component consists of, its Secrets apart: workload, Service, configuration."""
-    config_hash = _config_hash(instance, component, where, material)
+    return _component_objects(instance, component, where, _config_hash(instance, component, where, material), etcd)
+
+
+def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
+    """Every object of the components without what depends on keys: what can be judged before there are any."""
+    file_sets = {
+        files.name: component.name
+        for component in table.wanted_components(instance.spec)
+        for files in table.enabled_file_sets(component, instance.spec)
+    }
+    return [
+        *(secret(instance, component, name, {}) for name, component in file_sets.items()),
+        *(
+            each
+            for component in table.wanted_components(instance.spec)
+            for each in _component_objects(instance, component, where, "", etcd)
+        ),
+    ]
+
+
+def _component_objects(
+    instance: Instance, component: Component, where: Layout, config_hash: str, etcd: EtcdState
+) -> list[Object]:
     if component is ETCD:
         return [
             _etcd_config_map(instance, where, etcd),

@@ -8,6 +8,7 @@ import copy
 import itertools
 from collections import Counter
 from collections.abc import Iterable
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,8 @@ class FakeCluster:
         self.dead = False
         self.denied: set[tuple[str, str]] = set()
         self.minor = "35"
+        #: how far its clock is ahead of ours
+        self.ahead = timedelta(0)
         self.counts: Counter[str] = Counter()
         self.on_trouble: Any = None
         self.before_write: Any = None
@@ -88,6 +91,21 @@ class FakeCluster:
         self.patience.append(retry_seconds)
         self._alive()
         return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}.4"}
+
+    def clock_ahead(self, retry_seconds: float | None = None) -> timedelta:  # noqa: ARG002
+        self._alive()
+        return self.ahead
+
+    def resource(self, api_version: str, kind: str) -> str | None:
+        """A kind exists here when there is an object of it."""
+        self._alive()
+        return f"{kind.lower()}s" if any(key[:2] == (api_version, kind) for key in self.objects) else None
+
+    def create(self, obj: Object, **_: Any) -> Object:
+        self._alive()
+        assert self._key(obj) not in self.objects
+        self.log.append(f"create {obj['kind']} {obj['metadata']['name']}")
+        return self.put(obj)
 
     def can_i(self, wanted: Iterable[tuple[Any, ...]]) -> list[Permission]:
         self._alive()

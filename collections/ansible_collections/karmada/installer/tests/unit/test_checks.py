@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -117,7 +118,12 @@ def test_what_another_tool_made_under_our_name_is_refused_and_the_tool_is_named(
     theirs = rendered().one("Deployment", "prod-webhook")
     theirs["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
     (problem,) = problems(fake_run(document(), host(theirs)))
-    assert "Deployment karmada/prod-webhook exists" in problem.what
+    assert "a control plane that Helm made (Deployment prod-webhook)" in problem.what
+    assert "helm uninstall" in problem.remedy
+    theirs = rendered().one("Service", "prod-webhook")
+    theirs["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    (problem,) = problems(fake_run(document(), host(theirs)))
+    assert "Service karmada/prod-webhook exists" in problem.what
     assert "(managed by Helm)" in problem.what
 
 
@@ -249,10 +255,117 @@ def test_a_name_matters_only_when_the_component_is_wanted(component: Component) 
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": f"prod-{component.name.removeprefix('karmada-')}", "namespace": "karmada"},
+        "spec": {"template": {"spec": {"containers": [{"name": "x", "image": "example.com/x"}]}}},
     }
     assert problems(fake_run(document(), host(theirs))) == []
     (problem,) = problems(fake_run(document({"components": {component.field: {}}}), host(theirs)))
     assert "is not of this control plane" in problem.what
+
+
+# -- the namespace, and who lives there --------------------------------------------------------------------------------
+
+
+def in_namespace(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    version = "apps/v1" if kind in ("Deployment", "StatefulSet") else fields.pop("version", "v1")
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "karmada"}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("Secret", "prod-admin-etcd"), ("ConfigMap", "prod-etcd-config"), ("PodDisruptionBudget", "prod-etcd")],
+)
+def test_every_object_that_will_be_made_has_its_name_asked_for(kind: str, name: str) -> None:
+    spec = etcd(replicas=3)
+    ours = {(each["kind"], each["metadata"]["name"]): each["apiVersion"] for each in rendered(spec).objects}
+    if kind == "Secret":
+        name = next(name for found, name in ours if found == "Secret")
+    theirs = in_namespace(kind, name)
+    theirs["apiVersion"] = ours[kind, name]
+    (problem,) = problems(fake_run(document(spec), host(theirs)))
+    assert problem.what == f"{kind} karmada/{name} exists and is not of this control plane"
+
+
+def test_a_control_plane_of_another_tool_in_the_namespace_is_refused_and_beside_ours_it_is_not() -> None:
+    theirs = in_namespace("Deployment", "karmada-webhook")
+    theirs["metadata"]["labels"] = {"karmada.io/bootstrapping": "app-defaults"}
+    theirs["spec"] = {"template": {"spec": {"containers": [{"name": "x", "image": "karmada/karmada-webhook:v1"}]}}}
+    (problem,) = problems(fake_run(document(), host(theirs)))
+    assert "karmadactl init made (Deployment karmada-webhook); it is not touched" in problem.what
+    run = installed()
+    run.host.put(theirs)  # type: ignore[attr-defined]
+    assert problems(run) == []
+
+
+def test_a_karmada_object_of_the_operator_is_recognised_as_far_as_we_may_look() -> None:
+    cluster = host(in_namespace("Karmada", "demo", version="operator.karmada.io/v1alpha1"))
+    (problem,) = problems(fake_run(document(), cluster))
+    assert "Karmada's operator made (Karmada demo)" in problem.what
+    cluster.denied = {("list", "karmadas")}
+    assert problems(fake_run(document(), cluster)) == []
+
+
+def test_a_quota_that_is_too_small_is_told() -> None:
+    small = in_namespace("ResourceQuota", "team", spec={"hard": {"pods": "3", "limits.memory": "1Gi"}})
+    found = [problem.what for problem in problems(fake_run(document(), host(small)))]
+    assert len(found) == 2
+    assert "allows 3 pods" in found[0] + found[1]
+    assert "counts limits.memory, so every container has to state it" in found[0] + found[1]
+
+
+def test_a_quota_that_ours_fill_themselves_is_no_problem() -> None:
+    run = installed()
+    count = len([each for each in Rendered(document()).objects if each["kind"] == "Secret"])
+    run.host.put(  # type: ignore[attr-defined]
+        in_namespace(
+            "ResourceQuota", "team", spec={"hard": {"secrets": str(count)}}, status={"used": {"secrets": count}}
+        )
+    )
+    assert problems(run) == []
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_pods_that_the_namespace_does_not_admit_are_told(level: str) -> None:
+    volumes = {"extraVolumes": [{"name": "host", "hostPath": {"path": "/srv"}}]}
+    spec = {"components": {"karmadaScheduler": volumes}}
+    cluster = host()
+    cluster.put({**NAMESPACE, "metadata": {"name": "karmada", "labels": {"pod-security.kubernetes.io/enforce": level}}})
+    (problem,) = problems(fake_run(document(spec), cluster))
+    assert f"the Pod Security level {level}, and the pods of karmada-scheduler break it: volume host" in problem.what
+    assert "spec.components.karmadaScheduler" in problem.remedy
+    assert problems(fake_run(document(), cluster)) == []
+
+
+def test_without_a_level_it_is_said_that_what_the_api_server_enforces_cannot_be_seen() -> None:
+    spec = {"components": {"karmadaScheduler": {"extraVolumes": [{"name": "h", "hostPath": {"path": "/srv"}}]}}}
+    said: list[str] = []
+    run = fake_run(document(spec), host())
+    run.say = said.append
+    assert problems(run) == []
+    (told,) = said
+    assert "cannot be seen from here" in told
+
+
+@pytest.mark.parametrize(("seconds", "what"), [(31, "31 s ahead of"), (-95, "95 s behind")])
+def test_clocks_that_are_far_apart_are_told(seconds: int, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = host()
+    cluster.ahead = timedelta(seconds=seconds)
+    (problem,) = problems(fake_run(document(), cluster))
+    assert (problem.where, f"its clock is {what} the clock of this machine") == ("host cluster", problem.what)
+    slow = member("m2")
+    slow.ahead = timedelta(seconds=seconds)
+    (problem,) = problems(with_members(monkeypatch, m1=member("m1"), m2=slow))
+    assert problem.where == "member m2"
+    slow.ahead = timedelta(seconds=29)
+    assert problems(with_members(monkeypatch, m1=member("m1"), m2=slow)) == []
+
+
+def test_a_host_cluster_newer_than_any_that_was_tried_is_said() -> None:
+    cluster, said = host(), []
+    cluster.minor = "99"
+    run = fake_run(document(), cluster)
+    run.say = said.append
+    assert problems(run) == []
+    assert "newest that was tried" in said[0]
 
 
 # -- members -----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     Component,
     wanted_components,
 )
-from ansible_collections.karmada.installer.tests.unit.pod_security import violations
+from ansible_collections.karmada.installer.plugins.plugin_utils.pod_security import violations
 from ansible_collections.karmada.installer.tests.unit.samples import (
     FULL_SPEC,
     OPTIONAL,
