@@ -167,10 +167,10 @@ def _in_scope(quota: Object, pod: Object) -> bool:
 def _matches(selector: Object, pod: Object) -> bool:
     scope = selector["scopeName"]
     if scope in ("Terminating", "NotTerminating"):
-        return (scope == "Terminating") == ("activeDeadlineSeconds" in pod)
+        return bool((scope == "Terminating") == ("activeDeadlineSeconds" in pod))
     if scope in ("BestEffort", "NotBestEffort"):
         stated = any(_resources(container, kind) for container in pod["containers"] for kind in ("requests", "limits"))
-        return (scope == "NotBestEffort") == stated
+        return bool((scope == "NotBestEffort") == stated)
     if scope == "PriorityClass":
         name, values = pod.get("priorityClassName") or "", selector.get("values") or []
         verdicts = {"In": name in values, "NotIn": name not in values, "Exists": bool(name), "DoesNotExist": not name}
@@ -232,7 +232,7 @@ def _usage(objects: Sequence[Object], pods: Sequence[Pods], claims: Sequence[tup
             prefix = claim["storageClassName"] + _STORAGE_CLASS
             used[f"{prefix}requests.storage"] += size
             used[f"{prefix}persistentvolumeclaims"] += number
-    return Counter(used)  # type: ignore[arg-type]  # a Counter counts anything
+    return Counter(used)
 
 
 def _exceeded(quota: Object, more: Usage, where: str) -> Iterator[Problem]:
