@@ -56,7 +56,7 @@ def test_a_namespace_without_rules_admits_everything() -> None:
         ("count/pods", "7", "6", "7"),
         ("count/deployments.apps", "6", "5", "6"),
         ("count/statefulsets.apps", "1", "0", "1"),
-        ("configmaps", "1", "0", "1"),
+        ("configmaps", "2", "1", "2"),
         ("persistentvolumeclaims", "1", "0", "1"),
         ("requests.storage", "5Gi", "4Gi", "5Gi"),
     ],
