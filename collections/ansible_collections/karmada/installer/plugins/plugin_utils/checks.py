@@ -269,7 +269,7 @@ def _namespace(run: Run) -> Iterable[Problem]:
     if namespace is None:
         return
     # As far as it can be said without keys.
-    outline = render.outline(run.instance, render.layout(run.instance, ""), run.state.etcd)
+    outline = render.outline(run.instance, render.layout(run.instance), run.state.etcd)
     with ThreadPoolExecutor(_WORKERS) as pool:
         refs = map(Ref.of, outline)
         found = pool.map(lambda ref: run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)

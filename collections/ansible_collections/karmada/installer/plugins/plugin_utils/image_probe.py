@@ -78,7 +78,7 @@ def problems(run: Run, seconds: int = 120) -> list[Problem]:
     denied = run.host.can_i([("create", "", "pods", run.namespace)])
     if denied:
         return [Problem(f"the account may not: {denied[0]}", where, "grant it, or do not ask for pulling images")]
-    layout = render.layout(run.instance, "")
+    layout = render.layout(run.instance)
     workloads = [
         each
         for each in render.outline(run.instance, layout, run.state.etcd)
