@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -64,8 +63,6 @@ _APPLICATION = {
 }
 _POLICIES = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-_APPLIES = re.compile(r"apiserver_request_total\{(.*)\} (\S+)")
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Clusters:
@@ -215,12 +212,10 @@ class Clusters:
             line for log, mark in marks.items() for line in audit.writes(audit.lines_since(log, mark), audit.OUR_AGENT)
         ]
 
-    def applies(self, control_plane: Path) -> dict[str, float]:
-        """How many applies and deletes a control plane has counted so far, by kind; without dry runs.
-
-        Its own controllers neither apply nor delete while nothing changes.
-        """
-        return applies_in(self._kubectl(control_plane, "get", "--raw", "/metrics").stdout)
+    def writes_inside(self) -> list[str]:
+        """What the installer has written to the control plane since its API server began, by the log of its pod."""
+        log = self._kubectl(self.kubeconfig(HOST), "logs", f"--namespace={NAMESPACE}", "deployment/karmada-apiserver")
+        return list(writes_in_log(log.stdout))
 
     def left(self) -> list[str]:
         """How the clusters differ from what they were at first, when what goes by itself has gone."""
@@ -277,16 +272,10 @@ class Clusters:
         return self._kubectl(kubeconfig, "create", "--raw", path, "--filename=-", given=json.dumps(each))
 
 
-def applies_in(metrics: str) -> dict[str, float]:
-    """Kind and verb → number of requests of an API server, in the text of its metrics: applies and deletes for good."""
-    found: dict[str, float] = {}
-    for line in metrics.splitlines():
-        if match := _APPLIES.match(line):
-            labels = dict(_LABEL.findall(match[1]))
-            if labels.get("verb") in ("APPLY", "DELETE") and not labels.get("dry_run"):
-                name = f"{labels['verb']} {labels.get('resource', '')}"
-                found[name] = found.get(name, 0) + float(match[2])
-    return found
+def writes_in_log(log: str) -> Iterator[str]:
+    """What the installer wrote, by the log of an API server that has its audit events between its other lines."""
+    events = (f"{line}\n" for line in log.splitlines() if line.startswith('{"kind":"Event"'))
+    return audit.writes(events, audit.OUR_AGENT)
 
 
 def _is_true(each: Mapping[str, Any] | None, condition: str) -> bool:

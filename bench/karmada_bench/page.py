@@ -45,8 +45,8 @@ object, and made so again.
   the APIService is Available, a list of clusters works, the webhook refuses a bad policy and accepts a good one.
   karmadactl: from the start of `karmadactl init` until it returns, whatever works by then.
 - **install until the same is proved for both**: with that check for both sides.
-- **install again**: the same document once more. What a run writes is told by the audit log of the host cluster, and
-  by the control plane's own count of applies and deletes that are no dry runs.
+- **install again**: the same document once more. What a run writes is told by the audit logs of the host cluster and
+  of the control plane; dry runs and questions about rights are no writes.
 - **join**, ours: the playbook `karmada.installer.members` for a document that lists one member more, from the start
   of Ansible to the end of its report. karmadactl: `karmadactl join`, and then until the cluster is Ready.
 - **propagation** is done by the same control plane software on both sides, and is there to show that both work.

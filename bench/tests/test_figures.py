@@ -7,7 +7,7 @@ import json
 
 import pytest
 from karmada_bench.__main__ import ROUNDS, changed_tasks, files
-from karmada_bench.clusters import applies_in
+from karmada_bench.clusters import writes_in_log
 from karmada_bench.command import BenchError
 from karmada_bench.figures import CASES, figures, longest_tasks, results, table
 from karmada_bench.page import page
@@ -83,17 +83,29 @@ def test_each_case_has_its_own_key_and_title():
     assert len({each.key for each in CASES}) == len({each.title for each in CASES}) == len(CASES)
 
 
-def test_only_applies_and_deletes_for_good_are_counted():
-    metrics = """\
-# TYPE apiserver_request_total counter
-apiserver_request_total{code="200",dry_run="",resource="secrets",subresource="",verb="APPLY",version="v1"} 3
-apiserver_request_total{code="201",dry_run="",resource="secrets",subresource="",verb="APPLY",version="v1"} 1
-apiserver_request_total{code="200",dry_run="All",resource="secrets",subresource="",verb="APPLY",version="v1"} 7
-apiserver_request_total{code="200",dry_run="",resource="leases",subresource="",verb="PUT",version="v1"} 90
-apiserver_request_total{code="200",dry_run="",resource="works",subresource="",verb="DELETE",version="v1"} 2
-apiserver_request_duration_seconds{dry_run="",resource="secrets",verb="APPLY"} 5
-"""
-    assert applies_in(metrics) == {"APPLY secrets": 4, "DELETE works": 2}
+def event(agent, verb, uri):
+    return json.dumps(
+        {
+            "kind": "Event",
+            "stage": "ResponseComplete",
+            "requestURI": uri,
+            "verb": verb,
+            "userAgent": agent,
+            "requestReceivedTimestamp": "2026-01-02T03:04:05.000000Z",
+        },
+        separators=(",", ":"),
+    )
+
+
+def test_writes_of_the_installer_are_found_between_other_lines_of_a_log():
+    log = [
+        "I0102 03:04:05 1 server.go:1] begun",
+        event("karmada-installer", "patch", "/api/v1/namespaces/a?fieldManager=karmada-installer"),
+        event("karmada-installer", "patch", "/api/v1/namespaces/a?dryRun=All"),
+        event("karmada-installer", "get", "/api/v1/namespaces/a"),
+        event("kubectl", "create", "/api/v1/namespaces"),
+    ]
+    assert len(list(writes_in_log("\n".join(log)))) == 1
 
 
 def test_changed_tasks_of_all_hosts_are_counted():
