@@ -302,6 +302,7 @@ def test_many_objects_come_in_pages(cluster: Cluster, namespace: str, monkeypatc
 def test_access_is_reviewed_for_who_we_are(api_server: Any, cluster: Cluster, namespace: str) -> None:
     wanted = [("create", "apps", "deployments", namespace), ("get", "", "pods", namespace, "log")]
     assert cluster.can_i(wanted) == []
+    assert cluster.counts["review"] == 1, "an administrator is asked about everything at once"
     config = yaml.safe_load(api_server.kubeconfig.read_text())
     config["users"][0]["user"]["as"] = "nobody"
     with Cluster.from_kubeconfig_dict(config, name="host cluster") as other:

@@ -57,6 +57,7 @@ class StubApi:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
+        self.administrator = False
         self.faults: list[Fault] = []
         self.events: list[tuple[int, str, Object]] = []
         self.types: dict[str, list[Object]] = {}
@@ -292,8 +293,9 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, "404 page not found\n"
         prefix = "/".join((*root, resource))
         if resource == "selfsubjectaccessreviews":
-            denied = body["spec"]["resourceAttributes"]["verb"] == "escalate"
-            return 201, {**body, "status": {"allowed": not denied}}
+            verb = body["spec"]["resourceAttributes"]["verb"]
+            allowed = api.administrator or verb not in ("escalate", "*")
+            return 201, {**body, "status": {"allowed": allowed}}
         if method == "GET" and not name:
             return self._watch(prefix, namespace, query) if query.get("watch") else self._list(prefix, namespace, query)
         with api.changed:

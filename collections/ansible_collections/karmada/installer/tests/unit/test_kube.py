@@ -301,6 +301,12 @@ def test_what_we_may_not_do_is_listed(cluster: Cluster) -> None:
     assert [str(one) for one in denied] == ["escalate roles.rbac.authorization.k8s.io in namespace ns"]
 
 
+def test_of_an_administrator_one_question_is_enough(cluster: Cluster, api: StubApi) -> None:
+    api.administrator = True
+    assert cluster.can_i([("get", "", "pods"), ("escalate", "rbac.authorization.k8s.io", "roles", "ns")]) == []
+    assert cluster.counts["review"] == 1
+
+
 # -- kubeconfigs -------------------------------------------------------------------------------------------------------
 
 
