@@ -92,9 +92,10 @@ class Https:
         digest, _ = self._attempts(url, into, most_bytes, headers or {}, "GET")
         return digest
 
-    def exists(self, url: str) -> None:
-        """Return if the server has the file; raises FetchError otherwise."""
-        self._attempts(url, io.BytesIO(), 0, {}, "HEAD")
+    def head(self, url: str, headers: Mapping[str, str] | None = None) -> Message:
+        """The headers that a file would come with; raises FetchError if the server does not have it."""
+        _, answered = self._attempts(url, io.BytesIO(), 0, headers or {}, "HEAD")
+        return answered
 
     def _attempts(
         self, url: str, into: BinaryIO, most_bytes: int, headers: Mapping[str, str], method: str

@@ -24,7 +24,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -101,12 +101,9 @@ def programs(
     """
     finder = _Finder(source, spec, access or Access(Https(), Logins()))
     kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
-    found = _each(finder.wanted(release, architecture, components), finder.locate)
-    files = _each(found, lambda located: _bring(located, kept))
-    return {
-        each.wanted.component: Program(file.path, file.sha256, file.size, each.wanted.version, each.where)
-        for each, file in zip(found, files, strict=True)
-    }
+    wanted = finder.wanted(release, architecture, components)
+    found = _each(wanted, lambda each: _bring(finder.locate(each), kept))
+    return {each.component: program for each, program in zip(wanted, found, strict=True)}
 
 
 def check(
@@ -122,8 +119,7 @@ def check(
     finder = _Finder(source, spec, access or Access(Https(), Logins()))
     try:
         kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
-        found = _each(finder.wanted(release, architecture, components), finder.locate)
-        _each(found, lambda located: None if kept.has(_known(located, kept)) else located.probe())
+        _each(finder.wanted(release, architecture, components), lambda each: _ask(finder.locate(each), kept))
     except ProblemsError as error:
         return error.problems
     return []
@@ -179,7 +175,7 @@ class _Located:
     source: Mapping[str, str]
     fetch: Callable[[BinaryIO, ProgramCache], None]
     sha256: str = ""
-    probe: Callable[[], None] = lambda: None
+    probe: Callable[[], object] = lambda: None
 
 
 class _Finder:
@@ -284,7 +280,7 @@ class _Finder:
         def fetch(into: BinaryIO) -> str:
             return self._https.save(url, into, image_files.MOST_PROGRAM_BYTES)
 
-        return self._file(wanted, file, url, fetch, lambda: self._https.exists(url))
+        return self._file(wanted, file, url, fetch, lambda: self._https.head(url))
 
     def _file(
         self,
@@ -292,7 +288,7 @@ class _Finder:
         file: ReleaseFile,
         where: str,
         fetch: Callable[[BinaryIO], str],
-        probe: Callable[[], None] = lambda: None,
+        probe: Callable[[], object] = lambda: None,
     ) -> _Located:
         """A file that has to have a known checksum. ``fetch`` returns the hash of what it fetched."""
         expected = self._sum(wanted, file)
@@ -345,16 +341,22 @@ class _Finder:
             reference = Reference.parse(wanted.reference)
         except ValueError as error:
             raise ProblemsError(Problem(str(error), "spec.images", "write it as registry/path/name:tag")) from None
-        manifest = self._registry.manifest(reference, wanted.architecture)
-        if wanted.pin and manifest.digest != wanted.pin:
-            what = f"the image is {manifest.digest}, and {wanted.pin} is recorded for {wanted.version}"
-            remedy = "find out who changed it; an image of your own is named with imageRepository or imageTag"
-            raise ProblemsError(Problem(what, wanted.reference, remedy))
+        # A tag may move at any time: from here on it is this image.
+        image = replace(reference, digest=self._registry.digest(reference))
+        source = {"image": image.digest, "for": wanted.architecture, "pin": wanted.pin, "path": wanted.path}
+
+        def manifest() -> Manifest:
+            found = self._registry.manifest(image, wanted.architecture)
+            if wanted.pin and found.digest != wanted.pin:
+                what = f"the image is {found.digest}, and {wanted.pin} is recorded for {wanted.version}"
+                remedy = "find out who changed it; an image of your own is named with imageRepository or imageTag"
+                raise ProblemsError(Problem(what, wanted.reference, remedy))
+            return found
 
         def fetch(into: BinaryIO, cache: ProgramCache) -> None:
-            self._pull(reference, manifest, wanted.path, into, cache)
+            self._pull(image, manifest(), wanted.path, into, cache)
 
-        return _Located(wanted, wanted.reference, {"image": manifest.digest, "path": wanted.path}, fetch)
+        return _Located(wanted, wanted.reference, source, fetch, probe=manifest)
 
     def _pull(self, reference: Reference, manifest: Manifest, path: str, into: BinaryIO, cache: ProgramCache) -> None:
         with ExitStack() as scratch:
@@ -385,12 +387,21 @@ class _Finder:
         return _Located(wanted, f"Go module {wanted.project} {wanted.version}", build.source(), fetch)
 
 
-def _bring(located: _Located, cache: ProgramCache) -> Kept:
+def _ask(located: _Located, cache: ProgramCache) -> None:
+    """Ask the source for what the cache does not have."""
+    known = _known(located, cache)
+    if not known or not cache.has(known):
+        located.probe()
+
+
+def _bring(located: _Located, cache: ProgramCache) -> Program:
     """The program out of the cache, or out of its source and into the cache."""
     known = _known(located, cache)
-    kept = cache.get(known) if known else None
-    if kept:
-        return kept
+    kept = (cache.get(known) if known else None) or _fetch(located, cache)
+    return Program(kept.path, kept.sha256, kept.size, located.wanted.version, located.where)
+
+
+def _fetch(located: _Located, cache: ProgramCache) -> Kept:
     with cache.scratch() as scratch:
         try:
             located.fetch(scratch, cache)

@@ -29,6 +29,7 @@ _INDEXES = frozenset(
 _MANIFESTS = frozenset(
     {"application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"}
 )
+_ACCEPT = {"Accept": ", ".join(sorted(_INDEXES | _MANIFESTS))}
 #: Kinds of layers, and how each is compressed.
 _LAYERS: Mapping[str, str] = {
     "application/vnd.oci.image.layer.v1.tar": "",
@@ -175,6 +176,22 @@ class Registry:
         self._authorizations: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
+    def digest(self, reference: Reference) -> str:
+        """What the reference leads to now: an index or a manifest. Raises ProblemsError.
+
+        It is only asked for by its headers, which public registries do not count as a pull.
+        """
+        name = reference.digest or reference.tag
+        url = f"{reference.api}/manifests/{name}"
+        try:
+            headers = self._authorized(reference, lambda more: self._https.head(url, {**_ACCEPT, **more}))
+            found = headers.get("Docker-Content-Digest", "")
+            return found if _DIGEST.fullmatch(found) else self._document(reference, name)[0]
+        except FetchError as error:
+            raise _problem(reference, error) from None
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise _nonsense(reference, error) from None
+
     def manifest(self, reference: Reference, architecture: str) -> Manifest:
         """What this reference is for linux on this architecture (``amd64``, ``arm64``). Raises ProblemsError."""
         try:
@@ -188,9 +205,7 @@ class Registry:
         except FetchError as error:
             raise _problem(reference, error) from None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            what = f"the registry's answer is not an image: {error}"
-            remedy = "look at the image with another tool; the registry or a proxy before it may be at fault"
-            raise ProblemsError(Problem(what, str(reference), remedy)) from None
+            raise _nonsense(reference, error) from None
 
     def blob(self, reference: Reference, layer: Layer, into: BinaryIO) -> None:
         """Fetch a layer, as it is transferred, into an empty file. Raises ProblemsError if it is another one."""
@@ -204,11 +219,10 @@ class Registry:
             raise ProblemsError(Problem(what, str(reference), "the registry or a proxy before it damages files"))
 
     def _document(self, reference: Reference, name: str) -> tuple[str, dict[str, Any]]:
-        accept = {"Accept": ", ".join(sorted(_INDEXES | _MANIFESTS))}
         url = f"{reference.api}/manifests/{name}"
 
         def ask(headers: Mapping[str, str]) -> Answer:
-            return self._https.read(url, MOST_MANIFEST_BYTES, {**accept, **headers})
+            return self._https.read(url, MOST_MANIFEST_BYTES, {**_ACCEPT, **headers})
 
         answer = self._authorized(reference, ask)
         return _read(answer.content, name if ":" in name else "", answer.headers.get_content_type())
@@ -275,9 +289,7 @@ class Registry:
 
 class _OtherArchitectureError(FetchError):
     def __init__(self, wanted: str, found: Iterable[str]) -> None:
-        super().__init__(
-            f"the image is not for linux on {wanted}, only for {', '.join(sorted(set(found))) or 'others'}"
-        )
+        super().__init__(f"it is not for linux on {wanted}, only for {', '.join(sorted(set(found))) or 'others'}")
 
 
 def _read(content: bytes, expected: str, content_type: str) -> tuple[str, dict[str, Any]]:
@@ -322,6 +334,12 @@ def _digest(descriptor: Mapping[str, Any]) -> str:
     if not _DIGEST.fullmatch(digest):
         raise FetchError(f"the registry names {digest!r} where a SHA-256 digest belongs")
     return digest
+
+
+def _nonsense(reference: Reference, error: Exception) -> ProblemsError:
+    what = f"the registry's answer is not an image: {error}"
+    remedy = "look at the image with another tool; the registry or a proxy before it may be at fault"
+    return ProblemsError(Problem(what, str(reference), remedy))
 
 
 def _problem(reference: Reference, error: FetchError) -> ProblemsError:

@@ -123,9 +123,9 @@ def test_redirects_in_a_circle_end(https: Https, servers: ExitStack) -> None:
 
 def test_asking_whether_a_file_is_there_does_not_fetch_it(https: Https, servers: ExitStack) -> None:
     server = servers.enter_context(WebServer(files({"/file": CONTENT})))
-    https.exists(f"{server.url}/file")
+    https.head(f"{server.url}/file")
     with pytest.raises(StatusError):
-        https.exists(f"{server.url}/other")
+        https.head(f"{server.url}/other")
     assert server.asked == ["HEAD /file", "HEAD /other"]
 
 

@@ -174,6 +174,7 @@ class RegistryFiles:
         self.paths: dict[str, tuple[bytes, str]] = {}
         self.login = ""
         self.tokens = False
+        self.tells_digests = True
         self.token_url = ""
         self.changed: Callable[[Request, Response], Response] = lambda _, response: response
 
@@ -220,7 +221,12 @@ class RegistryFiles:
         elif self.login and given != basic:
             return Response(401, headers={"WWW-Authenticate": 'Basic realm="registry"'})
         content, kind = self.paths.get(request.path, (None, ""))
-        return Response(404) if content is None else Response(content=content, headers={"Content-Type": kind})
+        if content is None:
+            return Response(404)
+        headers = {"Content-Type": kind}
+        if "/manifests/" in request.path and self.tells_digests:
+            headers["Docker-Content-Digest"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return Response(content=content, headers=headers)
 
 
 def docker_config(logins: Mapping[str, str]) -> bytes:
