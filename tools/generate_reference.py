@@ -67,8 +67,12 @@ administrator. Preflight then asks for this too:
 The uninstall deletes that namespace only if the account may list every kind in it: what it may not look at could be
 somebody's. Otherwise it names those kinds and leaves the namespace.
 
-With `spec.endpoint.port` preflight also looks for another Service that has this node port, if the account may list
-Services in all namespaces. Without that right it goes on; the host cluster then refuses a port that is taken.
+Leave out the rules that are only for types of endpoint that you do not use.
+
+With `spec.endpoint.port` and type NodePort preflight also looks for another Service that has this node port, if the
+account may list Services in all namespaces. Without that right it goes on; the host cluster then refuses a port that is
+taken. Likewise it looks for an Ingress or a Route of somebody else that has the name `spec.endpoint.host`: in all
+namespaces if it may list them there, else in its own.
 
 ## Members
 
@@ -300,9 +304,27 @@ def _rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
     ]
 
 
+#: Endpoints that need more than others, and how the table speaks of them.
+ENDPOINTS: tuple[tuple[Mapping[str, str], str], ...] = (
+    ({"type": "NodePort"}, "only for endpoint type NodePort without `spec.endpoint.host`"),
+    ({"type": "Ingress", "host": "karmada.example.com"}, "only for endpoint type Ingress"),
+    ({"type": "Route"}, "only for endpoint type Route (OpenShift)"),
+    ({"type": "Route", "host": "karmada.example.com"}, "only for endpoint type Route with `spec.endpoint.host`"),
+)
+
+
+def _notes() -> dict[Permission, str]:
+    """What is asked with the namespace there, for every endpoint; a note for what only one of them needs."""
+    found = dict.fromkeys(host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}), "")
+    for endpoint, note in ENDPOINTS:
+        for each in host_permissions(namespace_exists=True, endpoint=endpoint):
+            found.setdefault(each, note)
+    return found
+
+
 def _scopes() -> tuple[list[Permission], list[Permission]]:
     """In the namespace, which exists; and cluster-wide, for every endpoint type."""
-    everything = host_permissions(namespace_exists=True, endpoint={"type": "NodePort"})
+    everything = _notes()
     inside = [each for each in everything if each[3]]
     outside = [each for each in everything if not each[3]]
     return inside, outside
@@ -336,7 +358,7 @@ def host_rights_yaml() -> str:
     ]
     head = (
         "# SPDX-License-Identifier: Apache-2.0\n"
-        "# Generated from plugin_utils/checks.py by `make reference`; see rights.md.\n"
+        "# Generated from plugin_utils/checks.py by `make reference`; rights.md says which rules can be left out.\n"
         f"# Change {DEFAULT_NAMESPACE} to your namespace everywhere; the account may be any other one.\n"
     )
     return head + "".join(
@@ -401,14 +423,15 @@ def rights_page() -> str:
     always = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"})
     on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in checks.MEMBER_RIGHTS]
 
+    notes = {(each[1], f"{each[2]}/{each[4]}" if each[4] else each[2]): note for each, note in _notes().items()}
+
     def only_sometimes(rule: Mapping[str, Any]) -> str:
-        always_asked = any(rule["apiGroups"] == [each[1]] and rule["resources"] == [each[2]] for each in always)
-        return "" if always_asked else "only for endpoint type NodePort without `spec.endpoint.host`"
+        return notes[rule["apiGroups"][0], rule["resources"][0]]
 
     return RIGHTS_PAGE.format(
         account=ACCOUNT,
         namespace=DEFAULT_NAMESPACE,
-        inside=_table(_rules(inside)),
+        inside=_table(_rules(inside), only_sometimes),
         outside=_table(_rules(outside), only_sometimes),
         absent=_table(_rules([each for each in absent if each not in always])),
         members=_table(_rules(on_members)),

@@ -10,33 +10,40 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+
+#: Endpoint type → kind of the object whose status says how it is reached.
+NAMED_BY_HOST = {"LoadBalancer": "Service", "Route": "Route"}
 
 
 class ActionModule(KarmadaAction):
-    """Make the Service, and wait for what only the host cluster can say: the address of a load balancer."""
+    """Make what leads to the API server, and wait for what only the host cluster can say: how it is reached."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 120}}
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The address goes into a certificate, so it has to be known before any is issued."""
-        changes = run.apply_to_host("endpoint", lambda: [render.component_service(run.instance, KARMADA_APISERVER)])
+        changes = run.apply_to_host("endpoint", lambda: _objects(run))
         # Preflight could not see this while there was no namespace; nothing runs yet.
         problem = ip_families.problem(run.service_subnet, run.seen_families) if run.seen_families else None
         if problem:
             raise ProblemsError(problem, consequence="the namespace and the Service stay; run again with another range")
-        if run.spec["endpoint"]["type"] == "LoadBalancer" and not run.check:
+        named_by_host = NAMED_BY_HOST.get(run.spec["endpoint"]["type"])
+        if named_by_host and not run.check:
             wait_until(
                 run.host,
-                [change.ref for change in changes],
+                [change.ref for change in changes if change.ref.kind == named_by_host],
                 timeout=arguments["timeout"],
                 progress=run.say,
-                not_ready=lambda service, _related: (
-                    None
-                    if endpoint.address_of_load_balancer(service)
-                    else "the load balancer has given it no address yet"
-                ),
+                not_ready=lambda live, _related: endpoint.reason_without_address(live),
             )
             run.forget_endpoint()
+        # The former way stays open until the new one is there.
+        changes += run.remove_former_passages()
         return changed_result(changes, host=run.endpoint_host, url=run.public_url)
+
+
+def _objects(run: Run) -> list[Object]:
+    service = render.component_service(run.instance, KARMADA_APISERVER)
+    return [service, *render.passage(run.instance, run.ingress_controller)]

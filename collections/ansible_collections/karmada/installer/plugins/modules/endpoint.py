@@ -5,13 +5,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: endpoint
-short_description: Make the Service of the API server and find out its address
+short_description: Make what leads to the API server and find out its address
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    Applies the Service of the karmada-apiserver as the endpoint of the document asks for it. For type LoadBalancer it
-    waits until the host cluster has given it an address.
+    Applies the Service of the karmada-apiserver as the endpoint of the document asks for it, and the Ingress or Route
+    that passes TLS through to it. For type LoadBalancer it waits until the host cluster has given it an address, for
+    type Route until a router has admitted it. Then it removes the Ingress or Route of a type that the endpoint had
+    before.
   - >-
     That address goes into the certificate of the karmada-apiserver, so this comes before
     M(karmada.installer.certificates).
@@ -20,7 +22,7 @@ extends_documentation_fragment:
   - karmada.installer.deployment
 options:
   timeout:
-    description: Seconds to wait for the address of a load balancer.
+    description: Seconds to wait for the address of a load balancer, or for a router.
     type: int
     default: 120
 attributes:
@@ -39,13 +41,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the Service of the API server, whose address goes into its certificate
+- name: Make what leads to the API server, whose address goes into its certificate
   karmada.installer.endpoint:
 """
 
 RETURN = r"""
 changes:
-  description: What was done to the Service, if it differed. In check mode, what would be done.
+  description: What was done to Service, Ingress and Route, if they differed. In check mode, what would be done.
   returned: success
   type: list
   elements: str

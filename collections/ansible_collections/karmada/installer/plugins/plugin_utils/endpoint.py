@@ -1,17 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How people and members outside reach the API server: host, port, and the Service that leads there. No I/O."""
+"""How people and members outside reach the API server: host, port, and what of the host cluster leads there. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 Object = Mapping[str, Any]
+T = TypeVar("T")
 
 #: Port of the API server's Service, and of a name or address of the site's own unless it says otherwise.
 API_PORT = 5443
+#: Where Ingress controllers and routers listen for TLS.
+SHARED_PORT = 443
+#: Name of the Service port that pods use, and to which a Route leads.
+PORT_NAME = "https"
 #: Name of the Service port that a load balancer opens beside the one that pods use.
 PUBLIC_PORT_NAME = "public"
+INGRESS_CLASS = ("networking.k8s.io/v1", "IngressClass")
+DEFAULT_INGRESS_CLASS_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
+
+
+class Passage(NamedTuple):
+    """A kind of object by which a proxy of the host cluster passes TLS connections on to the Service."""
+
+    api_version: str
+    kind: str
+    resource: str
+
+    @property
+    def group(self) -> str:
+        """The API group, as access rights name it."""
+        return self.api_version.partition("/")[0]
+
+
+#: Endpoint type → the object that it needs beside the Service.
+PASSAGES: Mapping[str, Passage] = {
+    "Ingress": Passage("networking.k8s.io/v1", "Ingress", "ingresses"),
+    "Route": Passage("route.openshift.io/v1", "Route", "routes"),
+}
+#: Ingress controllers that pass TLS through when told so: spec.controller of their IngressClass → how they are told.
+PASS_THROUGH_ANNOTATIONS: Mapping[str, tuple[str, str]] = {
+    "k8s.io/ingress-nginx": ("nginx.ingress.kubernetes.io/ssl-passthrough", "true"),
+    "haproxy-ingress.github.io/controller": ("haproxy-ingress.github.io/ssl-passthrough", "true"),
+    "haproxy.org/ingress-controller": ("haproxy.org/ssl-passthrough", "true"),
+    "cilium.io/ingress-controller": ("ingress.cilium.io/tls-passthrough", "enabled"),
+}
+#: Ingress controllers that cannot do it for an Ingress → what can be used in its place.
+WITHOUT_PASS_THROUGH: Mapping[str, str] = {
+    "traefik.io/ingress-controller": "an IngressRouteTCP with tls.passthrough of your own and type: External",
+    "projectcontour.io": "an HTTPProxy with tls.passthrough of your own and type: External",
+    "ingress-controllers.konghq.com/kong": "a TLSRoute of your own and type: External",
+    "istio.io/ingress-controller": "a Gateway with tls.mode PASSTHROUGH of your own and type: External",
+    "nginx.org/ingress-controller": "a TransportServer that passes TLS through of your own and type: External",
+    "azure/application-gateway": "type: LoadBalancer",
+    "ingress.k8s.aws/alb": "type: LoadBalancer",
+    "openshift.io/ingress-to-route": "type: Route",
+}
 
 
 def service_type(settings: Object) -> str:
@@ -22,7 +67,7 @@ def service_type(settings: Object) -> str:
 
 def service_ports(settings: Object, target: int) -> list[dict[str, Any]]:
     """The ports of that Service: the one that pods use, and one for a load balancer that is to listen elsewhere."""
-    port: dict[str, Any] = {"name": "https", "port": API_PORT, "protocol": "TCP", "targetPort": target}
+    port: dict[str, Any] = {"name": PORT_NAME, "port": API_PORT, "protocol": "TCP", "targetPort": target}
     wanted = settings.get("port")
     if settings["type"] == "NodePort" and wanted:
         port["nodePort"] = wanted
@@ -51,16 +96,50 @@ def internal_addresses(nodes: Sequence[Object]) -> list[list[str]]:
     ]
 
 
-def host(settings: Object, recorded: str, nodes: Sequence[Sequence[str]], service: Object | None) -> str:
+def host_of_route(route: Object | None) -> str:
+    """The name under which a router serves the Route; empty while none does."""
+    return next((str(each.get("host", "")) for each in _routers(route) if _admission(each).get("status") == "True"), "")
+
+
+def reason_without_address(live: Object) -> str | None:
+    """Why clients cannot come by this Service of type LoadBalancer or this Route yet; None when they can."""
+    if live["kind"] != "Route":
+        return None if address_of_load_balancer(live) else "the load balancer has given it no address yet"
+    if host_of_route(live):
+        return None
+    refusals = [
+        f"router {each.get('routerName', '')} refuses it: {told.get('message') or told.get('reason')}"
+        for each in _routers(live)
+        if (told := _admission(each)).get("status") == "False"
+    ]
+    return "; ".join(refusals) or "no router has admitted it yet"
+
+
+def _routers(route: Object | None) -> Sequence[Object]:
+    found: Sequence[Object] = ((route or {}).get("status") or {}).get("ingress") or ()
+    return found
+
+
+def _admission(router: Object) -> Object:
+    conditions = router.get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == "Admitted"), {})
+
+
+def host(
+    settings: Object, recorded: str, nodes: Sequence[Sequence[str]], service: Object | None, route: Object | None
+) -> str:
     """The name or address that goes into the certificate and into kubeconfigs; empty where there is none.
 
-    The document's own wins. A node's address is chosen once and kept as long as a node has it; a load balancer's is
-    what it gave, and the one on record while it gives none. ``nodes``: the addresses of each node.
+    The document's own wins. A node's address is chosen once and kept as long as a node has it; that of a load balancer
+    or a router is what it gave, and the one on record while it gives none. ``recorded`` is of the same type; ``nodes``:
+    the addresses of each node.
     """
     if settings.get("host"):
         return str(settings["host"])
     if settings["type"] == "LoadBalancer":
         return address_of_load_balancer(service) or recorded
+    if settings["type"] == "Route":
+        return host_of_route(route) or recorded
     if settings["type"] == "NodePort":
         found = [address for addresses in nodes for address in addresses]
         return recorded if recorded in found or not found else found[0]
@@ -82,9 +161,45 @@ def port(settings: Object, service: Object | None) -> int:
     if settings["type"] == "NodePort":
         ports = ((service or {}).get("spec") or {}).get("ports") or [{}]
         return int(ports[0].get("nodePort") or settings.get("port") or 0)
-    return int(settings.get("port") or API_PORT)
+    return int(settings.get("port") or (SHARED_PORT if settings["type"] in PASSAGES else API_PORT))
 
 
 def url(host_name: str, port_number: int) -> str:
     """The address as a URL; IPv6 addresses in brackets."""
     return f"https://{f'[{host_name}]' if ':' in host_name else host_name}:{port_number}"
+
+
+def ingress_class(settings: Object, classes: Sequence[Object]) -> Object | None:
+    """The IngressClass that an Ingress with these settings gets: the one it names, else the default one."""
+    name = (settings.get("ingress") or {}).get("className")
+    for each in classes:
+        metadata = each["metadata"]
+        default = (metadata.get("annotations") or {}).get(DEFAULT_INGRESS_CLASS_ANNOTATION) == "true"
+        if metadata["name"] == name or (not name and default):
+            return each
+    return None
+
+
+def pass_through(controller: str) -> dict[str, str]:
+    """The annotation that makes this Ingress controller pass TLS through; none if it is not known."""
+    found = _of_controller(PASS_THROUGH_ANNOTATIONS, controller)
+    return dict([found]) if found else {}
+
+
+def instead_of_ingress(controller: str) -> str | None:
+    """What to use with an Ingress controller that cannot pass TLS through for an Ingress; None if it is not such."""
+    return _of_controller(WITHOUT_PASS_THROUGH, controller)
+
+
+def takes(live: Object, name: str, class_name: str) -> bool:
+    """Whether this Ingress or Route is found by that name; an Ingress of another class is not."""
+    if live["kind"] == "Route":
+        return bool(live["spec"].get("host") == name)
+    annotations = live["metadata"].get("annotations") or {}
+    served = live["spec"].get("ingressClassName") or annotations.get("kubernetes.io/ingress.class") or class_name
+    return served == class_name and any(rule.get("host") == name for rule in live["spec"].get("rules") or ())
+
+
+def _of_controller(known: Mapping[str, T], controller: str) -> T | None:
+    """By name; several of one make in a cluster have something after a slash each."""
+    return next((value for name, value in known.items() if f"{controller}/".startswith(f"{name}/")), None)

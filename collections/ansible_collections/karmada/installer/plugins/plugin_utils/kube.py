@@ -102,6 +102,7 @@ KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
     ("coordination.k8s.io/v1", "Lease"): ("leases", True),
     ("policy/v1", "PodDisruptionBudget"): ("poddisruptionbudgets", True),
     ("networking.k8s.io/v1", "Ingress"): ("ingresses", True),
+    ("networking.k8s.io/v1", "IngressClass"): ("ingressclasses", False),
     ("networking.k8s.io/v1", "NetworkPolicy"): ("networkpolicies", True),
     ("storage.k8s.io/v1", "StorageClass"): ("storageclasses", False),
     ("rbac.authorization.k8s.io/v1", "Role"): ("roles", True),
@@ -533,16 +534,10 @@ class Cluster:
         path = self._path(api_version, kind, namespace, name)
         if path is None:
             return False
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        if dry_run:
-            options["dryRun"] = ["All"]
+        options = delete_options(uid, propagation, grace_seconds, dry_run=dry_run)
         for attempt in range(CONFLICTS):
             try:
-                self._request("dry-run" if dry_run else "delete", "DELETE", path, body=options)
+                self._send_delete(api_version, kind, path, options)
             except NotFound:
                 return False
             except Conflict:
@@ -555,6 +550,10 @@ class Cluster:
             else:
                 break
         return True
+
+    def _send_delete(self, api_version: str, kind: str, path: str, options: Object) -> None:  # noqa: ARG002 - for others
+        """One deletion, sent. Raises NotFound and Conflict."""
+        self._request("dry-run" if "dryRun" in options else "delete", "DELETE", path, body=options)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -808,6 +807,18 @@ class Cluster:
     def _no_such_type(self, method: str, api_version: str, kind: str) -> NotFound:
         message = f"the server does not have the resource type {kind} in {api_version}"
         return NotFound(self.name, method, api_version, 404, "NotFound", message)
+
+
+def delete_options(uid: str | None, propagation: str, grace_seconds: int | None, *, dry_run: bool) -> Object:
+    """The body of a deletion; with ``uid`` it fails when another object has the name."""
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return options
 
 
 def _proxy_of_environment(scheme: str, host: str) -> str | None:

@@ -27,6 +27,17 @@ def observe(run: Run) -> Observation:
     etcd = next((each for each in components if each.name == ETCD.name), None)
     api = _control_plane(run) if components else {}
     versions = running_versions(run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}"))
+    notes = [
+        *_version_notes(versions),
+        *(
+            warning
+            for authority in run.state.authorities.values()
+            for warning in pki.authority_warnings(authority.certificate, run.now)
+        ),
+    ]
+    # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
+    if api.get("version") and run.endpoint_trouble:
+        notes.append(run.endpoint_trouble)
     return Observation(
         now=run.now,
         generation=run.deployment["metadata"].get("generation", 0),
@@ -43,14 +54,7 @@ def observe(run: Run) -> Observation:
         certificates=certificates.expiries(run.material) if run.stored_state else {},
         kubeconfig_secret=run.instance.object_name("admin-config"),
         wanted_members=[entry["name"] for entry in run.spec["members"]],
-        notes=[
-            *_version_notes(versions),
-            *(
-                warning
-                for authority in run.state.authorities.values()
-                for warning in pki.authority_warnings(authority.certificate, run.now)
-            ),
-        ],
+        notes=notes,
     )
 
 

@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_CA,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
@@ -148,7 +149,8 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
     for kind in _WORKLOADS:
         changes += _delete(run, run.host, _ours(run, "apps/v1", kind), timeout, propagation="Foreground")
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
-    rest = [each for version, kind in _KINDS for each in _ours(run, version, kind) if Ref.of(each) != state]
+    kinds = [*_KINDS, *(PASSAGES[each][:2] for each in run.state.passages)]
+    rest = [each for version, kind in kinds for each in _ours(run, version, kind) if Ref.of(each) != state]
     changes += _delete(run, run.host, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
         changes += _delete(run, run.host, _claims(run), timeout)

@@ -213,6 +213,7 @@ def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
             for component in table.wanted_components(instance.spec)
             for each in _component_objects(instance, component, where, "", etcd)
         ),
+        *passage(instance, ""),
     ]
 
 
@@ -309,6 +310,45 @@ def component_service(instance: Instance, component: Component) -> Object:
         if settings.get("serviceAnnotations"):
             metadata["annotations"] = dict(settings["serviceAnnotations"])
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def passage(instance: Instance, ingress_controller: str) -> list[Object]:
+    """The Ingress or Route that passes TLS through to the API server's Service, where the document asks for one.
+
+    ``ingress_controller`` is what the IngressClass says of who serves it.
+    """
+    settings = instance.spec["endpoint"]
+    kind = endpoint.PASSAGES.get(settings["type"])
+    if not kind:
+        return []
+    name = instance.object_name(KARMADA_APISERVER.name)
+    metadata = _metadata(instance, KARMADA_APISERVER.name, name)
+    own: Mapping[str, Any] = settings.get(kind.kind.lower()) or {}
+    annotations = {**own.get("annotations", {})}
+    if kind.kind == "Ingress":
+        annotations = {**endpoint.pass_through(ingress_controller), **annotations}
+        spec = _ingress_spec(settings["host"], name, own.get("className"))
+    else:
+        metadata["labels"] = {**own.get("labels", {}), **metadata["labels"]}
+        spec = {
+            "to": {"kind": "Service", "name": name, "weight": 100},
+            "port": {"targetPort": endpoint.PORT_NAME},
+            "tls": {"termination": "passthrough"},
+            "wildcardPolicy": "None",
+        }
+        if settings.get("host"):
+            spec["host"] = settings["host"]
+    if annotations:
+        metadata["annotations"] = annotations
+    return [{"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}]
+
+
+def _ingress_spec(host: str, service: str, class_name: str | None) -> Object:
+    """All that comes for a name goes to the Service; the path is there because an Ingress has one."""
+    backend = {"service": {"name": service, "port": {"number": endpoint.API_PORT}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    spec: Object = {"tls": [{"hosts": [host]}], "rules": [{"host": host, "http": {"paths": [path]}}]}
+    return {**spec, "ingressClassName": class_name} if class_name else spec
 
 
 def _etcd_service(instance: Instance) -> Object:

@@ -40,6 +40,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     settings_of,
     wanted_components,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
     INSTANCE_LABEL,
@@ -106,6 +107,8 @@ class Run:
         self.check = check
         self.say = say
         self.now = datetime.now(UTC)
+        #: why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none
+        self.endpoint_trouble = ""
         self._closing = ExitStack()
         self._lock_kept = False
 
@@ -118,11 +121,10 @@ class Run:
         reference = settings.get("secretRef")
         if not reference:
             context = settings.get("context") or self.connection.context
-            return self._kept(Cluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster"))
-        files = self.secret(reference["name"], "spec.hostCluster.secretRef")
-        return self._kept(
-            cluster_from_secret(files, settings.get("context"), "host cluster", "spec.hostCluster.secretRef")
-        )
+            return self._kept(HostCluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster"))
+        where = "spec.hostCluster.secretRef"
+        files = self.secret(reference["name"], where)
+        return self._kept(cluster_from_secret(files, settings.get("context"), "host cluster", where, HostCluster))
 
     @cached_property
     def control_plane(self) -> Cluster:
@@ -135,7 +137,10 @@ class Run:
             try:
                 direct.get_raw("/readyz", retry_seconds=0)
                 return self._kept(direct)
-            except ApiError:
+            except ApiError as error:
+                self.endpoint_trouble = (
+                    f"the API server does not answer at {self.public_url} from here: {error.message}"
+                )
                 direct.close()
         selector = ",".join(f"{key}={value}" for key, value in self.instance.selector(KARMADA_APISERVER.name).items())
         forwarded = Cluster.through_port_forward(
@@ -330,13 +335,16 @@ class Run:
             for component in wanted_components(self.spec)
             for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
         ]
-        return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads]
+        passage = render.passage(self.instance, self.ingress_controller)
+        return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads, *passage]
 
     @cached_property
     def endpoint_host(self) -> str:
         """The name or address at which people outside find the API server; empty where there is none."""
         settings = self.spec["endpoint"]
-        return endpoint.host(settings, self.state.endpoint_host, self._node_addresses, self._api_service)
+        # An address of another type leads nowhere any more.
+        recorded = self.state.endpoint_host if self.state.endpoint_type in ("", settings["type"]) else ""
+        return endpoint.host(settings, recorded, self._node_addresses, self._api_service, self._route)
 
     @cached_property
     def _node_addresses(self) -> list[list[str]]:
@@ -353,9 +361,26 @@ class Run:
             return None
         return self.host.get("v1", "Service", f"{self.name}-apiserver", self.namespace)
 
+    @cached_property
+    def _route(self) -> Object | None:
+        """The Route to the API server as the host cluster has it, where it says the name."""
+        if self.spec["endpoint"]["type"] != "Route" or self.spec["endpoint"].get("host"):
+            return None
+        kind, name = endpoint.PASSAGES["Route"], self.instance.object_name(KARMADA_APISERVER.name)
+        return self.host.get(kind.api_version, kind.kind, name, self.namespace)
+
+    @cached_property
+    def ingress_controller(self) -> str:
+        """Who serves the Ingress, as its IngressClass says; empty where the endpoint is none or there is no class."""
+        if self.spec["endpoint"]["type"] != "Ingress":
+            return ""
+        found = endpoint.ingress_class(self.spec["endpoint"], self.host.list(*endpoint.INGRESS_CLASS))
+        return str(found["spec"].get("controller", "")) if found else ""
+
     def forget_endpoint(self) -> None:
         """Look at the endpoint again, because the host cluster has just said something new about it."""
-        for name in ("_api_service", "_node_addresses", "endpoint_host", "public_url", "layout", "issued"):
+        derived = ("_api_service", "_route", "_node_addresses", "endpoint_host", "public_url", "layout", "issued")
+        for name in derived:
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -468,11 +493,15 @@ class Run:
             journal = replace(
                 journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
             )
+        kind = self.spec["endpoint"]["type"]
+        passages = {*self.state.passages, *({kind} & endpoint.PASSAGES.keys())}
         return replace(
             self.state,
             journal=replace(journal, step=step),
             endpoint_host=self.endpoint_host,
             service_subnet=self.service_subnet,
+            endpoint_type=kind,
+            passages=tuple(sorted(passages)),
         )
 
     def finish(self) -> bool:
@@ -546,6 +575,21 @@ class Run:
         ]
         return self._remove(step, self.host, ours)
 
+    def remove_former_passages(self) -> list[Change]:
+        """Delete the Ingress or Route of a type that the endpoint had before."""
+        former = [kind for kind in self.state.passages if kind != self.spec["endpoint"]["type"]]
+        if not former:
+            return []
+        name, kinds = self.instance.object_name(KARMADA_APISERVER.name), [endpoint.PASSAGES[each] for each in former]
+        found = [self.host.get(each.api_version, each.kind, name, self.namespace) for each in kinds]
+        step = "take away the former endpoint"
+        changes = self.remove_from_host(step, [each for each in found if each])
+        if not self.check:
+            with self.writing(step):
+                kept = tuple(kind for kind in self.state.passages if kind not in former)
+                self.save(replace(self.state, passages=kept))
+        return changes
+
     def _remove(self, step: str, cluster: Cluster, targets: list[tuple[Ref, str | None]]) -> list[Change]:
         if not targets:
             return []
@@ -567,8 +611,11 @@ def _nothing_to_do(planned: Iterable[Change]) -> bool:
     return all(change.action == "unchanged" for change in planned)
 
 
-def cluster_from_secret(files: Mapping[str, bytes], context: str | None, name: str, where: str) -> Cluster:
+def cluster_from_secret(
+    files: Mapping[str, bytes], context: str | None, name: str, where: str, kind: type[Cluster] | None = None
+) -> Cluster:
     """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``."""
+    kind = kind or Cluster
     if "kubeconfig" in files:
         try:
             config = yaml.safe_load(files["kubeconfig"])
@@ -580,7 +627,7 @@ def cluster_from_secret(files: Mapping[str, bytes], context: str | None, name: s
                     what="the key `kubeconfig` does not hold a kubeconfig", where=where, remedy="put a kubeconfig there"
                 )
             )
-        return Cluster.from_kubeconfig_dict(config, context, name=name)
+        return kind.from_kubeconfig_dict(config, context, name=name)
     missing = [key for key in ("server", "token", "ca.crt") if key not in files]
     if missing:
         raise ProblemsError(
@@ -592,7 +639,7 @@ def cluster_from_secret(files: Mapping[str, bytes], context: str | None, name: s
             )
         )
     server, token, authority = (files[key].decode().strip() for key in ("server", "token", "ca.crt"))
-    return Cluster.from_parts(server, authority, token=token, name=name)
+    return kind.from_parts(server, authority, token=token, name=name)
 
 
 def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:

@@ -62,6 +62,10 @@ class State:
     service_account_key: bytes = b""
     encryption_key: str = ""
     endpoint_host: str = ""
+    #: the type that host is of
+    endpoint_type: str = ""
+    #: endpoint types whose Ingress or Route may be there: noted before it is made, forgotten after it is gone
+    passages: tuple[str, ...] = ()
     #: ranges for Services of the control plane, by the host cluster as it was at the first install
     service_subnet: str = ""
     journal: Journal = field(default_factory=Journal)
@@ -104,6 +108,8 @@ def to_files(state: State) -> dict[str, bytes]:
         "etcd": asdict(state.etcd),
         "endpointHost": state.endpoint_host,
         "serviceSubnet": state.service_subnet,
+        "endpointType": state.endpoint_type,
+        "passages": list(state.passages),
         "encryptionKey": state.encryption_key,
         "members": state.members,
     }
@@ -149,6 +155,9 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             encryption_key=plain["encryptionKey"],
             endpoint_host=plain["endpointHost"],
             service_subnet=plain["serviceSubnet"] if "serviceSubnet" in plain else _subnet_of(document),
+            # Not yet in what the first version wrote.
+            endpoint_type=plain.get("endpointType", ""),
+            passages=tuple(plain.get("passages", ())),
             journal=Journal(**json.loads(files["journal.json"])),
             owned=owned,
             members=plain["members"],

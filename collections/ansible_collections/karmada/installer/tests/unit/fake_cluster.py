@@ -34,6 +34,7 @@ class FakeCluster:
         self.minor = "35"
         #: how far its clock is ahead of ours
         self.ahead = timedelta(0)
+        self.has_routes = False
         self.counts: Counter[str] = Counter()
         self.on_trouble: Any = None
         self.before_write: Any = None
@@ -99,7 +100,8 @@ class FakeCluster:
     def resource(self, api_version: str, kind: str) -> str | None:
         """A kind exists here when there is an object of it."""
         self._alive()
-        return f"{kind.lower()}s" if any(key[:2] == (api_version, kind) for key in self.objects) else None
+        known = (self.has_routes and kind == "Route") or any(key[:2] == (api_version, kind) for key in self.objects)
+        return f"{kind.lower()}s" if known else None
 
     def create(self, obj: Object, **_: Any) -> Object:
         self._alive()
@@ -161,6 +163,17 @@ def storage_class(name: str, *, default: bool = True) -> Object:
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": name, "annotations": annotations},
+    }
+
+
+def ingress_class(name: str, controller: str, *, default: bool = False) -> Object:
+    """An IngressClass of a host cluster."""
+    annotations = {"ingressclass.kubernetes.io/is-default-class": "true"} if default else {}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "IngressClass",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"controller": controller},
     }
 
 

@@ -173,6 +173,12 @@ def rendered(
     )
 
 
+def passage(spec: Mapping[str, Any], *, namespace: str = "karmada", controller: str = "") -> Object:
+    """The Ingress or Route of a document."""
+    (found,) = render.passage(rendered(spec, namespace=namespace).instance, controller)
+    return found
+
+
 def pods(objects: list[Object]) -> dict[str, Object]:
     """Component → pod template."""
     return {

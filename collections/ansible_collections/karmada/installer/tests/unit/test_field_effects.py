@@ -90,6 +90,10 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.endpoint.ipFamilyPolicy": (None, "SingleStack"),
     "spec.endpoint.loadBalancerClass": (None, "example.com/inner"),
     "spec.endpoint.serviceAnnotations": (None, {"example.com/inner": "true"}),
+    "spec.endpoint.ingress.className": (None, "inner"),
+    "spec.endpoint.ingress.annotations": (None, {"example.com/inner": "true"}),
+    "spec.endpoint.route.labels": (None, {"router": "inner"}),
+    "spec.endpoint.route.annotations": (None, {"example.com/inner": "true"}),
     "spec.endpoint.port": (None, 32000),
     "spec.endpoint.extraSANs": (None, ["karmada.example.com"]),
     "spec.images.mirrorCountry": (None, "cn"),
@@ -145,6 +149,12 @@ AROUND: dict[str, Object] = {
         "networkPolicies": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}
     },
     "spec.endpoint.loadBalancerClass": {"endpoint": {"type": "LoadBalancer"}},
+    **{
+        path: {"endpoint": {"type": "Ingress", "host": "karmada.example.com"}}
+        for path in ROWS
+        if path.startswith("spec.endpoint.ingress.")
+    },
+    **{path: {"endpoint": {"type": "Route"}} for path in ROWS if path.startswith("spec.endpoint.route.")},
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": {
         "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
     },
@@ -266,7 +276,8 @@ def a_host() -> FakeCluster:
 def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Everything that this document makes the engine render or decide, by where it shows."""
     asked, fetched = Recorder(), []
-    monkeypatch.setattr(run_module, "Cluster", asked)
+    for name in ("Cluster", "HostCluster"):
+        monkeypatch.setattr(run_module, name, asked)
     monkeypatch.setattr(Run, "secret", lambda _run, name, _where: {"kubeconfig": json.dumps({"from": name}).encode()})
     monkeypatch.setattr(artifacts, "crds", lambda *about: fetched.append(about) or [])
     remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)

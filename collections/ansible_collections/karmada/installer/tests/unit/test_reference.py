@@ -61,5 +61,11 @@ def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: Mod
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    wanted = {(group, resource, verb) for group, resource, verbs in checks.HOST_RIGHTS for verb in verbs}
-    assert granted == wanted | {("", "namespaces", "get")}
+    always = {(group, resource, verb) for group, resource, verbs in checks.HOST_RIGHTS for verb in verbs}
+    assert granted == {
+        *always,
+        ("", "namespaces", "get"),
+        *(("networking.k8s.io", "ingresses", verb) for verb in (*checks._READ, *checks._WRITE)),
+        *(("route.openshift.io", "routes", verb) for verb in (*checks._READ, *checks._WRITE)),
+        *(("route.openshift.io", "routes/custom-host", verb) for verb in ("create", "update")),
+    }

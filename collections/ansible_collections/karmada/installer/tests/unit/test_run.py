@@ -4,17 +4,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, member_join, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run, cluster_from_secret
-from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, etcd, rendered, state
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
+    FakeCluster,
+    fake_run,
+    ingress_class,
+    node,
+    storage_class,
+)
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, etcd, passage, rendered, state
 
 
 def fresh(spec: dict[str, Any] | None = None, *objects: Any) -> Run:
@@ -62,16 +70,54 @@ def test_a_run_that_was_killed_after_it_made_the_namespace_is_gone_on_from() -> 
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "url"),
+    ("settings", "url"),
     [
         ({}, "https://prod-apiserver.karmada.svc.cluster.local:5443"),
         ({"type": "NodePort", "port": 32001, "host": "karmada.example.com"}, "https://karmada.example.com:32001"),
         ({"type": "NodePort", "port": 32001, "host": "2001:db8::1"}, "https://[2001:db8::1]:32001"),
         ({"type": "NodePort", "port": 32001}, "https://192.0.2.1:32001"),
+        ({"type": "Ingress", "host": "karmada.example.com"}, "https://karmada.example.com:443"),
+        ({"type": "Ingress", "host": "karmada.example.com", "port": 8443}, "https://karmada.example.com:8443"),
+        ({"type": "Route", "host": "karmada.example.com"}, "https://karmada.example.com:443"),
+        ({"type": "External", "host": "karmada.example.com"}, "https://karmada.example.com:5443"),
     ],
 )
-def test_where_people_outside_find_the_api_server(endpoint: dict[str, Any], url: str) -> None:
-    assert fresh({"endpoint": endpoint}, node("192.0.2.1")).public_url == url
+def test_where_people_outside_find_the_api_server(settings: dict[str, Any], url: str) -> None:
+    assert fresh({"endpoint": settings}, node("192.0.2.1")).public_url == url
+
+
+def router(host: str, status: str = "True", **more: Any) -> dict[str, Any]:
+    return {"routerName": "default", "host": host, "conditions": [{"type": "Admitted", "status": status, **more}]}
+
+
+def test_the_name_that_a_router_gives_is_kept_while_it_gives_none() -> None:
+    spec = {"endpoint": {"type": "Route"}}
+    admitted = {**passage(spec), "status": {"ingress": [router("other", "False"), router("prod.apps.example.com")]}}
+    assert fresh(spec, admitted).public_url == "https://prod.apps.example.com:443"
+    stored = state(endpoint_host="prod.apps.example.com", endpoint_type="Route")
+    for live in ([], [passage(spec)]):
+        assert fake_run(document(spec), FakeCluster("host", *live), stored=stored).endpoint_host == stored.endpoint_host
+
+
+def test_an_address_of_another_type_is_not_kept() -> None:
+    stored = state(endpoint_host="192.0.2.10", endpoint_type="LoadBalancer")
+    spec = {"endpoint": {"type": "Route"}}
+    assert fake_run(document(spec), FakeCluster("host"), stored=stored).endpoint_host == ""
+    written_by_the_first_version = replace(stored, endpoint_type="")
+    same = {"endpoint": {"type": "LoadBalancer"}}
+    assert (
+        fake_run(document(same), FakeCluster("host"), stored=written_by_the_first_version).endpoint_host == "192.0.2.10"
+    )
+
+
+def test_a_router_that_refuses_says_why() -> None:
+    live = passage({"endpoint": {"type": "Route"}})
+    assert endpoint.reason_without_address(live) == "no router has admitted it yet"
+    refused = router("prod.apps.example.com", "False", reason="HostAlreadyClaimed", message="route a in b has it")
+    live["status"] = {"ingress": [refused]}
+    assert endpoint.reason_without_address(live) == "router default refuses it: route a in b has it"
+    live["status"]["ingress"].append(router("prod.inner.example.com"))
+    assert endpoint.reason_without_address(live) is None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -156,6 +202,48 @@ def test_an_operation_that_came_to_its_end_is_closed_once() -> None:
     assert not after.state.journal.interrupted
     assert after.state.document == document()
     assert after.finish() is False
+
+
+def applied_endpoint(run: Run) -> list[str]:
+    changes = run.apply_to_host("endpoint", lambda: render.passage(run.instance, run.ingress_controller))
+    changes += run.remove_former_passages()
+    return [f"{change.action} {change.ref.kind}" for change in changes]
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_the_object_of_the_former_type_goes_when_that_of_the_new_one_is_there() -> None:
+    host = FakeCluster("host", storage_class("standard"), ingress_class("nginx", "k8s.io/ingress-nginx", default=True))
+    ingress, route = {"endpoint": {"type": "Ingress", "host": "karmada.example.com"}}, {"endpoint": {"type": "Route"}}
+    assert applied_endpoint(fake_run(document(ingress), host)) == ["created Ingress"]
+    assert applied_endpoint(fake_run(document(ingress), host)) == ["unchanged Ingress"]
+    assert applied_endpoint(fake_run(document(route), host, check=True)) == ["created Route", "deleted Ingress"]
+    assert host.names("Ingress")
+    assert applied_endpoint(fake_run(document(route), host)) == ["created Route", "deleted Ingress"]
+    assert applied_endpoint(fake_run(document(), host)) == ["deleted Route"]
+    host.log.clear()
+    assert applied_endpoint(fake_run(document(), host)) == []
+    assert host.log == []
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_what_a_killed_run_made_for_a_type_that_the_document_no_longer_has_is_found() -> None:
+    host = FakeCluster("host", storage_class("standard"), ingress_class("nginx", "k8s.io/ingress-nginx", default=True))
+    killed = fake_run(document({"endpoint": {"type": "Ingress", "host": "karmada.example.com"}}), host)
+    with killed.writing("endpoint"):
+        (ingress,) = render.passage(killed.instance, killed.ingress_controller)
+        fields = [{"manager": "karmada-installer", "operation": "Apply"}]
+        host.put({**ingress, "metadata": {**ingress["metadata"], "managedFields": fields}})
+    assert applied_endpoint(fake_run(document(), host)) == ["deleted Ingress"]
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_an_uninstall_takes_the_passage_along() -> None:
+    host = FakeCluster("host", storage_class("standard"), ingress_class("nginx", "k8s.io/ingress-nginx", default=True))
+    spec = {"endpoint": {"type": "Ingress", "host": "karmada.example.com"}}
+    applied_endpoint(fake_run(document(spec), host))
+    # by a document that says something else by now
+    removal.remove_control_plane(fake_run(document(), host))
+    assert not host.names("Ingress")
 
 
 @pytest.mark.usefixtures("unlocked")

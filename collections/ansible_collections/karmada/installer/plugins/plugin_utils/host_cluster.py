@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server of the host cluster, which may be one of OpenShift.
+
+What only OpenShift has (Routes) is worked with through the openshift package's own dynamic client, over the same
+connections, identity and retries as everything else.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
+    FIELD_MANAGER,
+    Applied,
+    Cluster,
+    Items,
+    NotFound,
+    Object,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.karmada.installer.plugins.plugin_utils.openshift_client import OpenShiftClient
+
+OPENSHIFT_GROUP = ".openshift.io/"
+
+
+class HostCluster(Cluster):
+    """A cluster whose kinds of OpenShift go through the openshift package, which is loaded when one is asked for."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._openshift_lock = threading.Lock()
+        self._openshift_client: OpenShiftClient | None = None
+
+    @property
+    def _openshift(self) -> OpenShiftClient:
+        from ansible_collections.karmada.installer.plugins.plugin_utils import openshift_client  # noqa: PLC0415 - needed by few runs, and slow to load
+
+        with self._openshift_lock:
+            if self._openshift_client is None:
+                self._openshift_client = openshift_client.over(self.server, self._request)
+            return self._openshift_client
+
+    def _has(self, api_version: str, kind: str) -> bool:
+        return self.resource(api_version, kind) is not None
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """As for any cluster."""
+        if OPENSHIFT_GROUP not in api_version:
+            return super().get(api_version, kind, name, namespace)
+        if not self._has(api_version, kind):
+            return None
+        try:
+            return self._openshift.get_object(api_version, kind, name, namespace)
+        except NotFound:
+            return None
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> Items:
+        """As for any cluster."""
+        if OPENSHIFT_GROUP not in api_version:
+            return super().list(api_version, kind, namespace, labels, fields)
+        items = Items()
+        if self._has(api_version, kind):
+            found = self._openshift.list_objects(api_version, kind, namespace, labels, fields)
+            items.extend({**each, "apiVersion": api_version, "kind": kind} for each in found["items"])
+            items.resource_version = found["metadata"].get("resourceVersion", "")
+        return items
+
+    def apply(
+        self, obj: Object, *, dry_run: bool = False, force: bool = True, field_manager: str = FIELD_MANAGER
+    ) -> Applied:
+        """As for any cluster."""
+        if OPENSHIFT_GROUP not in obj["apiVersion"]:
+            return super().apply(obj, dry_run=dry_run, force=force, field_manager=field_manager)
+        if not self._has(obj["apiVersion"], obj["kind"]):
+            raise self._no_such_type("APPLY", obj["apiVersion"], obj["kind"])
+        return self._openshift.apply_object(obj, dry_run=dry_run, force=force, field_manager=field_manager)
+
+    def _send_delete(self, api_version: str, kind: str, path: str, options: Object) -> None:
+        if OPENSHIFT_GROUP not in api_version:
+            super()._send_delete(api_version, kind, path, options)
+        else:
+            *_, namespace, _resource, name = path.split("/")
+            self._openshift.delete_object(api_version, kind, name, namespace, options)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes by the openshift package's dynamic client, against a real API server that serves them as a CRD."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import openshift_client
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Conflict, Invalid, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, passage
+
+CHECKOUT = Path(__file__).resolve().parents[6]
+ROUTE = PASSAGES["Route"]
+CRD = "routes.route.openshift.io"
+
+
+def _crd() -> dict[str, Any]:
+    site = (CHECKOUT / "molecule/endpoints/site.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = next(each for each in yaml.safe_load_all(site) if each["metadata"]["name"] == CRD)
+    return found
+
+
+@pytest.fixture
+def cluster(api_server: Any) -> Iterator[HostCluster]:
+    with HostCluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
+        assert isinstance(found, HostCluster)
+        yield found
+
+
+@pytest.fixture
+def routes(cluster: HostCluster) -> Iterator[HostCluster]:
+    """The same cluster with Routes."""
+    cluster.apply(_crd())
+    deadline = time.monotonic() + 60
+    while not cluster.resource(ROUTE.api_version, ROUTE.kind):
+        assert time.monotonic() < deadline, "the CRD is not served"
+        time.sleep(0.2)
+    yield cluster
+    cluster.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD)
+
+
+@pytest.fixture
+def namespace(cluster: HostCluster) -> str:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+def test_a_cluster_without_routes_has_none(cluster: HostCluster, namespace: str) -> None:
+    assert cluster.get(*ROUTE[:2], "prod-apiserver", namespace) is None
+    assert cluster.list(*ROUTE[:2], namespace) == []
+    assert cluster.delete(*ROUTE[:2], "prod-apiserver", namespace) is False
+    with pytest.raises(NotFound, match="does not have the resource type Route"):
+        cluster.apply(passage({"endpoint": {"type": "Route"}}, namespace=namespace))
+
+
+def test_a_route_from_its_making_to_its_end(
+    routes: HostCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    original = openshift_client.OpenShiftClient.request
+
+    def request(self: Any, method: str, path: str, *arguments: Any, **more: Any) -> Any:
+        sent.append(f"{method} /{path.lstrip('/')}")
+        return original(self, method, path, *arguments, **more)
+
+    monkeypatch.setattr(openshift_client.OpenShiftClient, "request", request)
+    wanted = passage({"endpoint": {"type": "Route"}}, namespace=namespace)
+    assert [change.action for change in apply_all(routes, [wanted], check=True)] == ["created"]
+    assert routes.get(*ROUTE[:2], "prod-apiserver", namespace) is None
+    (change,) = apply_all(routes, [wanted])
+    assert change.action == "created"
+    live = routes.get(*ROUTE[:2], "prod-apiserver", namespace)
+    assert live
+    assert live["spec"]["tls"] == {"termination": "passthrough"}
+    assert owned_by(live, OWNER, frozenset()), "made by our field manager"
+    assert [change.action for change in apply_all(routes, [wanted])] == ["unchanged"]
+    named = passage({"endpoint": {"type": "Route", "host": "karmada.example.com"}}, namespace=namespace)
+    (change,) = apply_all(routes, [named])
+    assert change.action == "changed"
+    assert "karmada.example.com" in change.diff["after"]
+    labels = f"installer.karmada.io/owner={OWNER}"
+    assert [each["metadata"]["name"] for each in routes.list(*ROUTE[:2], namespace, labels=labels)] == [
+        "prod-apiserver"
+    ]
+    assert [each["kind"] for each in routes.list(*ROUTE[:2])] == ["Route"]
+    assert routes.list(*ROUTE[:2], namespace, labels="installer.karmada.io/owner=another") == []
+    with pytest.raises(Conflict):
+        routes.delete(*ROUTE[:2], "prod-apiserver", namespace, uid="another")
+    (change,) = delete_all(routes, [(Ref.of(live), live["metadata"]["uid"])])
+    assert change.action == "deleted"
+    assert routes.get(*ROUTE[:2], "prod-apiserver", namespace) is None
+    path = f"/apis/route.openshift.io/v1/namespaces/{namespace}/routes/prod-apiserver"
+    assert {f"{method} {path}" for method in ("get", "patch", "delete")} <= set(sent), "by the package's client"
+
+
+def test_fields_that_the_server_does_not_know_are_refused(routes: HostCluster, namespace: str) -> None:
+    wanted = passage({"endpoint": {"type": "Route"}}, namespace=namespace)
+    with pytest.raises(Invalid, match="terminaton"):
+        routes.apply({**wanted, "spec": {**wanted["spec"], "tls": {"terminaton": "passthrough"}}})
+
+
+def test_what_was_discovered_is_in_no_file_that_others_can_guess(routes: HostCluster, namespace: str) -> None:
+    started = time.time() - 1
+    routes.list(*ROUTE[:2], namespace)
+    temporary = Path(tempfile.gettempdir())
+    assert [each.name for each in temporary.glob("karmada-installer-*/discovered.json")] == []
+    guessable = [each for each in temporary.glob("osrcp-*.json") if each.stat().st_mtime > started]
+    assert guessable == []
