@@ -116,8 +116,8 @@ def check(
     access: Access | None = None,
 ) -> list[Problem]:
     """What of it cannot be had, without fetching it: asks the source for whatever the cache does not have."""
-    finder = _Finder(source, spec, access or Access(Https(), Logins()))
     try:
+        finder = _Finder(source, spec, access or Access(Https(), Logins()))
         kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
         _each(finder.wanted(release, architecture, components), lambda each: _ask(finder.locate(each), kept))
     except ProblemsError as error:
@@ -135,9 +135,13 @@ def release_files(project: str, version: str, architecture: str, program: str) -
 
 
 def read_sums(file: Path) -> dict[str, str]:
-    """What a file of ``sha256sum`` says: path → hash. Raises ProblemsError for a line that is none of it."""
+    """What a file of ``sha256sum`` says: path → hash. Raises ProblemsError if it cannot be read as one."""
     found = {}
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    for number, line in enumerate(lines, start=1):
         match = _SUM_LINE.fullmatch(line)
         if not match:
             command = f"find -type f ! -name {SUMS_FILE} -exec sha256sum {{}} + >{SUMS_FILE}"
@@ -259,8 +263,7 @@ class _Finder:
             try:
                 content = path.open("rb")
             except OSError as error:
-                what = f"it cannot be read: {error.strerror}"
-                raise ProblemsError(Problem(what, str(path), "make it readable for whoever runs Ansible")) from None
+                raise _unreadable(path, error) from None
             with content:
                 shutil.copyfileobj(content, into)
             return _hash(into)
@@ -439,6 +442,11 @@ def _hash(stream: BinaryIO) -> str:
     while chunk := stream.read(1 << 20):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> ProblemsError:
+    what = f"it cannot be read: {error.strerror or error}"
+    return ProblemsError(Problem(what, str(path), "make it readable for whoever runs Ansible"))
 
 
 def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsError:

@@ -434,6 +434,28 @@ def test_a_checksum_file_that_is_none(tmp_path: Path) -> None:
         file.write("rubbish\n")
     (problem,) = problems(source, tmp_path / "cache")
     assert problem.what == "line 2 is not a checksum and a path"
+    assert check(source, tmp_path / "cache") == [problem]
+
+
+def test_files_of_the_directory_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = directory(tmp_path / "prepared", *FILES)
+    original = Path.open
+
+    def refusing(path: Path, *args: Any, **more: Any) -> Any:
+        if path.name == "sha256sums" or path.name.startswith("karmada-"):
+            raise PermissionError(13, "Permission denied")
+        return original(path, *args, **more)
+
+    sums = programs.read_sums(tmp_path / "prepared" / "sha256sums")
+    monkeypatch.setattr(Path, "open", refusing)
+    (problem,) = problems(source, tmp_path / "cache")
+    assert (problem.what, problem.where) == (
+        "it cannot be read: Permission denied",
+        str(tmp_path / "prepared" / "sha256sums"),
+    )
+    monkeypatch.setattr(programs, "read_sums", lambda _: sums)
+    (problem,) = problems(source, tmp_path / "cache")
+    assert problem.where == str(tmp_path / "prepared" / SCHEDULER_PATH)
 
 
 # -- what every source has in common -----------------------------------------------------------------------------------
