@@ -99,9 +99,9 @@ endif
 lock: ## records checksums of a release from its publishers: make lock VERSION=v1.18.2 [WHAT=crds|files|images|modules]
 	PYTHONPATH=collections:molecule/lab $(IN_VENV) python tools/lock_artifacts.py $(or $(WHAT),crds) $(VERSION) $(SOURCE)
 
-.PHONY: gates
-gates: needs-go ## records which feature gates the programs of each known release have
-	PYTHONPATH=collections $(IN_VENV) python tools/generate_feature_gates.py
+.PHONY: flags
+flags: needs-go ## records which flags and feature gates the programs of each known release have
+	PYTHONPATH=collections $(IN_VENV) python tools/record_program_flags.py
 
 .PHONY: collection
 collection: ## the collection's artifact, in build/
@@ -132,6 +132,7 @@ test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous i
 .PHONY: test-full
 test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
+test-full: export TEST_ALL_RELEASES := true
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'

@@ -13,13 +13,13 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     endpoint,
-    feature_gates,
     ip_families,
     manifest,
     member_join,
     other_installers,
     overlay,
     pod_security,
+    program_flags,
     quota,
     releases,
 )
@@ -173,7 +173,7 @@ def _host(run: Run) -> Iterable[Problem]:
         _node_port,
         _ingress,
         _route,
-        _feature_gates,
+        _flags_and_gates,
         _priority_classes,
         _audit_policy,
         _overlay,
@@ -422,27 +422,34 @@ def _audit_policy(run: Run) -> Iterable[Problem]:
     return audit_policy.find_problems(run.spec, run.config_maps)
 
 
-def _feature_gates(run: Run) -> Iterable[Problem]:
-    """Gates that a component of this release does not have: it would not start with them."""
+def _flags_and_gates(run: Run) -> Iterable[Problem]:
+    """Flags and gates that a component of this release does not have: it would not start with them."""
     release = run.instance.release
     for component in wanted_components(run.spec):
-        known = feature_gates.known(release.karmada, component.name)
-        for gate in settings_of(component, run.spec).get("featureGates") or {}:
-            if gate not in known:
-                near = nearest(gate, known)
-                yield Problem(
-                    what=f"{component.name} of Karmada {release.karmada} has no feature gate {gate}",
-                    where=f"spec.components.{component.field}.featureGates.{gate}",
-                    remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known)}",
-                )
+        settings, path = settings_of(component, run.spec), settings_path(component)
+        if settings.get("imageTag") not in (None, getattr(release, component.image.release)):
+            continue  # of a program that somebody else has built nothing is on record
+        for field, kind, known in (
+            ("extraArgs", "setting" if component is ETCD else "flag", program_flags.flags(component, release)),
+            ("featureGates", "feature gate", program_flags.feature_gates(component, release)),
+        ):
+            for name in settings.get(field) or {}:
+                if name not in known:
+                    near = nearest(name, known)
+                    yield Problem(
+                        what=f"{component.name} of Karmada {release.karmada} has no {kind} {name}",
+                        where=f"{path}.{field}.{name}",
+                        remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known, kind)}",
+                    )
 
 
-def _listed(gates: Sequence[str]) -> str:
-    """All names; where they are those of Kubernetes, which are many, where to read of them."""
-    if len(gates) <= 30:
-        return ", ".join(gates)
+def _listed(names: Sequence[str], kind: str) -> str:
+    """All names; where they are many, how many, and for gates where to read of them."""
+    if len(names) <= 30:
+        return ", ".join(names)
+    told = f"{len(names)} {kind}s, from {names[0]} to {names[-1]}"
     page = "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"
-    return f"{len(gates)} gates, from {gates[0]} to {gates[-1]}; {page} tells of those of Kubernetes"
+    return f"{told}; {page} tells of those of Kubernetes" if kind == "feature gate" else told
 
 
 def _node_port(run: Run) -> Iterable[Problem]:

@@ -29,6 +29,7 @@ class Release:
 
 
 RELEASES: tuple[Release, ...] = (
+    Release(karmada="v1.17.1", kubernetes="v1.35.4", etcd="v3.6.16"),
     Release(karmada="v1.18.1", kubernetes="v1.35.4", etcd="v3.6.16"),
     Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16"),
 )

@@ -11,11 +11,18 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     checks,
-    feature_gates,
     member_join,
+    program_flags,
     releases,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    Component,
+    etcd_configuration,
+    settings_path,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
@@ -28,6 +35,7 @@ from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
 from ansible_collections.karmada.installer.tests.unit.samples import (
     OPTIONAL,
     SETTINGS,
+    SPECS,
     Rendered,
     document,
     etcd,
@@ -311,7 +319,7 @@ GATES = [component for component in COMPONENTS if component.takes_feature_gates]
 
 @pytest.mark.parametrize("component", GATES, ids=lambda each: each.name)
 def test_a_gate_that_the_component_does_not_have_is_refused_with_the_nearest(component: Component) -> None:
-    known = feature_gates.known("v1.18.2", component.name)
+    known = program_flags.feature_gates(component, releases.newest())
     fine = {"components": {component.field: {"featureGates": {known[0]: True, known[-1]: False}}}}
     assert problems(fake_run(document(fine), host())) == []
     misspelt = {"components": {component.field: {"featureGates": {known[0]: True, known[-1].lower()[:-1]: True}}}}
@@ -338,13 +346,56 @@ def test_every_unknown_gate_is_told_and_gates_of_other_components_are_unknown() 
     }
 
 
-def test_gates_are_known_of_every_release_and_component_that_takes_them() -> None:
+def test_flags_and_gates_are_known_of_every_release_and_component() -> None:
     for release in releases.RELEASES:
         for component in COMPONENTS:
-            known = feature_gates.known(release.karmada, component.name)
-            assert bool(known) == component.takes_feature_gates
-            assert list(known) == sorted(set(known))
-    assert feature_gates.known("v0.0.1", "karmada-scheduler") == ()
+            gates, flags = program_flags.feature_gates(component, release), program_flags.flags(component, release)
+            assert bool(gates) == component.takes_feature_gates
+            assert len(flags) > 20
+            assert list(gates) == sorted(set(gates))
+            assert list(flags) == sorted(set(flags))
+    unknown = replace(releases.newest(), karmada="v0.0.1")
+    assert program_flags.flags(BY_NAME["karmada-scheduler"], unknown) == ()
+
+
+@pytest.mark.parametrize("release", releases.RELEASES, ids=lambda each: each.karmada)
+@pytest.mark.parametrize("spec", [*SPECS.values(), {"components": OPTIONAL}], ids=[*SPECS, "optional"])
+def test_every_flag_that_is_rendered_is_known_to_the_programs_of_every_release(
+    release: releases.Release, spec: dict[str, Any]
+) -> None:
+    found = rendered({**spec, "version": release.karmada})
+    for component in COMPONENTS:
+        if component is not ETCD and component.is_wanted(found.spec):
+            flags = {argument[2:].partition("=")[0] for argument in component.flags(found.spec, found.layout)}
+            assert flags - set(program_flags.flags(component, release)) == set(), component.name
+
+
+def test_the_settings_of_etcd_that_are_rendered_are_known() -> None:
+    found = rendered()
+    configuration = etcd_configuration(
+        found.layout.etcd_members[0], found.layout, token="t", existing=False, generation=1, extra={}
+    )
+    sections = {"client-transport-security", "peer-transport-security"}
+    for release in releases.RELEASES:
+        assert set(configuration) - sections - set(program_flags.flags(ETCD, release)) == set()
+        assert not {"cert-file", "peer-key-file", "client-cert-auth", "config-file"} & set(
+            program_flags.flags(ETCD, release)
+        )
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+def test_a_flag_that_the_program_does_not_have_is_refused_with_the_nearest(component: Component) -> None:
+    known = program_flags.flags(component, releases.newest())
+    wrong = next(flag for flag in known if flag + "s" not in known and len(flag) > 12) + "s"
+
+    def spec(**settings: Any) -> dict[str, Any]:
+        return {"components": {component.field: {"local": settings} if component is ETCD else settings}}
+
+    (problem,) = problems(fake_run(document(spec(extraArgs={wrong: "1", known[0]: "x"})), host()))
+    assert problem.where == f"{settings_path(component)}.extraArgs.{wrong}"
+    assert f"has no {'setting' if component is ETCD else 'flag'} {wrong}" in problem.what
+    assert f"did you mean {wrong[:-1]}?" in problem.remedy
+    assert problems(fake_run(document(spec(extraArgs={wrong: "1"}, imageTag="own-build")), host())) == []
 
 
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
