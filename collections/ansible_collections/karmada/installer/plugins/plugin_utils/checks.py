@@ -39,11 +39,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.crd import nearest
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
+    INSTANCE_LABEL,
     NAME_LABEL,
-    OWNER_LABEL,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import role
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
+    CONTROL_PLANE_ANNOTATION,
+    IMPERSONATOR,
+    role,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
@@ -312,6 +316,8 @@ def _taken_names(run: Run, present: Iterable[Object]) -> Iterable[Problem]:
     for each in present:
         maker, owner = claimed_by(each)
         if (maker, owner) != (FIELD_MANAGER, run.state.owner):
+            if maker == FIELD_MANAGER:
+                maker = f"{maker}, as a part of control plane {each['metadata']['labels'].get(INSTANCE_LABEL)}"
             yield Problem(
                 what=f"{each['kind']} {run.namespace}/{each['metadata']['name']} exists and is not of this "
                 "control plane" + (f" (managed by {maker})" if maker else ""),
@@ -590,12 +596,21 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
 
 
 def _other_owner(run: Run, entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
-    live = member.get("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]))
-    labels = (live or {}).get("metadata", {}).get("labels") or {}
-    state = run.stored_state
-    if live and (not state or labels.get(OWNER_LABEL) != state.owner):
+    """A member has one control plane: the account by which it acts for users has the same name for each."""
+    for ref in (
+        Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),
+        Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
+    ):
+        live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
+            continue
+        holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)
         yield Problem(
-            what=f"it holds ClusterRole {role(entry['name'])}, which another control plane or tool has put there",
+            what=f"it holds {ref}, which {f'control plane {holder}' if holder else 'another control plane or tool'} "
+            "has put there",
             where=member.name,
-            remedy="remove this member there first (karmadactl unjoin), or give it another name here",
+            remedy="take it out of the members of that control plane first, or uninstall that one"
+            if holder
+            else "remove this member there first (karmadactl unjoin)",
         )
+        return

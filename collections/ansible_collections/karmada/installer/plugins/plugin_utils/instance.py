@@ -62,6 +62,11 @@ class Instance:
         """The ranges for Services of the control plane, the preferred one first."""
         return ip_families.networks(self.service_subnet)
 
+    @property
+    def full_name(self) -> str:
+        """Which of the control planes of a host cluster this is."""
+        return f"{self.namespace}/{self.name}"
+
     def object_name(self, name: str) -> str:
         """The name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""
         return f"{self.name}-{name.removeprefix('karmada-')}"

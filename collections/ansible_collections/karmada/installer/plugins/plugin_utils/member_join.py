@@ -126,7 +126,7 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
         check_identity(name, registration, registered)
         if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
             outcome.on_member.append(_created(members.namespace_on_member(owner)))
-        outcome.on_member += look(member, members.objects_on_member(name, owner))
+        outcome.on_member += look(member, members.objects_on_member(name, owner, run.instance.full_name))
         credentials = _credentials(member, name)
     live = registered.get(name)
     wanted = [members.cluster(entry, owner, registration)]
@@ -153,7 +153,7 @@ def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeou
         if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
             outcome.on_member += apply_all(member, [members.namespace_on_member(owner)])
         # A member deletes a token whose account it does not know yet, so the accounts come first.
-        wanted = members.objects_on_member(name, owner)
+        wanted = members.objects_on_member(name, owner, run.instance.full_name)
         for wave in (True, False):
             outcome.on_member += apply_all(
                 member, [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]

@@ -22,6 +22,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 Object = dict[str, Any]
 
 IMPERSONATOR = "karmada-impersonator"
+#: On what we put on a member: the control plane that holds it.
+CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -60,8 +62,11 @@ def namespace_on_member(owner: str) -> Object:
     )
 
 
-def objects_on_member(member: str, owner: str) -> list[Object]:
-    """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them."""
+def objects_on_member(member: str, owner: str, control_plane: str) -> list[Object]:
+    """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
+
+    ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there.
+    """
     objects: list[Object] = []
     for name in (account(member), IMPERSONATOR):
         objects += [
@@ -97,6 +102,9 @@ def objects_on_member(member: str, owner: str) -> list[Object]:
         },
     ]
     # As karmadactl join does it: everything but the tokens.
+    for each in objects:
+        if each["kind"] != "Secret":
+            each["metadata"]["annotations"] = {CONTROL_PLANE_ANNOTATION: control_plane}
     return [_labelled(owner, each, system=each["kind"] != "Secret") for each in objects]
 
 

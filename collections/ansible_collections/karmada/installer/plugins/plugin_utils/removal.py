@@ -103,7 +103,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
     with connected(run, entry) as member:
         live = [
             found
-            for each in members.objects_on_member(name, run.state.owner)
+            for each in members.objects_on_member(name, run.state.owner, run.instance.full_name)
             if (found := member.get(each["apiVersion"], each["kind"], *_name_and_namespace(each)))
         ]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]

@@ -42,10 +42,14 @@ def stages() -> dict[str, list[dict[str, Any]]]:
         "discovery": control_plane_objects.discovery(OWNER, addresses),
         "member": [
             members.namespace_on_member(OWNER),
-            *(each for each in members.objects_on_member("m1", OWNER) if each["kind"] == "ServiceAccount"),
+            *(
+                each
+                for each in members.objects_on_member("m1", OWNER, "karmada/prod")
+                if each["kind"] == "ServiceAccount"
+            ),
         ],
         "member's rights": [
-            each for each in members.objects_on_member("m1", OWNER) if each["kind"] != "ServiceAccount"
+            each for each in members.objects_on_member("m1", OWNER, "karmada/prod") if each["kind"] != "ServiceAccount"
         ],
         "aggregation": control_plane_objects.aggregation(OWNER, addresses, ["karmada-aggregated-apiserver"]),
         "addons": control_plane_objects.aggregation(OWNER, addresses, ["karmada-search", "karmada-metrics-adapter"]),

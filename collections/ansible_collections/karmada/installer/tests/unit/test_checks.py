@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     checks,
     member_join,
+    members,
     program_flags,
     releases,
 )
@@ -127,6 +128,7 @@ def test_instances_whose_names_meet_are_refused(first: str, second: str) -> None
     found = problems(fake_run(document(name=second), host(*there.objects), stored=state(owner="another")))
     assert found
     assert all("is not of this control plane" in problem.what for problem in found)
+    assert all(f"as a part of control plane {first})" in problem.what for problem in found)
 
 
 def test_what_another_tool_made_under_our_name_is_refused_and_the_tool_is_named() -> None:
@@ -567,6 +569,25 @@ def test_a_member_of_another_control_plane_is_not_taken(monkeypatch: pytest.Monk
     )
     (problem,) = problems(with_members(monkeypatch, m1=taken, m2=member("m2")))
     assert "another control plane" in problem.what
+
+
+@pytest.mark.parametrize("name", ["m1", "here-it-is-called-otherwise"])
+def test_the_control_plane_that_holds_a_member_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    taken = member("m1")
+    for each in members.objects_on_member(name, "somebody-else", "tenant-a/prod"):
+        taken.put(each)
+    (problem,) = problems(with_members(monkeypatch, m1=taken, m2=member("m2")))
+    assert problem.where == "member m1"
+    assert "which control plane tenant-a/prod has put there" in problem.what
+
+
+def test_our_own_member_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = member("m1")
+    for each in members.objects_on_member("m1", state().owner, "karmada/prod"):
+        ours.put(each)
+    run = with_members(monkeypatch, m1=ours, m2=member("m2"))
+    run.__dict__["stored_state"] = state()
+    assert problems(run) == []
 
 
 # -- uninstall ---------------------------------------------------------------------------------------------------------

@@ -345,7 +345,7 @@ def _members(run: Run) -> list[Any]:
     credentials = members.Credentials("t", "i", b"c")
     return [
         [
-            *members.objects_on_member(entry["name"], "me"),
+            *members.objects_on_member(entry["name"], "me", run.instance.full_name),
             *members.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
             members.cluster(entry, "me", members.Registration("id", "https://192.0.2.1")),
         ]

@@ -33,7 +33,9 @@ def labels(each: dict[str, Any]) -> dict[str, str]:
 
 
 def on_member() -> dict[tuple[str, str], dict[str, Any]]:
-    return {(each["kind"], each["metadata"]["name"]): each for each in members.objects_on_member("m1", "me")}
+    return {
+        (each["kind"], each["metadata"]["name"]): each for each in members.objects_on_member("m1", "me", "karmada/prod")
+    }
 
 
 def test_objects_on_the_member_have_the_names_and_labels_of_karmadactl() -> None:

@@ -316,7 +316,7 @@ def member(*others: dict[str, Any], own_namespace: bool = True) -> tuple[FakeClu
     namespace = members.namespace_on_member(OWNER)
     if not own_namespace:
         namespace["metadata"]["labels"] = {}
-    made = [namespace, *members.objects_on_member("m1", OWNER)]
+    made = [namespace, *members.objects_on_member("m1", OWNER, "karmada/prod")]
     uids = {each["metadata"]["name"] + each["kind"]: cluster.put(each)["metadata"]["uid"] for each in made}
     for other in others:
         cluster.put(other)
