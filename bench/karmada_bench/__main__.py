@@ -321,6 +321,9 @@ def main() -> int:
     except BenchError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("Interrupted; nothing was written, and the next run begins with new clusters.", file=sys.stderr)
+        return 130
     return 0
 
 
