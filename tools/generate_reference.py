@@ -69,6 +69,11 @@ somebody's. Otherwise it names those kinds and leaves the namespace.
 
 Leave out the rules that are only for types of endpoint that you do not use.
 
+Only where etcd keeps its data in directories of the nodes (`volumeData.hostPath`), cluster-wide too. They are not in
+host-rights.yaml, because whoever may create volumes can reach any directory of a node:
+
+{host_path}
+
 With `spec.endpoint.port` and type NodePort preflight also looks for another Service that has this node port, if the
 account may list Services in all namespaces. Without that right it goes on; the host cluster then refuses a port that is
 taken. Likewise it looks for an Ingress or a Route of somebody else that has the name `spec.endpoint.host`: in all
@@ -277,7 +282,9 @@ def _paragraph(text: str) -> list[str]:
 # -- rights ------------------------------------------------------------------------------------------------------------
 
 
-def host_permissions(*, namespace_exists: bool, endpoint: Mapping[str, str]) -> list[Permission]:
+def host_permissions(
+    *, namespace_exists: bool, endpoint: Mapping[str, str], volume_data: str = "volumeClaim"
+) -> list[Permission]:
     """Exactly what preflight asks the host cluster about, found by having it ask."""
     asked: list[Permission] = []
 
@@ -286,7 +293,8 @@ def host_permissions(*, namespace_exists: bool, endpoint: Mapping[str, str]) -> 
         return []
 
     host = SimpleNamespace(get=lambda *_: {} if namespace_exists else None, can_i=can_i)
-    run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host=host, spec={"endpoint": endpoint})
+    spec = {"endpoint": endpoint, "components": {"etcd": {"local": {"volumeData": {volume_data: {}}}}}}
+    run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host=host, spec=spec)
     list(checks._denied_on_host(run))
     return [(*each, *[None] * (6 - len(each))) for each in asked]
 
@@ -421,6 +429,7 @@ def rights_page() -> str:
     inside, outside = _scopes()
     absent = host_permissions(namespace_exists=False, endpoint={"type": "ClusterIP"})
     always = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"})
+    with_host_path = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}, volume_data="hostPath")
     on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in checks.MEMBER_RIGHTS]
 
     notes = {(each[1], f"{each[2]}/{each[4]}" if each[4] else each[2]): note for each, note in _notes().items()}
@@ -434,6 +443,7 @@ def rights_page() -> str:
         inside=_table(_rules(inside), only_sometimes),
         outside=_table(_rules(outside), only_sometimes),
         absent=_table(_rules([each for each in absent if each not in always])),
+        host_path=_table(_rules([each for each in with_host_path if each not in always])),
         members=_table(_rules(on_members)),
     )
 

@@ -31,6 +31,8 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Each round looks again: what was true before a member was replaced need not be true after it."""
         changes: list[Change] = []
+        if not ETCD.is_wanted(run.spec):
+            return changed_result(changes)  # it is somebody else's
         while True:
             stateful_set, pods = observe(run, arguments["timeout"])
             this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()

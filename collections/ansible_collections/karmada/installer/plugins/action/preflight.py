@@ -9,6 +9,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import image_pro
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
@@ -37,6 +38,8 @@ class ActionModule(KarmadaAction):
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:
             run.say(f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there")
+        if run.state.etcd.storage == "emptyDir":
+            run.say(f"warning: {EMPTY_DIR_WARNING}")
         return {
             "changed": False,
             "installed": state is not None,

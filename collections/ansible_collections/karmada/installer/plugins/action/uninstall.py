@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, member_join, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
@@ -67,7 +67,7 @@ def _carried_out(run: Run, stage: str, work: Callable[[], list[Change]]) -> list
 
 
 def _check(run: Run, arguments: dict[str, Any]) -> None:
-    problems = removal.unreachable_members(run, arguments["abandon_members"])
+    problems = removal.unreachable_members(run, arguments["abandon_members"]) + external_etcd.release_problems(run)
     if not run.check and arguments["confirm"] != run.name:
         joined = ", ".join(sorted(run.state.members)) or "none"
         data = "is deleted" if run.spec["deletion"]["policy"] == "Delete" else "is kept"

@@ -16,6 +16,8 @@ description:
     A member that is ready is replaced only while all others are there and ready. One that is not ready is replaced
     first, so that settings under which members do not start can be mended; all of them at once where none is ready.
   - >-
+    Where the document names an external etcd, there is nothing to do.
+  - >-
     A pod that holds its member's data (emptyDir) is never deleted; settings that would need it are refused with the
     reason.
 extends_documentation_fragment:

@@ -20,6 +20,10 @@ description:
     has the rights to join it, and that it does not carry the objects of another control plane. The clocks of all may
     be 30 seconds apart.
   - >-
+    Of an external etcd it checks the certificates, that each endpoint answers, that it has a leader, no alarm and a
+    version that is supported, and that the key prefix is not somebody else's. What cannot be found out from this
+    machine is told and not refused.
+  - >-
     It sends access reviews, which the API server answers without storing anything, and may fill the cache of
     artifacts on the machine where it runs.
 options:
@@ -110,7 +114,9 @@ versions:
       type: str
       sample: v3.6.16
 etcd_storage:
-  description: Where etcd keeps its data, C(volumeClaim) or C(emptyDir), as the document says or as was decided.
+  description: >-
+    Where etcd keeps its data, C(volumeClaim), C(hostPath), C(emptyDir) or C(external), as the document says or as was
+    decided.
   returned: success, with O(scope=install)
   type: str
   sample: volumeClaim

@@ -141,7 +141,7 @@ def _no_tls(error: Any, _server: str) -> tuple[str, bool]:
     reason = (error.reason or "no reason given").replace("_", " ").lower()
     if "wrong version number" in reason or "http request" in reason:
         return "what answers there does not speak TLS", False
-    if "certificate" in reason and "alert" in reason:
+    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
         return f"it refuses our client certificate ({reason})", False
     return f"TLS failed ({reason})", True
 

@@ -18,8 +18,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     Holds,
     Layout,
     LeafCertificate,
-    leaf_certificates,
-    wanted_components,
+    wanted_authorities,
+    wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, wanted
@@ -50,15 +50,15 @@ def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     algorithm = spec["certificates"]["keyAlgorithm"]
     return {
         "authorities": {
-            name: pki.new_authority(pki.Authority(name, common_name), algorithm, now)
-            for name, common_name in AUTHORITIES.items()
+            name: pki.new_authority(pki.Authority(name, AUTHORITIES[name]), algorithm, now)
+            for name in wanted_authorities(spec)
         },
         "service_account_key": pki.new_service_account_key(algorithm)[0],
         "encryption_key": pki.encryption_key(),
     }
 
 
-def unusable_authorities(state: State, now: datetime) -> list[Problem]:
+def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -> list[Problem]:
     """Authorities that cannot be worked with. Never replaced in passing: all that trusts them would break."""
     return [
         Problem(
@@ -66,7 +66,7 @@ def unusable_authorities(state: State, now: datetime) -> list[Problem]:
             where="the installer's state",
             remedy="restore the state from a backup; a new authority would lock out every component and member",
         )
-        for name in AUTHORITIES
+        for name in wanted_authorities(spec)
         if (reasons := pki.reasons_to_reissue_authority(state.authorities.get(name), now))
     ]
 
@@ -74,7 +74,7 @@ def unusable_authorities(state: State, now: datetime) -> list[Problem]:
 def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, pki.Pair]:
     """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
     found = {}
-    for leaf in leaf_certificates(wanted_components(instance.spec)):
+    for leaf in wanted_leaf_certificates(instance.spec):
         data = (secrets.get(instance.object_name(file_set_of(leaf).name)) or {}).get("data") or {}
         certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
         if certificate and key:
@@ -83,10 +83,18 @@ def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]])
 
 
 def issue_missing(
-    instance: Instance, state: State, layout: Layout, present: Mapping[str, pki.Pair], now: datetime
+    instance: Instance,
+    state: State,
+    layout: Layout,
+    present: Mapping[str, pki.Pair],
+    now: datetime,
+    external_etcd: Mapping[str, bytes] | None = None,
 ) -> Issued:
-    """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used."""
-    problems = unusable_authorities(state, now)
+    """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used.
+
+    ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content.
+    """
+    problems = unusable_authorities(state, instance.spec, now)
     if problems:
         raise ProblemsError(problems)
     settings = instance.spec["certificates"]
@@ -94,7 +102,7 @@ def issue_missing(
     validity, renew_before = (pki.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
     leaves: dict[str, pki.Pair] = {}
     reasons: dict[str, list[str]] = {}
-    for leaf in leaf_certificates(wanted_components(instance.spec)):
+    for leaf in wanted_leaf_certificates(instance.spec):
         want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)
         why = pki.reasons_to_reissue(want, have, authority.certificate, algorithm, now, renew_before)
         if have is None or why:
@@ -107,14 +115,17 @@ def issue_missing(
         leaves=leaves,
         service_account_key=state.service_account_key,
         encryption_key=state.encryption_key,
+        external_etcd=external_etcd or {},
     )
     return Issued(material, reasons)
 
 
 def expiries(material: Material) -> dict[str, str]:
     """Certificate → end of its validity (UTC, ISO 8601), authorities included; for the report."""
-    pairs = {**material.authorities, **material.leaves}
-    return {name: pki.expiry(pair.certificate).isoformat() for name, pair in sorted(pairs.items())}
+    certificates = {name: pair.certificate for name, pair in {**material.authorities, **material.leaves}.items()}
+    if material.external_etcd:
+        certificates["external-etcd-client"] = material.external_etcd["tls.crt"]
+    return {name: pki.expiry(certificate).isoformat() for name, certificate in sorted(certificates.items())}
 
 
 def with_new_keys(state: State, spec: Mapping[str, Any], now: datetime) -> State:

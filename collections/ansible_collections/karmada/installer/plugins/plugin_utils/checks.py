@@ -13,6 +13,8 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     endpoint,
+    external_etcd,
+    host_path,
     ip_families,
     manifest,
     member_join,
@@ -74,10 +76,13 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("networking.k8s.io", "networkpolicies", (*_READ, *_WRITE)),
     ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
 )
+#: What is needed beside that where etcd keeps its data in directories of the nodes, on persistentvolumes.
+HOST_PATH_RIGHTS = ("get", "list", "create", "patch", "delete")
 #: Fields that data, addresses or everybody's certificates hang on.
 FIXED_SETTINGS = (
     "components.etcd.local.replicas",
     "components.etcd.local.volumeData",
+    "components.etcd.external.keyPrefix",
     "encryption.provider",
     "hostCluster.domain",
 )
@@ -96,13 +101,14 @@ MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
 def all_problems(run: Run) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing."""
     members = run.spec["members"]
-    with ThreadPoolExecutor(len(members) + 4) as pool:
+    with ThreadPoolExecutor(len(members) + 5) as pool:
         # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
         access = pool.submit(_collected, partial(_host_access, run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
             partial(_with_host, access, partial(_host, run)),
             partial(_with_host, access, partial(_crds, run)),
+            partial(_with_host, access, partial(_external_etcd, run)),
             *(partial(_member, run, entry, access) for entry in members),
         ]
         found = [*pool.map(_collected, checks), access.result()]
@@ -169,11 +175,13 @@ def _host(run: Run) -> Iterable[Problem]:
     state = run.stored_state
     if state:
         releases.choose(run.spec.get("version"), state.version)
-        yield from unusable_authorities(state, run.now)
+        yield from unusable_authorities(state, run.spec, run.now)
         yield from _fixed_settings(run)
+        yield from _fixed_store(run)
     checks = (
         _namespace,
         _storage,
+        _host_path,
         _node_port,
         _ingress,
         _route,
@@ -197,6 +205,9 @@ def _denied_on_host(run: Run) -> Iterable[Problem]:
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
     wanted.append(("get", "scheduling.k8s.io", "priorityclasses", None))
     wanted += _endpoint_rights(run.spec["endpoint"], run.namespace)
+    if _wants_host_path(run):
+        wanted += [(verb, "", "persistentvolumes", None) for verb in HOST_PATH_RIGHTS]
+        wanted.append(("list", "", "nodes", None))
     yield from _denied(run.host.can_i(wanted))
 
 
@@ -256,9 +267,10 @@ def _fixed_settings(run: Run) -> Iterable[Problem]:
         return
     # It may be older than some of the fields that are compared.
     before = manifest.with_defaults(run.state.document)["spec"]
+    moved = _store_moved(run)
     for path in FIXED_SETTINGS:
         old, new = _at(before, path), _at(run.spec, path)
-        if old != new:
+        if old != new and not (moved and path.startswith("components.etcd.")):
             yield _cannot_follow(path, old, new)
 
 
@@ -280,6 +292,34 @@ def _cannot_follow(path: str, old: Any, new: Any) -> Problem:
         where=f"spec.{path}",
         remedy=f"set it back to {old!r}, or install a second control plane",
     )
+
+
+def _store_moved(run: Run) -> bool:
+    """Whether the document wants the store elsewhere: in pods or not."""
+    return (run.state.etcd.storage == "external") != external_etcd.is_named(run)
+
+
+def _fixed_store(run: Run) -> Iterable[Problem]:
+    """The recorded choice holds before the first installation has come to its end, too."""
+    etcd = run.state.etcd
+    if _store_moved(run):
+        yield Problem(
+            what=f"etcd of this control plane is {'external' if etcd.storage == 'external' else 'local'}, and its data "
+            "does not move",
+            where="spec.components.etcd",
+            remedy="set it back, or install a second control plane",
+        )
+    elif etcd.prefix not in ("", _at(run.spec, "components.etcd.external.keyPrefix")) and not run.state.document:
+        yield Problem(
+            what=f"the keys of this control plane are below {etcd.prefix}; that cannot be changed in place",
+            where="spec.components.etcd.external.keyPrefix",
+            remedy=f"set it back to {etcd.prefix!r}, or install a second control plane",
+        )
+
+
+def _external_etcd(run: Run) -> Iterable[Problem]:
+    if external_etcd.is_named(run) and not (run.stored_state and _store_moved(run)):
+        yield from external_etcd.problems(run)
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:
@@ -373,6 +413,34 @@ def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Ite
                 f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has none, "
                 "and which one its API server enforces without that cannot be seen from here"
             )
+
+
+def _wants_host_path(run: Run) -> bool:
+    return "hostPath" in (settings_of(ETCD, run.spec).get("volumeData") or {})
+
+
+def _host_path(run: Run) -> Iterable[Problem]:
+    """Nodes for the members, before the first installation chooses them."""
+    settings, path = settings_of(ETCD, run.spec), "spec.components.etcd.local"
+    if not _wants_host_path(run) or run.stored_state:
+        return
+    if (settings.get("affinity") or {}).get("nodeAffinity"):
+        yield Problem(
+            what="it cannot be followed with hostPath, where each member is bound to a node when it is installed",
+            where=f"{path}.affinity.nodeAffinity",
+            remedy="choose the nodes by nodeSelector and tolerations",
+        )
+    nodes = run.host.list("v1", "Node")
+    unfit = {each["metadata"]["name"]: why for each in nodes if (why := host_path.reason_unfit(each, settings))}
+    fit = len(nodes) - len(unfit)
+    if fit < settings["replicas"]:
+        told = "".join(f"; {name}: {why}" for name, why in sorted(unfit.items())[:10])
+        yield Problem(
+            what=f"{settings['replicas']} members of etcd with hostPath need as many nodes, and {fit} of {len(nodes)} "
+            f"nodes can have one{told}",
+            where=f"{path}.replicas",
+            remedy="add nodes, tolerate their taints, ask for fewer members, or use a volumeClaim",
+        )
 
 
 def _storage(run: Run) -> Iterable[Problem]:

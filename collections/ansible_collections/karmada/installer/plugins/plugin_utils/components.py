@@ -66,6 +66,7 @@ class Holds(Enum):
     SERVICE_ACCOUNT_PAIR = "service-account-pair"  # sa.pub, sa.key
     SERVICE_ACCOUNT_KEY = "service-account-key"  # sa.key
     ENCRYPTION = "encryption"  # encryption.yaml
+    EXTERNAL_ETCD = "external-etcd"  # ca.crt, tls.crt, tls.key, as the document's Secret has them
 
 
 @dataclass(frozen=True)
@@ -139,15 +140,11 @@ class Layout:
     data: str
     bind_address: str
     apiserver_url: str
+    #: Those that we run; none where the document names an external etcd.
     etcd_members: tuple[EtcdMember, ...]
     service_account_issuer: str
     service_subnet: str
     server_names: Mapping[str, Names]
-
-    @property
-    def etcd_client_urls(self) -> tuple[str, ...]:
-        """The client URLs of all members, in the order of the members."""
-        return tuple(member.client_url for member in self.etcd_members)
 
     def path(self, *parts: str) -> str:
         """A path below the directory of file sets."""
@@ -191,6 +188,8 @@ class Component:
 
     def is_wanted(self, spec: Mapping[str, Any]) -> bool:
         """Whether this document calls for the component."""
+        if self.field == "etcd":
+            return external_etcd(spec) is None
         return not self.optional or spec["components"].get(self.field) is not None
 
     def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
@@ -215,6 +214,18 @@ def settings_path(component: Component) -> str:
     return f"spec.components.{component.field}" + (".local" if component.field == "etcd" else "")
 
 
+def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the document says about an etcd that is not ours to run; None where etcd is a component of ours."""
+    found: Mapping[str, Any] | None = spec["components"]["etcd"].get("external")
+    return found
+
+
+def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:
+    """Where etcd's clients find it: the document's endpoints, or our members in their order."""
+    external = external_etcd(spec)
+    return tuple(external["endpoints"] if external else (member.client_url for member in layout.etcd_members))
+
+
 def _pki(layout: Layout, directory: str, file: str) -> str:
     return layout.path("pki", directory, file)
 
@@ -232,13 +243,17 @@ def _delegated_authentication(layout: Layout) -> dict[str, str]:
     }
 
 
-def _etcd_client(layout: Layout) -> dict[str, str]:
-    return {
-        "etcd-servers": ",".join(layout.etcd_client_urls),
-        "etcd-cafile": _pki(layout, "etcd-client", "ca.crt"),
-        "etcd-certfile": _pki(layout, "etcd-client", "tls.crt"),
-        "etcd-keyfile": _pki(layout, "etcd-client", "tls.key"),
+def _etcd_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
+    arguments = {
+        "etcd-servers": ",".join(etcd_client_urls(spec, layout)),
+        "etcd-cafile": _pki(layout, _ETCD_CLIENT, "ca.crt"),
+        "etcd-certfile": _pki(layout, _ETCD_CLIENT, "tls.crt"),
+        "etcd-keyfile": _pki(layout, _ETCD_CLIENT, "tls.key"),
     }
+    external = external_etcd(spec)
+    if external:
+        arguments["etcd-prefix"] = external["keyPrefix"]
+    return arguments
 
 
 def _serving(layout: Layout) -> dict[str, str]:
@@ -251,7 +266,7 @@ def _serving(layout: Layout) -> dict[str, str]:
 
 def _kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     arguments = {
-        **_etcd_client(layout),
+        **_etcd_client(spec, layout),
         **_serving(layout),
         "allow-privileged": "true",
         "authorization-mode": "Node,RBAC",
@@ -299,7 +314,7 @@ def _extension_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mappin
 
 
 def _stored_extension_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {**_extension_apiserver(spec, layout, ports), **_etcd_client(layout)}
+    return {**_extension_apiserver(spec, layout, ports), **_etcd_client(spec, layout)}
 
 
 def _kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
@@ -437,6 +452,10 @@ _SEARCH_IDENTITY = _identity_certificate("karmada-search")
 _METRICS_ADAPTER = _serving_certificate("karmada-metrics-adapter")
 _METRICS_ADAPTER_IDENTITY = _identity_certificate("karmada-metrics-adapter")
 
+#: The directory of an etcd client's certificate in all that store something.
+_ETCD_CLIENT = "etcd-client"
+_EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{_ETCD_CLIENT}", Holds.EXTERNAL_ETCD)
+
 #: The administrator's identity. Not of a component: it goes to the people who run the control plane.
 ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=("system:masters",), client=True)
 
@@ -488,7 +507,7 @@ KARMADA_APISERVER = Component(
     file_sets=(
         _certificate_files(_APISERVER, "server"),
         _CLIENT_AUTHORITIES_FILES,
-        _certificate_files(_APISERVER_ETCD, "etcd-client"),
+        _certificate_files(_APISERVER_ETCD, _ETCD_CLIENT),
         _certificate_files(_FRONT_PROXY, "front-proxy-client"),
         FileSet("karmada-apiserver-service-account", "pki/service-account", Holds.SERVICE_ACCOUNT_PAIR),
         _ENCRYPTION_FILES,
@@ -511,7 +530,7 @@ KARMADA_AGGREGATED_APISERVER = Component(
     certificates=(_AGGREGATED, _AGGREGATED_ETCD, _AGGREGATED_IDENTITY),
     file_sets=(
         _certificate_files(_AGGREGATED, "server"),
-        _certificate_files(_AGGREGATED_ETCD, "etcd-client"),
+        _certificate_files(_AGGREGATED_ETCD, _ETCD_CLIENT),
         _identity_files(_AGGREGATED_IDENTITY),
     ),
 )
@@ -617,7 +636,7 @@ KARMADA_SEARCH = Component(
     certificates=(_SEARCH, _SEARCH_ETCD, _SEARCH_IDENTITY),
     file_sets=(
         _certificate_files(_SEARCH, "server"),
-        _certificate_files(_SEARCH_ETCD, "etcd-client"),
+        _certificate_files(_SEARCH_ETCD, _ETCD_CLIENT),
         _identity_files(_SEARCH_IDENTITY),
     ),
 )
@@ -658,9 +677,17 @@ BY_NAME: Mapping[str, Component] = {component.name: component for component in C
 
 
 def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[FileSet, ...]:
-    """The file sets this document calls for: without encryption there is no encryption configuration."""
+    """The file sets this document calls for.
+
+    Without encryption there is no encryption configuration; an external etcd has a client certificate of its own.
+    """
     encrypted = spec["encryption"]["provider"] != "identity"
-    return tuple(files for files in component.file_sets if encrypted or files.holds is not Holds.ENCRYPTION)
+    external = external_etcd(spec) is not None
+    return tuple(
+        _EXTERNAL_ETCD_FILES if external and files.directory == _EXTERNAL_ETCD_FILES.directory else files
+        for files in component.file_sets
+        if encrypted or files.holds is not Holds.ENCRYPTION
+    )
 
 
 def etcd_configuration(
@@ -737,7 +764,18 @@ def wanted_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
 
 
+def wanted_authorities(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The authorities of an instance: none for etcd where it is somebody else's."""
+    return tuple(name for name in AUTHORITIES if name != ETCD_CA or external_etcd(spec) is None)
+
+
 def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[LeafCertificate, ...]:
     """Every leaf of these components and the administrator's, each once."""
     leaves = {leaf.name: leaf for component in components for leaf in component.certificates}
     return (*leaves.values(), ADMIN)
+
+
+def wanted_leaf_certificates(spec: Mapping[str, Any]) -> tuple[LeafCertificate, ...]:
+    """The leaves that this document calls for."""
+    authorities = wanted_authorities(spec)
+    return tuple(leaf for leaf in leaf_certificates(wanted_components(spec)) if leaf.authority in authorities)

@@ -146,8 +146,9 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
     """What the document says, completely: valid, with the defaults of the schema and those that it cannot express.
 
     These are the namespaces: a document without one belongs to ``karmada-system``, and the control plane is installed
-    into the namespace of its document unless it says otherwise. What an API server keeps for itself is left out, so a
-    file and an object that say the same give the same result. Raises ProblemsError with everything that is wrong.
+    into the namespace of its document unless it says otherwise. And etcd is local where none is named. What an API
+    server keeps for itself is left out, so a file and an object that say the same give the same result. Raises
+    ProblemsError with everything that is wrong.
     """
     if problems := validate(document, previous, source):
         raise ProblemsError(problems)
@@ -157,6 +158,11 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
     metadata.setdefault("namespace", DEFAULT_NAMESPACE)
     resolved["metadata"] = metadata
     resolved["spec"]["hostCluster"].setdefault("namespace", metadata["namespace"])
+    etcd = resolved["spec"]["components"]["etcd"]
+    if not etcd:
+        # A default of the schema would stand beside the external etcd that a document names.
+        etcd["local"] = {}
+        resolved = with_defaults(resolved)
     return resolved
 
 

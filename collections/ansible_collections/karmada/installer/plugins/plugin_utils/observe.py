@@ -7,24 +7,35 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    etcd_client_urls,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.portforward import ForwardedSocket, Forwarder
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_kubernetes import host_directory
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
 # How long the control plane is asked for a sign of life.
 ANSWER_SECONDS = 5.0
 _TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
+#: An identity that etcd lets in, for its own account of itself.
+_ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
 
 
 def observe(run: Run) -> Observation:
     """What the host cluster and the control plane say now."""
     components = _components(run)
-    etcd = next((each for each in components if each.name == ETCD.name), None)
+    etcd = _etcd(run) if components else []
     api = _control_plane(run) if components else {}
     versions = running_versions(run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}"))
     notes = [
@@ -34,6 +45,8 @@ def observe(run: Run) -> Observation:
             for authority in run.state.authorities.values()
             for warning in pki.authority_warnings(authority.certificate, run.now)
         ),
+        *external_etcd.notes(run, etcd),
+        *_host_path_notes(run),
     ]
     # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
     if api.get("version") and run.endpoint_trouble:
@@ -49,8 +62,11 @@ def observe(run: Run) -> Observation:
         aggregated_ready=api.get("aggregated", False),
         crds_installed=api.get("crds", False) or not run.spec["installCRD"],
         etcd_storage=run.state.etcd.storage,
-        etcd_desired=settings_of(ETCD, run.spec)["replicas"],
-        etcd_ready=etcd.ready if etcd else 0,
+        etcd_desired=len(etcd_client_urls(run.spec, run.layout)),
+        etcd_ready=sum(each.healthy for each in etcd)
+        if external_etcd.is_named(run)
+        else sum(each.ready for each in components if each.name == ETCD.name),
+        etcd_endpoints=etcd,
         certificates=certificates.expiries(run.material) if run.stored_state else {},
         kubeconfig_secret=run.instance.object_name("admin-config"),
         wanted_members=[entry["name"] for entry in run.spec["members"]],
@@ -86,6 +102,16 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
+def _host_path_notes(run: Run) -> list[str]:
+    """What a platform team wants to know of a storage that no storage system looks after."""
+    etcd = run.state.etcd
+    if etcd.storage != "hostPath" or not run.stored_state:
+        return []
+    place = f"{host_directory(run.instance)} of the nodes {', '.join(etcd.nodes)}"
+    told = "an exception to the restricted Pod Security level in effect, though its pods keep to it by their form"
+    return [f"etcd keeps its data in {place}: {told}. Each member runs on its own node only."]
+
+
 def _components(run: Run) -> list[ComponentStatus]:
     """The workloads in the order of the table."""
     selector = f"{INSTANCE_LABEL}={run.name}"
@@ -102,6 +128,19 @@ def _components(run: Run) -> list[ComponentStatus]:
         for component in COMPONENTS
         if component.name in found
     ]
+
+
+def _etcd(run: Run) -> list[EndpointStatus]:
+    """The members of etcd, each asked for itself; ours through the host cluster."""
+    if external_etcd.is_named(run):
+        return external_etcd.connect(run).status()
+    pods = {member.client_url: member.name for member in run.layout.etcd_members}
+
+    def dial(url: str, timeout: float) -> ForwardedSocket:
+        return Forwarder(run.host, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
+
+    files = certificate_files(_ETCD_CLIENT_CERTIFICATE, run.material)
+    return EtcdClient(list(pods), files, "etcd's client certificate", dial).status()
 
 
 def _control_plane(run: Run) -> dict[str, Any]:

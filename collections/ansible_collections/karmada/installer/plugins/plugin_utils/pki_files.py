@@ -8,8 +8,8 @@ once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
@@ -37,6 +37,8 @@ class Material:
     leaves: Mapping[str, pki.Pair]
     service_account_key: bytes
     encryption_key: str
+    #: The client certificate of an etcd that is not ours, as the document's Secret has it: file name → content.
+    external_etcd: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def wanted(leaf: LeafCertificate, layout: Layout) -> pki.Certificate:
@@ -64,16 +66,7 @@ def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, by
         if files.holds is Holds.IDENTITY:
             found["karmada.config"] = _identity_kubeconfig(layout, files).encode()
         return found
-    if files.holds is Holds.CLIENT_AUTHORITIES:
-        return {"ca.crt": client_authorities(material)}
-    if files.holds is Holds.SIGNING_AUTHORITY:
-        authority = material.authorities[CLIENT_SIGNING_CA]
-        return {"tls.crt": authority.certificate, "tls.key": authority.key}
-    if files.holds is Holds.SERVICE_ACCOUNT_KEY:
-        return {"sa.key": material.service_account_key}
-    if files.holds is Holds.SERVICE_ACCOUNT_PAIR:
-        return {"sa.key": material.service_account_key, "sa.pub": pki.public_key_of(material.service_account_key)}
-    return {"encryption.yaml": _encryption_configuration(material.encryption_key).encode()}
+    return _CONTENTS[files.holds](material)
 
 
 def certificate_files(name: str, material: Material) -> dict[str, bytes]:
@@ -87,6 +80,15 @@ def client_authorities(material: Material) -> bytes:
     """Whose client certificates the API server accepts: our own, and what kube-controller-manager signs."""
     authorities = material.authorities
     return pki.bundle(authorities[KARMADA_CA].certificate, authorities[CLIENT_SIGNING_CA].certificate)
+
+
+def _signing_authority(material: Material) -> dict[str, bytes]:
+    authority = material.authorities[CLIENT_SIGNING_CA]
+    return {"tls.crt": authority.certificate, "tls.key": authority.key}
+
+
+def _service_account_pair(material: Material) -> dict[str, bytes]:
+    return {"sa.key": material.service_account_key, "sa.pub": pki.public_key_of(material.service_account_key)}
 
 
 def admin_kubeconfig(material: Material, server: str, tls_server_name: str | None = None) -> str:
@@ -146,3 +148,14 @@ def _encryption_configuration(key: str) -> str:
         ],
     }
     return json.dumps(config, indent=1)
+
+
+#: File sets that do not belong to a leaf certificate.
+_CONTENTS: Mapping[Holds, Callable[[Material], dict[str, bytes]]] = {
+    Holds.CLIENT_AUTHORITIES: lambda material: {"ca.crt": client_authorities(material)},
+    Holds.SIGNING_AUTHORITY: _signing_authority,
+    Holds.SERVICE_ACCOUNT_KEY: lambda material: {"sa.key": material.service_account_key},
+    Holds.SERVICE_ACCOUNT_PAIR: _service_account_pair,
+    Holds.ENCRYPTION: lambda material: {"encryption.yaml": _encryption_configuration(material.encryption_key).encode()},
+    Holds.EXTERNAL_ETCD: lambda material: dict(material.external_etcd),
+}

@@ -34,6 +34,15 @@ RELEASES: tuple[Release, ...] = (
     Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16"),
 )
 
+#: Oldest external etcd: what Kubernetes' own installer asks of one.
+OLDEST_EXTERNAL_ETCD = (3, 5, 24)
+#: The first patch of each minor of etcd without a known vulnerability that matters to an API server.
+ETCD_SECURITY_FLOOR: Mapping[tuple[int, ...], tuple[int, ...]] = {
+    (3, 5): (3, 5, 33),
+    (3, 6): (3, 6, 14),
+    (3, 7): (3, 7, 1),
+}
+
 #: Oldest Kubernetes minor of a host cluster: StatefulSet claim retention is generally available from it on.
 OLDEST_HOST_MINOR = (1, 32)
 #: Newest one that the scenarios ran on. A newer one is said, not refused.

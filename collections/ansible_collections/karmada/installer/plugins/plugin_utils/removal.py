@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
@@ -132,7 +132,8 @@ def wait_for_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
     """Objects of these components that the document does not call for: a component switched off, a budget too many."""
     kept = {change.ref for change in applied}
-    off = {name for name in components if not BY_NAME[name].is_wanted(run.spec)}
+    # etcd is never taken away in passing: with it would go the data.
+    off = {name for name in components if name != ETCD.name and not BY_NAME[name].is_wanted(run.spec)}
     found = []
     for version, kind in _KINDS if off else _PRUNED:
         for each in _ours(run, version, kind):
@@ -148,12 +149,14 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
     # An API server without its etcd takes half a minute to give up.
     for kind in _WORKLOADS:
         changes += _delete(run, run.host, _ours(run, "apps/v1", kind), timeout, propagation="Foreground")
+    changes += external_etcd.release(run)
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
     kinds = [*_KINDS, *(PASSAGES[each][:2] for each in run.state.passages)]
     rest = [each for version, kind in kinds for each in _ours(run, version, kind) if Ref.of(each) != state]
     changes += _delete(run, run.host, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
         changes += _delete(run, run.host, _claims(run), timeout)
+        changes += _remove_host_volumes(run, timeout)
     return changes
 
 
@@ -162,6 +165,18 @@ def _claims(run: Run) -> list[Object]:
     found = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}")
     stem = f"-{run.instance.object_name(ETCD.name)}-"
     return [each for each in found if stem in each["metadata"]["name"]]
+
+
+def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
+    """Our volumes in directories of nodes. The directories stay: nothing of ours may delete files of a node."""
+    if run.state.etcd.storage != "hostPath":
+        return []
+    found = run.host.list("v1", "PersistentVolume", labels=f"{OWNER_LABEL}={run.state.owner}")
+    ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST))]
+    places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
+    if places:
+        run.say(f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}")
+    return _delete(run, run.host, ours, timeout)
 
 
 def remove_state(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:

@@ -28,6 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     Names,
     settings_of,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_path import HOSTNAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import IPV4, IPV6
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
@@ -57,6 +58,12 @@ AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KA
 #: etcd reads these for every connection, so a renewal replaces no member; one with its data in the pod could not be.
 _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
 DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
+#: A class that no provisioner serves, so that nobody else's claim gets one of our volumes, and ours no other.
+HOST_PATH_CLASS = "karmada-installer-host-path"
+#: Volumes want to say a size; a directory of a node has none.
+_HOST_PATH_SIZE = "1Gi"
+#: Makes the directory of a member on its node, see host_volumes.
+_DIRECTORY = "directory"
 
 
 def layout(instance: Instance, *endpoint_hosts: str) -> Layout:
@@ -79,7 +86,7 @@ def service_url(instance: Instance, component: Component) -> str:
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
-    """The members the document asks for, each with the stable name of its pod."""
+    """The members the document asks for, each with the stable name of its pod; none of an external etcd."""
     name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
     return tuple(
         EtcdMember(
@@ -87,7 +94,7 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
             client_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['client']}",
             peer_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['peer']}",
         )
-        for ordinal in range(settings_of(ETCD, instance.spec)["replicas"])
+        for ordinal in range(settings_of(ETCD, instance.spec).get("replicas", 0))
     )
 
 
@@ -222,6 +229,7 @@ def _component_objects(
 ) -> list[Object]:
     if component is ETCD:
         return [
+            *host_volumes(instance, etcd),
             _etcd_config_map(instance, where, etcd),
             _etcd_service(instance),
             _etcd_stateful_set(instance, config_hash, etcd),
@@ -422,7 +430,13 @@ def _etcd_stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) ->
     if etcd.storage == "emptyDir":
         pod["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
     else:
-        spec["volumeClaimTemplates"] = [_etcd_claim(instance)]
+        if etcd.storage == "hostPath":
+            container["volumeMounts"].append(
+                {"name": _DIRECTORY, "mountPath": f"{ETCD_DATA}-{_DIRECTORY}", "readOnly": True}
+            )
+            spec["volumeClaimTemplates"] = [_host_path_claim(instance, name) for name in ("data", _DIRECTORY)]
+        else:
+            spec["volumeClaimTemplates"] = [_etcd_claim(instance)]
         # Data outlives the StatefulSet; the uninstall removes it when the document and the person both say so.
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
     return {
@@ -447,6 +461,72 @@ def _etcd_claim(instance: Instance) -> Object:
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "labels": instance.labels(ETCD.name)},
         "spec": claim,
+    }
+
+
+def _host_path_claim(instance: Instance, name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": instance.labels(ETCD.name)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": "Filesystem",
+            "storageClassName": HOST_PATH_CLASS,
+            "resources": {"requests": {"storage": _HOST_PATH_SIZE}},
+        },
+    }
+
+
+def host_directory(instance: Instance) -> str:
+    """The directory on the nodes. The owner is in its name, so that no later control plane finds old data in it."""
+    path = settings_of(ETCD, instance.spec)["volumeData"]["hostPath"]["path"]
+    return f"{path}/{instance.name}-{instance.owner}"
+
+
+def host_volumes(instance: Instance, etcd: EtcdState) -> list[Object]:
+    """Volumes in directories of the nodes, each bound to the node and the member that it is for; none otherwise.
+
+    A pod with such a volume is only ever started on that node, so a member finds its data again, and no node has two.
+    The pods stay within the restricted Pod Security level, which forbids them directories of the node as such.
+
+    There are two volumes to one directory. A volume of kind hostPath makes the directory but leaves it to root; one of
+    kind local gives it to the group of the pod but does not make it. The node retries the second until the first is
+    there.
+    """
+    if etcd.storage != "hostPath":
+        return []
+    path = host_directory(instance)
+    kinds = {_DIRECTORY: {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}, "data": {"local": {"path": path}}}
+    return [
+        _host_volume(instance, name, ordinal, node, source)
+        for ordinal, node in enumerate(etcd.nodes[: settings_of(ETCD, instance.spec)["replicas"]])
+        for name, source in kinds.items()
+    ]
+
+
+def _host_volume(instance: Instance, name: str, ordinal: int, node: str, source: Object) -> Object:
+    pod = f"{instance.object_name(ETCD.name)}-{ordinal}"
+    term = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [node]}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{pod}-{name}-{instance.owner}", "labels": instance.labels(ETCD.name)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": _HOST_PATH_SIZE},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": instance.namespace,
+                "name": f"{name}-{pod}",
+            },
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": HOST_PATH_CLASS,
+            "volumeMode": "Filesystem",
+            **source,
+        },
     }
 
 

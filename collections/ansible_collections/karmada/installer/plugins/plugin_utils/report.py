@@ -6,13 +6,20 @@ No I/O.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus
+
 #: A certificate is called out when less than this is left.
 EXPIRY_WARNING = timedelta(days=30)
+EMPTY_DIR_WARNING = (
+    "etcd keeps its data in the pod (emptyDir): it is lost with the pod. Give the host cluster a default StorageClass, "
+    "or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class Observation:
     kubeconfig_secret: str
     wanted_members: Sequence[str] = ()
     notes: Sequence[str] = field(default=())
+    #: Each member of etcd as it answered; empty where none could be asked.
+    etcd_endpoints: Sequence[EndpointStatus] = ()
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -80,6 +89,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "observedGeneration": observed.generation,
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
+        "etcdVersion": _etcd_version(observed),
         "secretRef": {"name": observed.kubeconfig_secret},
         "conditions": [
             {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
@@ -91,6 +101,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
             "storage": observed.etcd_storage,
             "members": observed.etcd_desired,
             "ready": observed.etcd_ready,
+            "endpoints": [_etcd_endpoint(each) for each in observed.etcd_endpoints],
         },
         "members": [
             {
@@ -107,14 +118,26 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
     }
 
 
+def _etcd_version(observed: Observation) -> str:
+    """The oldest that a member reports: what the others can do, the whole cannot rely on."""
+    known = [each.version for each in observed.etcd_endpoints if each.version]
+    return min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default="")
+
+
+def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
+    found: dict[str, Any] = {"url": member.url, "healthy": member.healthy, "alarms": list(member.alarms)}
+    if member.cause is None:
+        found.update(version=member.version, dbSizeBytes=member.db_size)
+    if member.message:
+        found["message"] = member.message
+    return found
+
+
 def warnings(observed: Observation) -> list[str]:
     """What works today and may hurt tomorrow."""
     found = []
     if observed.etcd_storage == "emptyDir":
-        found.append(
-            "etcd keeps its data in the pod (emptyDir): it is lost with the pod. Give the host cluster a default "
-            "StorageClass, or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
-        )
+        found.append(EMPTY_DIR_WARNING)
     soon = [
         f"{name} ({end})"
         for name, end in observed.certificates.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
     control_plane_objects,
     endpoint,
+    host_path,
     ip_families,
     manifest,
     overlay,
@@ -37,6 +38,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_CA,
     KARMADA_WEBHOOK,
     Layout,
+    external_etcd,
     settings_of,
     wanted_components,
 )
@@ -261,7 +263,7 @@ class Run:
         state = State(
             owner=self._owner_of_namespace() or str(uuid.uuid4()),
             version=releases.choose(self.spec.get("version"), None).karmada,
-            etcd=EtcdState(token=str(uuid.uuid4()), storage=self._etcd_storage()),
+            etcd=EtcdState(token=str(uuid.uuid4()), storage=self._etcd_storage(), nodes=self._etcd_nodes()),
         )
         return certificates.with_new_keys(state, self.spec, self.now)
 
@@ -275,6 +277,8 @@ class Run:
 
     def _etcd_storage(self) -> str:
         """What the document says; else a claim where the host cluster has a default class, else the pod's own disk."""
+        if external_etcd(self.spec):
+            return "external"
         chosen = settings_of(ETCD, self.spec).get("volumeData") or {}
         if chosen:
             return str(next(iter(chosen)))
@@ -283,6 +287,12 @@ class Run:
             (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS_ANNOTATION) == "true" for each in classes
         )
         return "volumeClaim" if any(defaults) else "emptyDir"
+
+    def _etcd_nodes(self) -> Sequence[str]:
+        """Those that keep etcd's data, where the document wants it in a directory of theirs."""
+        if self._etcd_storage() != "hostPath":
+            return ()
+        return host_path.choose(self.host.list("v1", "Node"), settings_of(ETCD, self.spec))
 
     @cached_property
     def instance(self) -> Instance:
@@ -396,7 +406,23 @@ class Run:
         labels = f"{INSTANCE_LABEL}={self.name},{OWNER_LABEL}={self.state.owner}"
         found = self.host.list("v1", "Secret", self.namespace, labels=labels) if self.stored_state else []
         present = certificates.present_leaves(self.instance, {each["metadata"]["name"]: each for each in found})
-        return certificates.issue_missing(self.instance, self.state, self.layout, present, self.now)
+        return certificates.issue_missing(
+            self.instance, self.state, self.layout, present, self.now, self.external_etcd_files
+        )
+
+    @cached_property
+    def external_etcd_files(self) -> dict[str, bytes]:
+        """ca.crt, tls.crt and tls.key of the etcd that the document names; empty where etcd is ours."""
+        external = external_etcd(self.spec)
+        if external is None:
+            return {}
+        where = "spec.components.etcd.external.secretRef"
+        files, keys = self.secret(external["secretRef"]["name"], where), ("ca.crt", "tls.crt", "tls.key")
+        missing = [key for key in keys if not files.get(key)]
+        if missing:
+            what = f"the Secret {external['secretRef']['name']} has no {', '.join(missing)}"
+            raise ProblemsError(Problem(what, where, f"put {', '.join(keys)} there"))
+        return {key: files[key] for key in keys}
 
     @property
     def material(self) -> Material:

@@ -12,7 +12,7 @@ holds beyond ours would be lost when we write.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -27,12 +27,18 @@ COLLECTION_VERSION = "0.1.0"
 
 @dataclass(frozen=True)
 class EtcdState:
-    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all were healthy."""
+    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all were healthy.
+
+    ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the host names of those
+    that keep the data of the members, in their order, where it is in a directory of the node.
+    """
 
     token: str
     generation: int = 1
     bootstrapped: bool = False
     storage: str = ""
+    prefix: str = ""
+    nodes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

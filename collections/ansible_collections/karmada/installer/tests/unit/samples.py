@@ -121,7 +121,8 @@ class Rendered:
 
     @cached_property
     def material(self) -> Material:
-        return certificates.issue_missing(self.instance, self.remembered, self.layout, {}, NOW).material
+        external = EXTERNAL_FILES if "external" in self.spec["components"]["etcd"] else {}
+        return certificates.issue_missing(self.instance, self.remembered, self.layout, {}, NOW, external).material
 
     @cached_property
     def secrets(self) -> list[Object]:
@@ -161,6 +162,20 @@ class Rendered:
             public_url=self.layout.apiserver_url,
             ca_bundle=self.material.authorities["karmada-ca"].certificate,
         )
+
+
+#: What the Secret of an external etcd holds.
+EXTERNAL_FILES = {"ca.crt": b"its authority", "tls.crt": b"our certificate", "tls.key": b"our key"}
+
+
+def external_etcd(**settings: Any) -> Object:
+    """A spec with an external etcd."""
+    known = {
+        "endpoints": ["https://etcd1.example.com:2379", "https://etcd2.example.com:2379"],
+        "keyPrefix": "/karmada/prod",
+        "secretRef": {"name": "etcd-client"},
+    }
+    return {"components": {"etcd": {"external": {**known, **settings}}}}
 
 
 def rendered(
@@ -263,6 +278,9 @@ SPECS: dict[str, Object] = {
             "etcd": {"local": {"replicas": 3, **SETTINGS}},
             **{component.field: copy.deepcopy(SETTINGS) for component in COMPONENTS if component.field != "etcd"},
         }
+    },
+    "external": {
+        "components": {**external_etcd()["components"], **{each.field: {} for each in COMPONENTS if each.optional}}
     },
     "plain": {
         "encryption": {"provider": "identity"},

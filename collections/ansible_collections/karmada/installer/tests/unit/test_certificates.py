@@ -155,9 +155,9 @@ def test_an_authority_is_never_replaced_in_passing(damage: str) -> None:
 
 
 def test_an_expired_authority_is_told() -> None:
-    (first, *_) = certificates.unusable_authorities(state(), NOW + timedelta(days=3651))
+    (first, *_) = certificates.unusable_authorities(state(), FIRST.spec, NOW + timedelta(days=3651))
     assert "expired" in first.what
-    assert certificates.unusable_authorities(state(), NOW) == []
+    assert certificates.unusable_authorities(state(), FIRST.spec, NOW) == []
 
 
 def test_another_authority_reissues_what_the_old_one_signed() -> None:

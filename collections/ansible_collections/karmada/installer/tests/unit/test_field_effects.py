@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -28,7 +29,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import run as ru
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
-from ansible_collections.karmada.installer.tests.unit.samples import NOW, OPTIONAL, document, rendered, state
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    NOW,
+    OPTIONAL,
+    document,
+    external_etcd,
+    rendered,
+    state,
+)
 
 Object = dict[str, Any]
 
@@ -119,7 +127,11 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.installCRD": (True, False),
     "spec.components.etcd.local.volumeData.volumeClaim.size": ("1Gi", "2Gi"),
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": (None, "fast"),
+    "spec.components.etcd.local.volumeData.hostPath.path": ("/var/lib/a", "/var/lib/b"),
     "spec.components.etcd.local.volumeData.emptyDir": (None, {}),
+    "spec.components.etcd.external.endpoints": (["https://a.example.com:2379"], ["https://b.example.com:2379"]),
+    "spec.components.etcd.external.keyPrefix": ("/karmada/a", "/karmada/b"),
+    "spec.components.etcd.external.secretRef.name": ("a", "b"),
     **_settings("spec.components.etcd.local"),
     **{
         path: values
@@ -158,6 +170,7 @@ AROUND: dict[str, Object] = {
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": {
         "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
     },
+    **{path: external_etcd() for path in ROWS if path.startswith("spec.components.etcd.external.")},
     **{path: {"members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
     # so that what differs is the field, and not whether the component is there
     **{
@@ -278,16 +291,21 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     asked, fetched = Recorder(), []
     for name in ("Cluster", "HostCluster"):
         monkeypatch.setattr(run_module, name, asked)
-    monkeypatch.setattr(Run, "secret", lambda _run, name, _where: {"kubeconfig": json.dumps({"from": name}).encode()})
+    keys = ("kubeconfig", "ca.crt", "tls.crt", "tls.key")
+    monkeypatch.setattr(
+        Run, "secret", lambda _run, name, _where: {key: json.dumps({"from": name}).encode() for key in keys}
+    )
     monkeypatch.setattr(artifacts, "crds", lambda *about: fetched.append(about) or [])
     remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)
     run = fake_run(deployment, a_host(), stored=remembered)
-    run.__dict__["issued"] = certificates.Issued(MATERIAL, {})
+    material = replace(MATERIAL, external_etcd=run.external_etcd_files)
+    run.__dict__["issued"] = certificates.Issued(material, {})
     del run.__dict__["host"]
     _ = run.host
     opened = {"host": list(asked.asked)}
     run.__dict__["host"] = a_host()
-    run.__dict__["stored_state"] = run.__dict__["state"] = remembered
+    etcd = replace(remembered.etcd, storage=run._etcd_storage(), nodes=("node-a", "node-b", "node-c"))
+    run.__dict__["stored_state"] = run.__dict__["state"] = replace(remembered, etcd=etcd)
     monkeypatch.setattr(Run, "config_maps", CONFIG_MAPS)
     found: dict[str, Any] = {
         "connection to the host cluster": opened["host"],

@@ -123,12 +123,18 @@ def test_the_full_document_has_every_field_of_the_spec() -> None:
     others = [manifest.parse(corpus_files.named(name).text) for name in ("endpoint_ingress", "endpoint_route")]
     given = [field for document in (full, *others) for field in _given(document["spec"])]
     missing = set(_fields(manifest.schema()["properties"]["spec"])) - set(given)
-    # a setting that all components have need be said of one of them; emptyDir is said instead of a volume claim
+    # a setting that all components have need be said of one of them; of the kinds of store one can be said
     settings_given = {setting for field in given if (setting := _setting(field))}
-    assert {field for field in missing if _setting(field) not in settings_given and ".emptyDir" not in field} == set()
+    missing = {field for field in missing if _setting(field) not in settings_given}
+    assert {field for field in missing if not field.startswith(OTHER_STORES)} == set()
     assert {f".components.{name}" for name in OPTIONAL} <= set(given)
 
 
+OTHER_STORES = (
+    ".components.etcd.external",
+    ".components.etcd.local.volumeData.emptyDir",
+    ".components.etcd.local.volumeData.hostPath",
+)
 OPTIONAL = {component.field for component in COMPONENTS if component.optional}
 
 

@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     COMPONENTS,
     ETCD,
     Component,
+    etcd_client_urls,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.pod_security import violations
@@ -341,9 +342,10 @@ def test_every_name_by_which_a_server_is_called_is_in_its_certificate(spec: dict
             for name, (host, _port) in addresses.aggregated.items()
             if name != "karmada-aggregated-apiserver"
         },
-        "etcd-server": [host_of(url) for url in found.layout.etcd_client_urls],
-        "etcd-peer": [host_of(member.peer_url) for member in found.layout.etcd_members],
     }
+    if found.layout.etcd_members:
+        called["etcd-server"] = [host_of(url) for url in etcd_client_urls(found.spec, found.layout)]
+        called["etcd-peer"] = [host_of(member.peer_url) for member in found.layout.etcd_members]
     for leaf, hosts in called.items():
         missing = [host for host in hosts if not covers(certificate(found, leaf), host)]
         assert not missing, (leaf, missing)

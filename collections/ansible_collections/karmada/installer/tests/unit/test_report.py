@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
 from ansible_collections.karmada.installer.tests.unit.samples import NOW
@@ -33,11 +34,37 @@ WORKING = Observation(
     certificates={"karmada-webhook": (NOW + timedelta(days=365)).isoformat()},
     kubeconfig_secret="prod-admin-config",
     wanted_members=["m1"],
+    etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", healthy=True, version="3.6.16", db_size=20480)],
 )
 
 
 def conditions(observed: Observation) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in report.status(observed)["conditions"]}
+
+
+def test_members_of_etcd_as_they_answered() -> None:
+    silent = EndpointStatus("https://b:2379", message="connection refused", cause=Cause.WRONG)
+    full = EndpointStatus("https://c:2379", version="3.6.9", alarms=("NOSPACE",), message="alarm:NOSPACE")
+    found = report.status(replace(WORKING, etcd_endpoints=[*WORKING.etcd_endpoints, silent, full]))
+    assert found["etcdVersion"] == "3.6.9"
+    assert found["etcd"]["endpoints"] == [
+        {
+            "url": "https://prod-etcd-0:2379",
+            "healthy": True,
+            "alarms": [],
+            "version": "3.6.16",
+            "dbSizeBytes": 20480,
+        },
+        {"url": "https://b:2379", "healthy": False, "alarms": [], "message": "connection refused"},
+        {
+            "url": "https://c:2379",
+            "healthy": False,
+            "alarms": ["NOSPACE"],
+            "version": "3.6.9",
+            "dbSizeBytes": 0,
+            "message": "alarm:NOSPACE",
+        },
+    ]
 
 
 def test_a_working_control_plane() -> None:

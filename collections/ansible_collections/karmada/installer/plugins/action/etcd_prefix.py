@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key prefix in an etcd of somebody else. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Mark the prefix as this control plane's before anything writes below it."""
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Nothing to do where etcd is a component of ours."""
+        return changed_result(external_etcd.claim(run) if external_etcd.is_named(run) else [])
