@@ -20,7 +20,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
-FORMAT = 2
+#: 3: the prefix and the nodes of etcd.
+FORMAT = 3
 #: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -155,7 +156,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
         return State(
             owner=plain["owner"],
             version=plain["version"],
-            etcd=EtcdState(**plain["etcd"]),
+            etcd=EtcdState(**{**plain["etcd"], "nodes": tuple(plain["etcd"].get("nodes", ()))}),
             authorities=authorities,
             service_account_key=files["sa.key"],
             encryption_key=plain["encryptionKey"],

@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks, host_path, observe, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import checks, host_path, observe, pod_security, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.pod_security import violations
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, etcd, pods, rendered, state
 
 Object = dict[str, Any]
@@ -123,7 +122,7 @@ def test_claims_and_volumes_are_for_each_other_only() -> None:
 
 def test_the_pods_stay_restricted() -> None:
     found = rendered(etcd(replicas=3, volumeData=DATA), storage="hostPath", nodes=NODES)
-    assert violations(pods(found.workloads)["etcd"]) == []
+    assert pod_security.violations(pods(found.workloads)["etcd"]["spec"], "restricted") == []
 
 
 def test_other_storage_has_no_such_volumes() -> None:
