@@ -63,7 +63,7 @@ def started(stack: ExitStack, directory: Path, ip: str = "127.0.0.1", **flags: s
     pair = leaf(ca, server=True, ip=ip)
     for name, content in (("ca.crt", ca.certificate), ("tls.crt", pair.certificate), ("tls.key", pair.key)):
         (directory / name).write_bytes(content)
-    client, peer = conftest._free_ports(2)
+    client, peer = conftest.free_ports(2)
     etcd = Etcd(f"https://127.0.0.1:{client}", ca, directory)
     given = {
         "data-dir": str(directory / "data"),
@@ -77,15 +77,15 @@ def started(stack: ExitStack, directory: Path, ip: str = "127.0.0.1", **flags: s
         "trusted-ca-file": str(directory / "ca.crt"),
         "client-cert-auth": "true",
         "unsafe-no-fsync": "true",
-        "listen-metrics-urls": f"http://127.0.0.1:{conftest._free_ports(1)[0]}",
+        "listen-metrics-urls": f"http://127.0.0.1:{conftest.free_ports(1)[0]}",
         **{name.replace("_", "-"): value for name, value in flags.items()},
     }
-    process = conftest._started(
+    process = conftest.started(
         stack,
         directory / "etcd.log",
         [conftest.binary("etcd", "TEST_ETCD"), *(f"--{name}={value}" for name, value in given.items())],
     )
-    conftest._wait_until(lambda: _healthy(given["listen-metrics-urls"]), (process,), directory)
+    conftest.wait_until(lambda: _healthy(given["listen-metrics-urls"]), (process,), directory)
     return etcd
 
 
