@@ -297,7 +297,10 @@ class Run:
     @cached_property
     def instance(self) -> Instance:
         """The instance as renderers want it."""
-        release = releases.choose(self.spec.get("version"), self.stored_state.version if self.stored_state else None)
+        recorded = self.stored_state.version if self.stored_state else None
+        # What is to be removed is removed as what it is, whatever version the document has come to ask for.
+        removing = self.operation == "uninstall" and recorded is not None
+        release = releases.choose(None if removing else self.spec.get("version"), recorded)
         return Instance.of(self.deployment, release, self.state.owner, self.service_subnet, self.config_maps)
 
     @property

@@ -144,9 +144,16 @@ class FakeCluster:
         self.closed += 1
 
 
-def fake_run(deployment: Object, host: FakeCluster, *, stored: State | None = None, check: bool = False) -> Run:
+def fake_run(
+    deployment: Object,
+    host: FakeCluster,
+    *,
+    stored: State | None = None,
+    check: bool = False,
+    operation: str = "test",
+) -> Run:
     """A run whose host cluster is in memory, and whose state is stored there as a real run stores it."""
-    run = Run(deployment, Connection(), operation="test", holder="me", check=check, say=lambda _: None)
+    run = Run(deployment, Connection(), operation=operation, holder="me", check=check, say=lambda _: None)
     run.__dict__["host"] = host
     if stored:
         owner = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": stored.owner}

@@ -373,7 +373,7 @@ def _members(run: Run) -> list[Any]:
 
 def _removed(deployment: Object) -> list[str]:
     host = a_host()
-    run = fake_run(deployment, host, stored=state())
+    run = fake_run(deployment, host, stored=state(), operation="uninstall")
     removal.remove_control_plane(run)
     removal.remove_state(run)
     return host.log

@@ -442,3 +442,11 @@ def test_only_the_kubeconfig_of_this_control_plane_is_removed(tmp_path: Any) -> 
     path.write_text(admin_kubeconfig(found.material, "https://x"))
     assert removal.remove_local_files(run) is True
     assert not path.exists()
+
+
+def test_a_document_that_asks_for_another_version_does_not_stand_in_the_way_of_a_removal() -> None:
+    run = fake_run(
+        document({"version": "v1.18.1"}), FakeCluster("host"), stored=state(version="v1.18.2"), operation="uninstall"
+    )
+    removal.remove_control_plane(run)
+    assert run.instance.release.karmada == "v1.18.2"
