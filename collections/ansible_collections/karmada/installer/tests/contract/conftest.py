@@ -122,6 +122,8 @@ def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
                 f"--service-account-issuer={url}",
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--authorization-mode=RBAC",
+                # as everywhere: who may run what is for admission to say
+                "--allow-privileged=true",
                 # there is no controller manager that would make service accounts
                 "--disable-admission-plugins=ServiceAccount",
                 *flags,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control planes of other tools are recognised; the shapes are compared with the tools in the contract tests."""
+"""Control planes of other tools are recognised by what those tools write on their objects."""
 
 from __future__ import annotations
 
