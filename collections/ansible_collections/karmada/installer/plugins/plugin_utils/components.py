@@ -145,6 +145,8 @@ class Layout:
     service_account_issuer: str
     service_subnet: str
     server_names: Mapping[str, Names]
+    #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
+    metrics_address: str = ""
 
     def path(self, *parts: str) -> str:
         """A path below the directory of file sets."""
@@ -727,7 +729,7 @@ def etcd_configuration(
         "listen-peer-urls": f"https://{listen}:{ports['peer']}",
         "initial-advertise-peer-urls": member.peer_url,
         # Probes carry no client certificate, so health has a listener of its own; it serves no keys.
-        "listen-metrics-urls": f"http://{listen}:{ports['metrics']}",
+        "listen-metrics-urls": f"http://{_bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
         "initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members),
         "initial-cluster-state": "existing" if existing else "new",
         "initial-cluster-token": token,

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring users, directories, files and systemd units of a plain host to what a tree says, and prove that they work.
+
+Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
+A tree is what ``render_systemd`` on the controller makes, as JSON:
+
+* ``owner``: UUID of the control plane. Its units carry it as ``X-KarmadaOwner``, its users in their comment.
+* ``users``: ``{name, home, comment}``, in the order in which they are made
+* ``directories``: ``{path, user, mode}``, parents before children; ``mode`` is a number
+* ``files``: ``{path, content, user, mode, secret}``; ``content`` is base64
+* ``folders``: paths in which nothing may be that ``files`` and ``directories`` do not name
+* ``units``: ``{name, hash, health}`` in the order in which they start; their files are among ``files``. ``health`` is
+  ``{url, authority}`` or null
+* ``absent_units``: names of units that must not be there
+
+**Restarts.** The hash of everything a unit reads stands in its own file as an environment variable, and what a running
+process was started with is in ``/proc``. So a unit is restarted if and only if it runs with something older, also after
+a run that was killed between writing a file and restarting.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pwd
+import shutil
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HASH_VARIABLE = "KARMADA_CONFIG_HASH"
+OWNER_KEY = "X-KarmadaOwner"
+UNIT_FOLDER = "/etc/systemd/system"
+#: A unit that systemd had to start again this often will not come up by waiting.
+RESTARTS_BEFORE_GIVING_UP = 5
+_PROPERTIES = (
+    *("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState"),
+    *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus"),
+)
+
+Tree = dict[str, Any]
+
+
+class HostError(Exception):
+    """Something on this host keeps the work from being done. The message is for people."""
+
+
+class Change(NamedTuple):
+    """One thing that was (or in check mode would be) brought to what the tree says. ``before`` and ``after`` are texts
+    for a diff; of secrets they say no more than that there is one.
+    """
+
+    what: str
+    before: str = ""
+    after: str = ""
+
+
+class System:
+    """What this module needs of the host. Tests give it another ``root`` and another ``command``."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+
+    def path(self, path: str) -> Path:
+        """Where a path of the tree is."""
+        return Path(self.root, path.lstrip("/"))
+
+    def command(self, *arguments: str) -> str:
+        """Run a program of the host; returns what it prints. Raises HostError with what it complains of."""
+        environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
+        try:
+            done = subprocess.run(
+                arguments, check=False, capture_output=True, text=True, errors="replace", env=environment
+            )
+        except OSError as error:
+            raise HostError(f"{arguments[0]} cannot be run: {error.strerror}") from error
+        if done.returncode:
+            raise HostError(f"{' '.join(arguments)} failed: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def user_ids(self, name: str) -> list[int] | None:
+        """User and group number of a user; None if there is no such user."""
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            return None
+        return [found.pw_uid, found.pw_gid]
+
+    def user_comment(self, name: str) -> str | None:
+        """The comment of a user; None if there is no such user."""
+        try:
+            return pwd.getpwnam(name).pw_gecos
+        except KeyError:
+            return None
+
+    def started_with(self, process: int) -> str:
+        """The hash that a process was started with; empty for one that is gone or that is not of ours."""
+        try:
+            variables = Path("/proc", str(process), "environ").read_bytes().split(b"\0")
+        except OSError:
+            return ""
+        prefix = HASH_VARIABLE.encode() + b"="
+        return next((each[len(prefix) :].decode() for each in variables if each.startswith(prefix)), "")
+
+
+class Unit(NamedTuple):
+    """A unit as systemd and its process tell of it."""
+
+    name: str
+    known: bool
+    active: str
+    detail: str
+    enabled: bool
+    outdated_file: bool
+    started_with: str
+    restarts: int
+
+
+def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
+    """How these units are."""
+    names = list(names)
+    if not names:
+        return {}
+    text = system.command("systemctl", "show", "--property=" + ",".join(_PROPERTIES), "--", *names)
+    found = {}
+    for name, block in zip(names, text.strip("\n").split("\n\n")):  # noqa: B905 - `strict` is newer than some hosts' Python
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        process = int(values.get("MainPID") or 0)
+        found[name] = Unit(
+            name=name,
+            known=values.get("LoadState") not in ("not-found", None),
+            active=values.get("ActiveState", ""),
+            detail="{} ({}), result {}, last exit {}".format(
+                *(values.get(key, "?") for key in ("ActiveState", "SubState", "Result", "ExecMainStatus"))
+            ),
+            enabled=values.get("UnitFileState") == "enabled",
+            outdated_file=values.get("NeedDaemonReload") == "yes",
+            started_with=system.started_with(process) if process else "",
+            restarts=int(values.get("NRestarts") or 0),
+        )
+    return found
+
+
+def converge(system: System, tree: Tree, check: bool = False) -> list[Change]:
+    """Make the host what the tree says, without waiting for health. In check mode only say what would be done."""
+    _refuse_foreign(system, tree)
+    changes: list[Change] = []
+    changes += _remove_units(system, tree, check)
+    changes += _users(system, tree, check)
+    changes += _directories(system, tree, check)
+    changes += _files(system, tree, check)
+    changes += _surplus(system, tree, check)
+    changes += _units(system, tree, check)
+    return changes
+
+
+def wait_until_healthy(system: System, tree: Tree, timeout: float) -> None:
+    """Return when each unit answers; raise HostError saying which does not and why, with its last lines of log."""
+    deadline = time.monotonic() + timeout
+    waiting = [unit for unit in tree["units"] if unit.get("health")]
+    began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
+    while True:
+        unhealthy = [(unit, reason) for unit in waiting for reason in [_unhealthy(unit["health"])] if reason]
+        if not unhealthy:
+            return
+        waiting = [unit for unit, _reason in unhealthy]
+        now = units(system, [unit["name"] for unit in waiting])
+        hopeless = [name for name, unit in now.items() if unit.restarts - began[name] >= RESTARTS_BEFORE_GIVING_UP]
+        if hopeless or time.monotonic() > deadline:
+            raise HostError("\n".join(_explained(system, unit["name"], reason, now) for unit, reason in unhealthy))
+        time.sleep(0.2)
+
+
+def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
+    """Take away units, folders and users of the tree, as far as they carry its owner."""
+    changes = _remove_units(system, {**tree, "absent_units": [unit["name"] for unit in tree["units"]]}, check)
+    for folder in tree["folders"]:
+        path = system.path(folder)
+        if path.is_dir():
+            changes.append(Change("remove " + folder))
+            if not check:
+                shutil.rmtree(path)
+    for user in reversed(tree["users"]):
+        comment = system.user_comment(user["name"])
+        if comment is not None and tree["owner"] in comment:
+            changes.append(Change("remove user " + user["name"]))
+            if not check:
+                system.command("userdel", user["name"])
+    return changes
+
+
+def _refuse_foreign(system: System, tree: Tree) -> None:
+    """A unit or a user under one of our names that is not ours stays as it is."""
+    foreign = []
+    for unit in tree["units"]:
+        text = _read(system.path(f"{UNIT_FOLDER}/{unit['name']}"))
+        if text is not None and _owner_line(tree) not in text.decode(errors="replace").splitlines():
+            foreign.append(f"unit {unit['name']} exists and is not of this control plane")
+    for user in tree["users"]:
+        comment = system.user_comment(user["name"])
+        if comment is not None and tree["owner"] not in comment:
+            foreign.append(f"user {user['name']} exists and is not of this control plane")
+    if foreign:
+        raise HostError("; ".join(foreign))
+
+
+def _owner_line(tree: Tree) -> str:
+    return f"{OWNER_KEY}={tree['owner']}"
+
+
+def _users(system: System, tree: Tree, check: bool) -> list[Change]:
+    missing = [user for user in tree["users"] if system.user_ids(user["name"]) is None]
+    for user in missing:
+        if not check:
+            system.command(
+                *("useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin"),
+                *("--home-dir", user["home"], "--comment", user["comment"], user["name"]),
+            )
+    return [Change("create user " + user["name"]) for user in missing]
+
+
+def _directories(system: System, tree: Tree, check: bool) -> list[Change]:
+    changes = []
+    for directory in tree["directories"]:
+        path = system.path(directory["path"])
+        if not path.is_dir():
+            changes.append(Change("create directory " + directory["path"]))
+            if not check:
+                path.mkdir(0o700)
+        if _wrong_rights(system, path, directory):
+            if not changes or changes[-1].what != "create directory " + directory["path"]:
+                changes.append(Change("set owner and mode of " + directory["path"]))
+            if not check:
+                _set_rights(system, path, directory)
+    return changes
+
+
+def _files(system: System, tree: Tree, check: bool) -> list[Change]:
+    changes = []
+    for file in tree["files"]:
+        path, wanted = system.path(file["path"]), base64.b64decode(file["content"])
+        present = _read(path)
+        if present != wanted:
+            changes.append(_file_change(file, present, wanted))
+            if not check:
+                _write(system, path, wanted, file)
+        elif _wrong_rights(system, path, file):
+            changes.append(Change("set owner and mode of " + file["path"]))
+            if not check:
+                _set_rights(system, path, file)
+    return changes
+
+
+def _file_change(file: dict[str, Any], present: bytes | None, wanted: bytes) -> Change:
+    what = ("create " if present is None else "change ") + file["path"]
+    if file["secret"]:
+        return Change(what, "" if present is None else "(a secret)\n", "(another secret)\n")
+    return Change(what, (present or b"").decode(errors="replace"), wanted.decode(errors="replace"))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write(system: System, path: Path, content: bytes, rights: dict[str, Any]) -> None:
+    """Whole or not at all, and never readable for others, not even for a moment."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _set_rights(system, Path(temporary), rights)
+        Path(temporary).rename(path)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
+def _wrong_rights(system: System, path: Path, wanted: dict[str, Any]) -> bool:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return True
+    return [found.st_uid, found.st_gid] != system.user_ids(wanted["user"]) or found.st_mode & 0o7777 != wanted["mode"]
+
+
+def _set_rights(system: System, path: Path, wanted: dict[str, Any]) -> None:
+    ids = system.user_ids(wanted["user"])
+    if ids is None:
+        raise HostError(f"there is no user {wanted['user']}, to whom {path} should belong")
+    os.chown(path, ids[0], ids[1])
+    path.chmod(wanted["mode"])
+
+
+def _surplus(system: System, tree: Tree, check: bool) -> list[Change]:
+    """What an earlier form of the control plane left in its folders; also halves of files of a run that was killed."""
+    named = {entry["path"] for entry in (*tree["files"], *tree["directories"])}
+    changes = []
+    for folder in tree["folders"]:
+        if folder in tree.get("data_folders", ()):
+            continue
+        # The deepest first, so that a folder is empty when its turn comes.
+        for path in sorted(system.path(folder).rglob("*"), key=lambda each: len(each.parts), reverse=True):
+            inside = f"/{path.relative_to(system.root)}"
+            if inside in named or any(each.startswith(f"{inside}/") for each in named):
+                continue
+            changes.append(Change(f"remove {inside}"))
+            if not check:
+                _unlink(path)
+    return changes
+
+
+def _unlink(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+def _units(system: System, tree: Tree, check: bool) -> list[Change]:
+    wanted = tree["units"]
+    names = [unit["name"] for unit in wanted]
+    changes = []
+    if check and not all(system.path(f"{UNIT_FOLDER}/{name}").exists() for name in names):
+        return [Change("start " + name) for name in names]
+    present = units(system, names)
+    # New files that systemd has not read yet show as not found or as outdated.
+    if not check and any(not unit.known or unit.outdated_file for unit in present.values()):
+        system.command("systemctl", "daemon-reload")
+        present = units(system, names)
+    disabled = [name for name in names if not present[name].enabled]
+    restarted = [
+        unit["name"]
+        for unit in wanted
+        if present[unit["name"]].active not in ("active", "activating", "reloading")
+        or present[unit["name"]].started_with != unit["hash"]
+    ]
+    if disabled:
+        changes += [Change("enable " + name) for name in disabled]
+        if not check:
+            system.command("systemctl", "enable", "--quiet", "--", *disabled)
+    for name in restarted:
+        running = present[name].active in ("active", "activating", "reloading")
+        changes.append(Change(("restart " if running else "start ") + name))
+    if restarted and not check:
+        # What failed too often is given a new chance; without waiting, because health is asked for by itself.
+        system.command("systemctl", "reset-failed", "--", *restarted)
+        system.command("systemctl", "restart", "--no-block", "--", *restarted)
+    return changes
+
+
+def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
+    ours = []
+    for name in tree.get("absent_units", ()):
+        text = _read(system.path(f"{UNIT_FOLDER}/{name}"))
+        if text is not None and _owner_line(tree) in text.decode(errors="replace").splitlines():
+            ours.append(name)
+    if ours and not check:
+        system.command("systemctl", "disable", "--quiet", "--now", "--", *ours)
+        for name in ours:
+            system.path(f"{UNIT_FOLDER}/{name}").unlink()
+        system.command("systemctl", "daemon-reload")
+        for name in ours:
+            # Of a unit that never failed there is nothing to reset, and systemd says so by failing.
+            if units(system, [name])[name].active == "failed":
+                system.command("systemctl", "reset-failed", "--", name)
+    return [Change("remove unit " + name) for name in ours]
+
+
+def _unhealthy(health: dict[str, str]) -> str:
+    """Why the health endpoint is not content; empty if it is."""
+    context = None
+    try:
+        if health["url"].startswith("https:"):
+            context = ssl.create_default_context(cafile=health["authority"])
+        with urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])
+        ).open(health["url"], timeout=5):
+            return ""
+    except urllib.error.HTTPError as error:
+        return f"{health['url']} answers {error.code}: {error.read(2000).decode(errors='replace').strip()}"
+    except (OSError, ValueError) as error:
+        return f"{health['url']} does not answer: {getattr(error, 'reason', error)}"
+
+
+def _explained(system: System, name: str, reason: str, states: dict[str, Unit]) -> str:
+    log = system.command("journalctl", "--unit", name, "--lines", "8", "--output", "cat", "--no-pager").strip()
+    return f"{name} is {states[name].detail}; {reason}. Its last lines:\n{log or '(none)'}"

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The component table as systemd units, users and files of plain hosts.
+
+What stands here is only what a host needs and a pod does not: where files are, who runs a process, what it may do.
+Flags, ports, probes, certificates and their files are those of the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+import yaml
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ETCD,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_APISERVER,
+    KARMADA_METRICS_ADAPTER,
+    KARMADA_SEARCH,
+    KARMADA_WEBHOOK,
+    SYSTEM_NAMESPACE,
+    Component,
+    EtcdMember,
+    Layout,
+    Names,
+    Scheme,
+    settings_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import quantity
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
+
+Tree = dict[str, Any]
+
+CONFIGURATION = "/etc/karmada"
+DATA = "/var/lib/karmada"
+PROGRAMS = "/usr/local/lib/karmada"
+ETCD_ROLE, CONTROL_PLANE_ROLE = "etcd", "controlPlane"
+#: What the API server of the same host alone talks to is not to be reached from anywhere else.
+LOOPBACK = "127.0.0.1"
+_SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
+#: What Linux takes as the name of a user.
+_LONGEST_USER_NAME = 31
+#: etcd reads these for every connection, so a renewal restarts no member.
+_READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
+#: Its APIs are behind the aggregator, which verifies the name of their Service.
+AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
+
+#: What no component needs, taken away from all of them. `systemd-analyze security` explains each. Not ProcSubset=pid:
+#: Go reads the length of the queue of a listening socket below /proc/sys, and would take 128.
+HARDENING: Mapping[str, str] = {
+    "AmbientCapabilities": "",
+    "CapabilityBoundingSet": "",
+    "DevicePolicy": "closed",
+    "KeyringMode": "private",
+    "LockPersonality": "yes",
+    "MemoryDenyWriteExecute": "yes",
+    "NoNewPrivileges": "yes",
+    "PrivateDevices": "yes",
+    "PrivateTmp": "yes",
+    "PrivateUsers": "yes",
+    "ProtectClock": "yes",
+    "ProtectControlGroups": "yes",
+    "ProtectHome": "yes",
+    "ProtectHostname": "yes",
+    "ProtectKernelLogs": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectProc": "invisible",
+    "ProtectSystem": "strict",
+    "RemoveIPC": "yes",
+    "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+    "RestrictNamespaces": "yes",
+    "RestrictRealtime": "yes",
+    "RestrictSUIDSGID": "yes",
+    "SystemCallArchitectures": "native",
+    "SystemCallErrorNumber": "EPERM",
+    "UMask": "0077",
+}
+#: The second line takes away from what the first allows.
+_SYSTEM_CALLS = ("@system-service", "~@privileged @resources")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A plain host of the document. ``address`` is how the other hosts and the members reach it."""
+
+    name: str
+    address: str
+    roles: tuple[str, ...]
+
+
+def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
+    """The hosts of the document, in its order."""
+    return tuple(Host(each["name"], each["address"], tuple(each["roles"])) for each in spec["hosts"])
+
+
+def hosts_of(spec: Mapping[str, Any], role: str) -> tuple[Host, ...]:
+    """The hosts with this role, in the order of the document."""
+    return tuple(host for host in all_hosts(spec) if role in host.roles)
+
+
+def role_of(component: Component) -> str:
+    """The role that a host needs to run the component."""
+    return ETCD_ROLE if component is ETCD else CONTROL_PLANE_ROLE
+
+
+def unit_name(instance: Instance, component: Component) -> str:
+    """``karmada-prod-webhook.service``."""
+    return f"karmada-{instance.object_name(component.name)}.service"
+
+
+def user_name(instance: Instance, component: Component) -> str:
+    """The user that runs a component of one instance; no longer than Linux allows, and still its own."""
+    name = f"karmada-{instance.object_name(component.name)}"
+    if len(name) <= _LONGEST_USER_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[: _LONGEST_USER_NAME - len(digest) - 1].rstrip('-')}-{digest}"
+
+
+def program(instance: Instance, component: Component) -> str:
+    """Where the program of a component is. Versions lie side by side, so that an upgrade can go back."""
+    version = getattr(instance.release, component.image.release)
+    return f"{PROGRAMS}/{version}/{component.binary.rsplit('/', 1)[-1]}"
+
+
+def layout(instance: Instance, host: Host, component: Component, endpoint_host: str) -> Layout:
+    """What a component of this host finds where. Each has a folder of its own, which its user alone can read."""
+    members = etcd_members(instance)
+    local = tuple(member for member in members if member.name == host.name)
+    return Layout(
+        base=f"{CONFIGURATION}/{instance.name}/{component.name}",
+        data=f"{DATA}/{instance.name}/etcd",
+        bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
+        metrics_address=LOOPBACK,
+        # Its own host's API server: a component that outlives it would act on what it cannot see any more.
+        apiserver_url=_url(host.address, KARMADA_APISERVER.ports["https"]),
+        # Where etcd is on the same host an API server talks to that member only; etcd itself has to know all.
+        etcd_members=members if component is ETCD or not local else local,
+        service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
+        server_names=_server_names(instance, host, endpoint_host),
+        service_subnet=instance.service_subnet,
+    )
+
+
+def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
+    """The members of etcd: one on each host with that role."""
+    return tuple(
+        EtcdMember(
+            name=host.name,
+            client_url=_url(host.address, ETCD.ports["client"]),
+            peer_url=_url(host.address, ETCD.ports["peer"]),
+        )
+        for host in hosts_of(instance.spec, ETCD_ROLE)
+    )
+
+
+def component_tree(
+    instance: Instance,
+    component: Component,
+    where: Layout,
+    material: Material,
+    etcd: EtcdState,
+) -> Tree:
+    """Everything that one component is on one host (see ``module_utils.host_tree`` for the form)."""
+    user, unit = user_name(instance, component), unit_name(instance, component)
+    files = list(_configuration(instance, component, where, material, etcd, user))
+    digest = _digest(component, files, unit_text(instance, component, where, digest=""))
+    text = unit_text(instance, component, where, digest)
+    data = [where.data] if component is ETCD else []
+    return {
+        "owner": instance.owner,
+        "users": [{"name": user, "home": "/nonexistent", "comment": f"Karmada {instance.name} {instance.owner}"}],
+        "directories": [
+            *({"path": path, "user": "root", "mode": 0o755} for path in _shared_parents(instance, component)),
+            *({"path": path, "user": user, "mode": 0o700} for path in _own_folders(where, files)),
+            *({"path": path, "user": user, "mode": 0o700} for path in data),
+        ],
+        "files": [*files, _file(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
+        "folders": [where.base, *data],
+        "data_folders": data,
+        "units": [{"name": unit, "hash": digest, "health": _health(component, where)}],
+        "absent_units": [],
+    }
+
+
+_PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "absent_units")
+
+
+def skeleton(instance: Instance) -> Tree:
+    """All that an instance can have on a host, without its content: what an uninstall takes away."""
+    tree: Tree = {"owner": instance.owner, **{part: [] for part in _PARTS}}
+    for component in table.COMPONENTS:
+        tree["users"].append({"name": user_name(instance, component)})
+        tree["units"].append({"name": unit_name(instance, component)})
+    tree["folders"] = [f"{CONFIGURATION}/{instance.name}", f"{DATA}/{instance.name}"]
+    return tree
+
+
+def merged(trees: Iterable[Tree], owner: str) -> Tree:
+    """Several components of one host as one tree; what they share stands in it once."""
+    trees = list(trees)
+    result: Tree = {"owner": owner}
+    for key in _PARTS:
+        entries = [entry for tree in trees for entry in tree[key]]
+        result[key] = [entry for index, entry in enumerate(entries) if entry not in entries[:index]]
+    return result
+
+
+def unit_text(instance: Instance, component: Component, where: Layout, digest: str) -> str:
+    """The unit file of a component. ``digest`` tells which form of its files the process was started with."""
+    settings = settings_of(component, instance.spec)
+    arguments = (
+        [f"--config-file={where.base}/etcd.yaml"] if component is ETCD else component.flags(instance.spec, where)
+    )
+    after = ["network-online.target", "time-sync.target"]
+    for earlier in (ETCD, KARMADA_APISERVER):
+        if component is earlier:
+            break
+        after.append(unit_name(instance, earlier))
+    unit = [
+        ("Description", f"{component.name} of Karmada control plane {instance.name}"),
+        ("Documentation", "https://karmada.io/docs/"),
+        ("After", " ".join(after)),
+        ("Wants", "network-online.target"),
+        # However often it fails: a control plane that gave up would have to be started by hand.
+        ("StartLimitIntervalSec", "0"),
+        (OWNER_KEY, instance.owner),
+    ]
+    service = [
+        ("Type", "notify" if component is ETCD else "exec"),
+        ("User", user_name(instance, component)),
+        ("Group", user_name(instance, component)),
+        ("Environment", quoted(f"{HASH_VARIABLE}={digest}")),
+        *(
+            ("Environment", quoted(f"{each['name']}={each.get('value', '')}"))
+            for each in settings.get("extraEnv") or []
+        ),
+        ("ExecStart", " \\\n  ".join(quoted(part) for part in [program(instance, component), *arguments])),
+        ("Restart", "always"),
+        ("RestartSec", "2"),
+        ("TimeoutStartSec", "infinity"),
+        ("TimeoutStopSec", "60"),
+        ("LimitNOFILE", "1048576"),
+        *_resources(settings.get("resources") or {}),
+        *((("ReadWritePaths", where.data),) if component is ETCD else ()),
+        *sorted(HARDENING.items()),
+        *(("SystemCallFilter", calls) for calls in _SYSTEM_CALLS),
+    ]
+    install = [("WantedBy", "multi-user.target")]
+    sections = (("Unit", unit), ("Service", service), ("Install", install))
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections
+    )
+
+
+def quoted(argument: str) -> str:
+    """One word of a unit file: systemd expands ``%`` and ``$``, and reads quotes and backslashes."""
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'
+
+
+def _resources(resources: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Requests and limits in the units of systemd. A request is a share under pressure, as it is for a pod."""
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    entries = []
+    if "cpu" in requests:
+        # A core is a weight of 100, which is what a unit without a request has.
+        weight = _whole(_amount(requests["cpu"]) * 100)
+        entries.append(("CPUWeight", str(min(max(weight, 1), 10000))))
+    if "cpu" in limits:
+        entries.append(("CPUQuota", f"{_whole(_amount(limits['cpu']) * 100)}%"))
+    if "memory" in requests:
+        entries.append(("MemoryLow", str(_whole(_amount(requests["memory"])))))
+    if "memory" in limits:
+        entries.append(("MemoryMax", str(_whole(_amount(limits["memory"])))))
+    return entries
+
+
+def _amount(text: Any) -> Decimal:
+    found = quantity(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    return found
+
+
+def _whole(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_CEILING))
+
+
+def _configuration(
+    instance: Instance,
+    component: Component,
+    where: Layout,
+    material: Material,
+    etcd: EtcdState,
+    user: str,
+) -> Iterable[dict[str, Any]]:
+    """The files that a component reads, apart from its unit."""
+    for files in table.enabled_file_sets(component, instance.spec):
+        for name, content in sorted(contents(files, material, where).items()):
+            yield _file(where.path(files.directory, name), content, user, 0o600, secret=name.endswith(_SECRET_FILES))
+    for configuration_files in component.config_files:
+        texts = configuration_files.contents(instance.spec, instance.config_maps)
+        for name, text in sorted(texts.items()):
+            yield _file(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
+    if component is ETCD:
+        member = next(each for each in where.etcd_members if where.bind_address in each.peer_url)
+        configuration = table.etcd_configuration(
+            member,
+            where,
+            token=etcd.token,
+            existing=etcd.bootstrapped,
+            generation=etcd.generation,
+            extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
+        )
+        yield _file(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user, 0o600, secret=False)
+
+
+#: Names of files that hold something secret.
+_SECRET_FILES = (".key", "encryption.yaml")
+
+
+def _file(path: str, content: bytes, user: str, mode: int, *, secret: bool) -> dict[str, Any]:
+    return {
+        "path": path,
+        "content": base64.b64encode(content).decode(),
+        "user": user,
+        "mode": mode,
+        "secret": secret,
+    }
+
+
+def _digest(component: Component, files: Sequence[Mapping[str, Any]], unit: str) -> str:
+    """Changes when something changes that the process gets only when it starts."""
+    digest = hashlib.sha256(unit.encode())
+    for file in files:
+        name = file["path"].rsplit("/", 1)[-1]
+        if component is ETCD and name in _READ_AGAIN_BY_ETCD:
+            continue
+        content = file["content"]
+        if component is ETCD and name == "etcd.yaml":
+            # The end of the bootstrap changes nothing for a member that runs.
+            settings = yaml.safe_load(base64.b64decode(content))
+            content = yaml.safe_dump({**settings, "initial-cluster-state": "", "initial-cluster": ""})
+        digest.update(f"{file['path']}\0{content}\0".encode())
+    return digest.hexdigest()[:32]
+
+
+def _shared_parents(instance: Instance, component: Component) -> list[str]:
+    parents = [CONFIGURATION, f"{CONFIGURATION}/{instance.name}"]
+    return parents + ([DATA, f"{DATA}/{instance.name}"] if component is ETCD else [])
+
+
+def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The folder of a component and all below it, parents first."""
+    folders = {where.base}
+    for file in files:
+        folder = file["path"].rsplit("/", 1)[0]
+        while len(folder) > len(where.base):
+            folders.add(folder)
+            folder = folder.rsplit("/", 1)[0]
+    return sorted(folders)
+
+
+def _health(component: Component, where: Layout) -> dict[str, str]:
+    health = component.health
+    listens = where.metrics_address if component is ETCD else where.bind_address
+    address = f"{_bracketed(listens)}:{component.ports[health.port]}{health.ready}"
+    if health.scheme is Scheme.HTTP:
+        return {"url": f"http://{address}", "authority": ""}
+    return {"url": f"https://{address}", "authority": where.path("pki", "server", "ca.crt")}
+
+
+def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[str, Names]:
+    """The names of every serving certificate of this host: always the host's own, so that it can be asked directly."""
+    own = _sorted_out(["localhost", "127.0.0.1", "::1", host.name, host.address])
+    settings = instance.spec["endpoint"]
+    outside = [name for name in (endpoint_host, settings.get("host"), *settings.get("extraSANs", ())) if name]
+    kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    return {
+        KARMADA_APISERVER.name: _merge(
+            own,
+            _sorted_out(
+                [
+                    *kubernetes,
+                    f"kubernetes.default.svc.{instance.cluster_domain}",
+                    *(str(network[1]) for network in instance.service_networks),
+                    *outside,
+                ]
+            ),
+        ),
+        **{name: _merge(own, Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))) for name in AGGREGATED_SERVERS},
+        KARMADA_WEBHOOK.name: own,
+        "kube-controller-manager": own,
+        "etcd-server": own,
+        "etcd-peer": own,
+    }
+
+
+def _sorted_out(names: Iterable[str]) -> Names:
+    """Names and addresses apart, as a certificate wants them."""
+    addresses, dns = [], []
+    for name in names:
+        try:
+            addresses.append(str(ipaddress.ip_address(name)))
+        except ValueError:
+            dns.append(name)
+    return Names(dns=tuple(dict.fromkeys(dns)), ips=tuple(dict.fromkeys(addresses)))
+
+
+def _merge(*all_names: Names) -> Names:
+    return _sorted_out([name for names in all_names for name in (*names.dns, *names.ips)])
+
+
+def _url(address: str, port: int) -> str:
+    return f"https://{_bracketed(address)}:{port}"
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

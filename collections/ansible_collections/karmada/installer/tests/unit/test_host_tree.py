@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host does with a tree: change the difference, restart what runs with something older, leave the rest alone."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import host_tree
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, Tree
+
+OWNER = "5f0c3f0e-54a1-4a53-b7de-4ffb0a7c7a51"
+UNIT = "karmada-prod-scheduler.service"
+USER = "karmada-prod-scheduler"
+FOLDER = "/etc/karmada/prod/karmada-scheduler"
+
+
+class Host(host_tree.System):
+    """A host with a systemd that does what it is told. Restarted units run with the hash that is in their file."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root))
+        self.users: dict[str, str] = {"root": ""}
+        self.loaded: dict[str, str] = {}
+        self.running: dict[str, str] = {}
+        self.enabled: set[str] = set()
+        self.commands: list[str] = []
+        self.restarts: dict[str, int] = {}
+        (root / "etc/systemd/system").mkdir(parents=True)
+
+    def user_ids(self, name: str) -> list[int] | None:
+        return [os.getuid(), os.getgid()] if name in self.users else None
+
+    def user_comment(self, name: str) -> str | None:
+        return self.users.get(name)
+
+    def started_with(self, process: int) -> str:
+        return list(self.running.values())[process - 1]
+
+    def unit_file(self, name: str) -> Path:
+        return self.path(f"/etc/systemd/system/{name}")
+
+    def command(self, *arguments: str) -> str:
+        words = list(arguments)
+        self.commands.append(" ".join(words))
+        names = words[words.index("--") + 1 :] if "--" in words else []
+        if words[0] == "useradd":
+            self.users[words[-1]] = words[words.index("--comment") + 1]
+        elif words[0] == "userdel":
+            del self.users[words[-1]]
+        elif words[0] == "journalctl":
+            return "panic: no configuration\n"
+        elif words[1] == "show":
+            return "\n\n".join(self._shown(name) for name in names)
+        elif words[1] == "daemon-reload":
+            units = self.path("/etc/systemd/system").glob("*.service")
+            self.loaded = {path.name: path.read_text() for path in units}
+        elif words[1] == "enable":
+            self.enabled.update(names)
+        elif words[1] == "disable":
+            self.enabled.difference_update(names)
+            for name in names:
+                self.running.pop(name, None)
+        elif words[1] == "restart":
+            for name in names:
+                text = self.loaded[name]
+                self.running[name] = text.split(f"{host_tree.HASH_VARIABLE}=")[1].split('"')[0]
+        return ""
+
+    def _shown(self, name: str) -> str:
+        path = self.unit_file(name)
+        outdated = name in self.loaded and path.exists() and path.read_text() != self.loaded[name]
+        return "\n".join(
+            (
+                f"Id={name}",
+                f"LoadState={'loaded' if name in self.loaded else 'not-found'}",
+                f"ActiveState={'active' if name in self.running else 'inactive'}",
+                "SubState=running",
+                "Result=success",
+                "ExecMainStatus=0",
+                f"UnitFileState={'enabled' if name in self.enabled else 'disabled'}",
+                f"NeedDaemonReload={'yes' if outdated else 'no'}",
+                f"MainPID={list(self.running).index(name) + 1 if name in self.running else 0}",
+                f"NRestarts={self.restarts.get(name, 0)}",
+            )
+        )
+
+
+def file(path: str, content: str, *, secret: bool = False, mode: int = 0o600) -> dict[str, Any]:
+    encoded = base64.b64encode(content.encode()).decode()
+    return {"path": path, "content": encoded, "user": "root", "mode": mode, "secret": secret}
+
+
+def tree(digest: str = "aaa", url: str = "", **files: str) -> Tree:
+    unit = f'[Unit]\nX-KarmadaOwner={OWNER}\n[Service]\nEnvironment="{host_tree.HASH_VARIABLE}={digest}"\n'
+    return {
+        "owner": OWNER,
+        "users": [{"name": USER, "home": "/nonexistent", "comment": f"Karmada prod {OWNER}"}],
+        "directories": [
+            *({"path": path, "user": "root", "mode": 0o755} for path in ("/etc/karmada", "/etc/karmada/prod")),
+            {"path": FOLDER, "user": USER, "mode": 0o700},
+        ],
+        "files": [
+            *(file(f"{FOLDER}/{name}", content, secret=name == "key") for name, content in files.items()),
+            file(f"/etc/systemd/system/{UNIT}", unit, mode=0o644),
+        ],
+        "folders": [FOLDER],
+        "data_folders": [],
+        "units": [{"name": UNIT, "hash": digest, "health": {"url": url, "authority": ""} if url else None}],
+        "absent_units": [],
+    }
+
+
+def said(changes: list[host_tree.Change]) -> list[str]:
+    return [change.what for change in changes]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_an_empty_host_becomes_what_the_tree_says_and_a_second_time_nothing_happens(host: Host) -> None:
+    first = said(host_tree.converge(host, tree(config="a")))
+    assert first == [
+        f"create user {USER}",
+        "create directory /etc/karmada",
+        "create directory /etc/karmada/prod",
+        f"create directory {FOLDER}",
+        f"create {FOLDER}/config",
+        f"create /etc/systemd/system/{UNIT}",
+        f"enable {UNIT}",
+        f"start {UNIT}",
+    ]
+    assert host.path(f"{FOLDER}/config").read_text() == "a"
+    assert host.path(FOLDER).stat().st_mode & 0o777 == 0o700
+    host.commands.clear()
+    assert host_tree.converge(host, tree(config="a")) == []
+    assert [command.split()[1] for command in host.commands] == ["show"]
+
+
+def test_check_mode_says_the_same_and_does_nothing(host: Host) -> None:
+    told = said(host_tree.converge(host, tree(config="a"), check=True))
+    assert not host.path("/etc/karmada").exists()
+    assert host.commands == []
+    done = said(host_tree.converge(host, tree(config="a")))
+    assert [each for each in done if not each.startswith("enable")] == told
+    assert said(host_tree.converge(host, tree("bbb", config="b"), check=True)) == [
+        f"change {FOLDER}/config",
+        f"change /etc/systemd/system/{UNIT}",
+        f"restart {UNIT}",
+    ]
+    assert host.path(f"{FOLDER}/config").read_text() == "a"
+
+
+def test_a_changed_file_restarts_the_unit_that_reads_it(host: Host) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    assert said(host_tree.converge(host, tree("bbb", config="b"))) == [
+        f"change {FOLDER}/config",
+        f"change /etc/systemd/system/{UNIT}",
+        f"restart {UNIT}",
+    ]
+    assert host.running[UNIT] == "bbb"
+
+
+def test_a_run_killed_between_writing_and_restarting_is_made_up_for(host: Host) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    changed = tree("bbb", config="b")
+    host_tree._files(host, changed, False)  # and then the power went
+    assert said(host_tree.converge(host, changed)) == [f"restart {UNIT}"]
+    assert host.running[UNIT] == "bbb"
+
+
+def test_a_unit_that_was_stopped_or_disabled_by_hand_comes_back(host: Host) -> None:
+    host_tree.converge(host, tree())
+    host.running.clear()
+    host.enabled.clear()
+    assert said(host_tree.converge(host, tree())) == [f"enable {UNIT}", f"start {UNIT}"]
+
+
+def test_what_the_tree_no_longer_names_goes_from_its_folders_and_from_nowhere_else(host: Host) -> None:
+    host_tree.converge(host, tree(config="a", old="o"))
+    elsewhere = host.path("/etc/karmada/prod/notes")
+    elsewhere.write_text("mine")
+    half = host.path(f"{FOLDER}/.config.x1y2")
+    half.write_text("half a file of a run that was killed")
+    assert sorted(said(host_tree.converge(host, tree(config="a")))) == [
+        f"remove {FOLDER}/.config.x1y2",
+        f"remove {FOLDER}/old",
+    ]
+    assert elsewhere.exists()
+
+
+def test_data_is_never_surplus(host: Host) -> None:
+    wanted = tree(config="a")
+    wanted["directories"].append({"path": f"{FOLDER}/data", "user": "root", "mode": 0o700})
+    wanted["folders"].append(f"{FOLDER}/data")
+    wanted["data_folders"] = [f"{FOLDER}/data"]
+    host_tree.converge(host, wanted)
+    host.path(f"{FOLDER}/data/db").write_text("rows")
+    wanted["folders"] = [f"{FOLDER}/data"]
+    assert host_tree.converge(host, wanted) == []
+
+
+def test_rights_that_were_loosened_are_mended(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    host.path(f"{FOLDER}/config").chmod(0o644)
+    assert said(host_tree.converge(host, tree(config="a"))) == [f"set owner and mode of {FOLDER}/config"]
+    assert host.path(f"{FOLDER}/config").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_is_not_in_the_diff(host: Host) -> None:
+    changes = host_tree.converge(host, tree(key="very secret", config="plain"))
+    shown = " ".join(change.before + change.after for change in changes)
+    assert "very secret" not in shown
+    assert "plain" in shown
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_foreign_unit_or_user_of_the_same_name_is_refused_before_anything_is_changed(host: Host, check: bool) -> None:
+    host.unit_file(UNIT).write_text("[Service]\nExecStart=/bin/somebody-elses\n")
+    host.users[USER] = "somebody else"
+    with pytest.raises(HostError, match=r"unit .* is not of this control plane; user .* is not of this control plane"):
+        host_tree.converge(host, tree(config="a"), check=check)
+    assert not host.path("/etc/karmada").exists()
+
+
+def test_removing_takes_units_folders_and_users_of_the_owner_only(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    other = "karmada-other-scheduler.service"
+    host.unit_file(other).write_text("[Unit]\nX-KarmadaOwner=somebody-else\n")
+    wanted = tree(config="a")
+    wanted["units"].append({"name": other, "hash": "", "health": None})
+    assert said(host_tree.remove(host, wanted)) == [f"remove unit {UNIT}", f"remove {FOLDER}", f"remove user {USER}"]
+    assert host.unit_file(other).exists()
+    assert not host.unit_file(UNIT).exists()
+    assert UNIT not in host.running
+    assert USER not in host.users
+    assert host_tree.remove(host, wanted) == []
+
+
+class _Health(BaseHTTPRequestHandler):
+    answers: list[int]
+
+    def do_GET(self) -> None:
+        status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(b"[-]etcd failed: reason withheld" if status != 200 else b"ok")
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def health() -> Iterator[tuple[str, list[int]]]:
+    answers = [200]
+    handler = type("Handler", (_Health,), {"answers": answers})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/readyz", answers
+    server.shutdown()
+    server.server_close()
+
+
+def test_waiting_ends_when_the_unit_answers(host: Host, health: tuple[str, list[int]]) -> None:
+    url, answers = health
+    wanted = tree(url=url)
+    host_tree.converge(host, wanted)
+    answers[:] = [500, 500, 200]
+    host_tree.wait_until_healthy(host, wanted, timeout=10)
+    assert answers == [200]
+
+
+def test_waiting_in_vain_says_which_unit_why_and_its_last_lines(host: Host, health: tuple[str, list[int]]) -> None:
+    url, answers = health
+    wanted = tree(url=url)
+    host_tree.converge(host, wanted)
+    answers[:] = [500]
+    with pytest.raises(HostError) as error:
+        host_tree.wait_until_healthy(host, wanted, timeout=0.3)
+    for part in (UNIT, "active (running)", f"{url} answers 500", "etcd failed", "panic: no configuration"):
+        assert part in str(error.value)
+
+
+def test_a_unit_that_crashes_again_and_again_is_not_waited_for(host: Host) -> None:
+    wanted = tree(url="http://127.0.0.1:9/readyz")
+    host_tree.converge(host, wanted)
+
+    class Crashing(Host):
+        """Each look at it finds one more restart."""
+
+    host.__class__ = Crashing
+    shown = Host._shown
+
+    def crashing(self: Host, name: str) -> str:
+        self.restarts[name] = self.restarts.get(name, 0) + 3
+        return shown(self, name)
+
+    Crashing._shown = crashing  # type: ignore[method-assign]
+    with pytest.raises(HostError, match="does not answer"):
+        host_tree.wait_until_healthy(host, wanted, timeout=60)
