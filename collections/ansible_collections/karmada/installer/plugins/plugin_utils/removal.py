@@ -163,8 +163,7 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
 def _claims(run: Run) -> list[Object]:
     """Etcd's claims: made by the StatefulSet's controller and so not on record, but with our label under its names."""
     found = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}")
-    # Not by the instance, whose release the document may not name any more.
-    stem = f"-{run.name}-{ETCD.name}-"
+    stem = f"-{run.instance.object_name(ETCD.name)}-"
     return [each for each in found if stem in each["metadata"]["name"]]
 
 
