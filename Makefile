@@ -121,7 +121,9 @@ down: ## removes the lab
 	$(IN_VENV) $(LAB) down
 
 # One scenario by hand: make scenario-NAME
+# One that was killed is begun anew: molecule would take what it left for made.
 scenario-%: lab
+	rm -f $(ANSIBLE_HOME)/tmp/molecule.*.$*/state.yml
 	$(IN_VENV) molecule test -s $*
 
 .PHONY: test

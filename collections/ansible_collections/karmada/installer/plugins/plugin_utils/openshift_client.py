@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 try:
     from kubernetes.client.exceptions import ApiException
+    from kubernetes.dynamic.exceptions import ResourceNotFoundError
     from openshift.dynamic import DynamicClient
     from openshift.dynamic.client import meta_request
 except ImportError:
@@ -31,6 +33,8 @@ except ImportError:
         )
     ) from None
 
+#: How long the list of all types may lag behind one of them.
+DISCOVERY_SECONDS = 10
 #: ``Cluster._request``.
 Send = Callable[..., Any]
 #: Parameter of the dynamic client → that of the API.
@@ -109,7 +113,15 @@ class OpenShiftClient(DynamicClient):  # type: ignore[misc]
         self.delete(resource, name=name, namespace=namespace, body=options, serialize=False)
 
     def _resource(self, api_version: str, kind: str) -> Any:
-        return self.resources.get(api_version=api_version, kind=kind)
+        """What is known of a type that is served. It is served a moment before the list of all types names it."""
+        deadline = time.monotonic() + DISCOVERY_SECONDS
+        while True:
+            try:
+                return self.resources.get(api_version=api_version, kind=kind)
+            except ResourceNotFoundError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
 
 def _content(response: Any) -> Object:

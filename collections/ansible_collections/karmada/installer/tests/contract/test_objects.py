@@ -86,7 +86,7 @@ def host(server: ApiServer, cluster: Cluster) -> Cluster:
 def dry_run(server: ApiServer, each: dict[str, Any]) -> tuple[int, dict[str, Any], list[str]]:
     """Status, answer and warnings of a server-side apply that is not carried out."""
     group = "api/v1" if each["apiVersion"] == "v1" else f"apis/{each['apiVersion']}"
-    plural = f"{each['kind'].lower()}s"
+    plural = {"NetworkPolicy": "networkpolicies"}.get(each["kind"], f"{each['kind'].lower()}s")
     namespace, name = each["metadata"]["namespace"], each["metadata"]["name"]
     request = urllib.request.Request(  # noqa: S310
         f"{server.url}/{group}/namespaces/{namespace}/{plural}/{name}"
