@@ -48,6 +48,9 @@ def routes(cluster: HostCluster) -> Iterator[HostCluster]:
         time.sleep(0.2)
     yield cluster
     cluster.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD)
+    # One that is still going takes what the next test applies with it.
+    while cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD):
+        time.sleep(0.2)
 
 
 @pytest.fixture
