@@ -10,8 +10,9 @@ Facts about flags, ports and probes are those of Karmada v1.18 and Kubernetes v1
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -101,6 +102,21 @@ class Names:
 
     dns: tuple[str, ...] = ()
     ips: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Names:
+        """Names and addresses apart, as a certificate wants them, each once."""
+        addresses, dns = [], []
+        for name in names:
+            try:
+                addresses.append(str(ipaddress.ip_address(name)))
+            except ValueError:
+                dns.append(name)
+        return cls(dns=tuple(dict.fromkeys(dns)), ips=tuple(dict.fromkeys(addresses)))
+
+    def __add__(self, more: Names) -> Names:
+        """Those of both, each once."""
+        return Names(dns=tuple(dict.fromkeys(self.dns + more.dns)), ips=tuple(dict.fromkeys(self.ips + more.ips)))
 
 
 @dataclass(frozen=True)
@@ -354,8 +370,8 @@ def _kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Ma
 
 def _bind_addresses(layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
-        "health-probe-bind-address": f"{_bracketed(layout.bind_address)}:{ports['health']}",
-        "metrics-bind-address": f"{_bracketed(layout.bind_address)}:{ports['metrics']}",
+        "health-probe-bind-address": f"{bracketed(layout.bind_address)}:{ports['health']}",
+        "metrics-bind-address": f"{bracketed(layout.bind_address)}:{ports['metrics']}",
     }
 
 
@@ -380,7 +396,7 @@ def _metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str
     return {
         **_extension_apiserver(spec, layout, ports),
         "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
-        "metrics-bind-address": f"{_bracketed(layout.bind_address)}:{ports['metrics']}",
+        "metrics-bind-address": f"{bracketed(layout.bind_address)}:{ports['metrics']}",
     }
 
 
@@ -675,6 +691,8 @@ COMPONENTS: tuple[Component, ...] = (
     KARMADA_SEARCH,
     KARMADA_METRICS_ADAPTER,
 )
+#: Components that serve an API of their own behind the API server.
+AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
 BY_NAME: Mapping[str, Component] = {component.name: component for component in COMPONENTS}
 
 
@@ -709,7 +727,7 @@ def etcd_configuration(
     scalars because the file is typed where a command line is not.
     """
     ports = ETCD.ports
-    listen = _bracketed(layout.bind_address)
+    listen = bracketed(layout.bind_address)
 
     def tls(directory: str, client_directory: str) -> dict[str, Any]:
         return {
@@ -729,7 +747,7 @@ def etcd_configuration(
         "listen-peer-urls": f"https://{listen}:{ports['peer']}",
         "initial-advertise-peer-urls": member.peer_url,
         # Probes carry no client certificate, so health has a listener of its own; it serves no keys.
-        "listen-metrics-urls": f"http://{_bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
+        "listen-metrics-urls": f"http://{bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
         "initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members),
         "initial-cluster-state": "existing" if existing else "new",
         "initial-cluster-token": token,
@@ -741,7 +759,8 @@ def etcd_configuration(
     return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
 
 
-def _bracketed(address: str) -> str:
+def bracketed(address: str) -> str:
+    """An address as it stands before a port."""
     return f"[{address}]" if ":" in address else address
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, network_policies
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AGGREGATED_SERVERS,
     ETCD,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
@@ -53,8 +53,6 @@ SERVICE_PORTS: Mapping[str, int] = {
 }
 #: Settings that mean in the document what they mean in a pod.
 _POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
-#: Components that serve an API of their own behind the API server.
-AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
 #: etcd reads these for every connection, so a renewal replaces no member; one with its data in the pod could not be.
 _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
 DEFAULT_ETCD_CLAIM = {"size": "5Gi"}
@@ -103,29 +101,27 @@ def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str
     settings = instance.spec["endpoint"]
     outside = [name for name in (*endpoint_hosts, settings.get("host"), *settings.get("extraSANs", ())) if name]
     return {
-        KARMADA_APISERVER.name: _merge(
-            loopback,
-            _service_names(instance, KARMADA_APISERVER.name),
-            Names(
-                dns=(
-                    "kubernetes",
-                    "kubernetes.default",
-                    "kubernetes.default.svc",
-                    f"kubernetes.default.svc.{instance.cluster_domain}",
-                ),
-                ips=tuple(str(network[1]) for network in instance.service_networks),
+        KARMADA_APISERVER.name: loopback
+        + _service_names(instance, KARMADA_APISERVER.name)
+        + Names(
+            dns=(
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                f"kubernetes.default.svc.{instance.cluster_domain}",
             ),
-            _sorted_out(outside),
-        ),
+            ips=tuple(str(network[1]) for network in instance.service_networks),
+        )
+        + Names.of(outside),
         # The aggregator verifies the name that the APIService gives, not the one it dials.
         **{
-            name: _merge(loopback, _service_names(instance, name), Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",)))
+            name: loopback + _service_names(instance, name) + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))
             for name in AGGREGATED_SERVERS
         },
-        KARMADA_WEBHOOK.name: _merge(loopback, _service_names(instance, KARMADA_WEBHOOK.name)),
+        KARMADA_WEBHOOK.name: loopback + _service_names(instance, KARMADA_WEBHOOK.name),
         "kube-controller-manager": loopback,
         # A wildcard, so that a new member needs no new certificate.
-        "etcd-server": _merge(loopback, _etcd_names(instance)),
+        "etcd-server": loopback + _etcd_names(instance),
         "etcd-peer": _etcd_names(instance),
     }
 
@@ -139,23 +135,6 @@ def _etcd_names(instance: Instance) -> Names:
     service = f"{instance.object_name(ETCD.name)}.{instance.namespace}.svc"
     full = instance.service_host(ETCD.name)
     return Names(dns=(service, full, f"*.{service}", f"*.{full}"))
-
-
-def _sorted_out(names: list[str]) -> Names:
-    """Names and addresses apart, as a certificate wants them."""
-    addresses, dns = [], []
-    for name in names:
-        try:
-            addresses.append(str(ipaddress.ip_address(name)))
-        except ValueError:
-            dns.append(name)
-    return Names(dns=tuple(dns), ips=tuple(addresses))
-
-
-def _merge(*all_names: Names) -> Names:
-    dns = dict.fromkeys(name for names in all_names for name in names.dns)
-    ips = dict.fromkeys(ip for names in all_names for ip in names.ips)
-    return Names(dns=tuple(dns), ips=tuple(ips))
 
 
 def namespace(instance: Instance) -> Object:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -19,11 +18,9 @@ import yaml
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AGGREGATED_SERVERS,
     ETCD,
-    KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
-    KARMADA_METRICS_ADAPTER,
-    KARMADA_SEARCH,
     KARMADA_WEBHOOK,
     SYSTEM_NAMESPACE,
     Component,
@@ -31,8 +28,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     Layout,
     Names,
     Scheme,
+    bracketed,
     settings_of,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import url
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import quantity
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
@@ -51,8 +50,6 @@ _SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
 _LONGEST_USER_NAME = 31
 #: etcd reads these for every connection, so a renewal restarts no member.
 _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
-#: Its APIs are behind the aggregator, which verifies the name of their Service.
-AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
 
 #: What no component needs, taken away from all of them. `systemd-analyze security` explains each. Not ProcSubset=pid:
 #: Go reads the length of the queue of a listening socket below /proc/sys, and would take 128.
@@ -143,7 +140,7 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
         metrics_address=LOOPBACK,
         # Its own host's API server: a component that outlives it would act on what it cannot see any more.
-        apiserver_url=_url(host.address, KARMADA_APISERVER.ports["https"]),
+        apiserver_url=url(host.address, KARMADA_APISERVER.ports["https"]),
         # Where etcd is on the same host an API server talks to that member only; etcd itself has to know all.
         etcd_members=members if component is ETCD or not local else local,
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
@@ -157,8 +154,8 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
     return tuple(
         EtcdMember(
             name=host.name,
-            client_url=_url(host.address, ETCD.ports["client"]),
-            peer_url=_url(host.address, ETCD.ports["peer"]),
+            client_url=url(host.address, ETCD.ports["client"]),
+            peer_url=url(host.address, ETCD.ports["peer"]),
         )
         for host in hosts_of(instance.spec, ETCD_ROLE)
     )
@@ -375,7 +372,7 @@ def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]
 def _health(component: Component, where: Layout) -> dict[str, str]:
     health = component.health
     listens = where.metrics_address if component is ETCD else where.bind_address
-    address = f"{_bracketed(listens)}:{component.ports[health.port]}{health.ready}"
+    address = f"{bracketed(listens)}:{component.ports[health.port]}{health.ready}"
     if health.scheme is Scheme.HTTP:
         return {"url": f"http://{address}", "authority": ""}
     return {"url": f"https://{address}", "authority": where.path("pki", "server", "ca.crt")}
@@ -383,48 +380,23 @@ def _health(component: Component, where: Layout) -> dict[str, str]:
 
 def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[str, Names]:
     """The names of every serving certificate of this host: always the host's own, so that it can be asked directly."""
-    own = _sorted_out(["localhost", "127.0.0.1", "::1", host.name, host.address])
+    own = Names.of(["localhost", "127.0.0.1", "::1", host.name, host.address])
     settings = instance.spec["endpoint"]
     outside = [name for name in (endpoint_host, settings.get("host"), *settings.get("extraSANs", ())) if name]
     kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     return {
-        KARMADA_APISERVER.name: _merge(
-            own,
-            _sorted_out(
-                [
-                    *kubernetes,
-                    f"kubernetes.default.svc.{instance.cluster_domain}",
-                    *(str(network[1]) for network in instance.service_networks),
-                    *outside,
-                ]
-            ),
+        KARMADA_APISERVER.name: own
+        + Names.of(
+            [
+                *kubernetes,
+                f"kubernetes.default.svc.{instance.cluster_domain}",
+                *(str(network[1]) for network in instance.service_networks),
+                *outside,
+            ]
         ),
-        **{name: _merge(own, Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))) for name in AGGREGATED_SERVERS},
+        **{name: own + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",)) for name in AGGREGATED_SERVERS},
         KARMADA_WEBHOOK.name: own,
         "kube-controller-manager": own,
         "etcd-server": own,
         "etcd-peer": own,
     }
-
-
-def _sorted_out(names: Iterable[str]) -> Names:
-    """Names and addresses apart, as a certificate wants them."""
-    addresses, dns = [], []
-    for name in names:
-        try:
-            addresses.append(str(ipaddress.ip_address(name)))
-        except ValueError:
-            dns.append(name)
-    return Names(dns=tuple(dict.fromkeys(dns)), ips=tuple(dict.fromkeys(addresses)))
-
-
-def _merge(*all_names: Names) -> Names:
-    return _sorted_out([name for names in all_names for name in (*names.dns, *names.ips)])
-
-
-def _url(address: str, port: int) -> str:
-    return f"https://{_bracketed(address)}:{port}"
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

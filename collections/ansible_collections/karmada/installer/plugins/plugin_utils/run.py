@@ -33,6 +33,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AGGREGATED_SERVERS,
     ETCD,
     KARMADA_APISERVER,
     KARMADA_CA,
@@ -447,7 +448,7 @@ class Run:
             aggregated={
                 each.name: (self.instance.service_host(each.name), render.SERVICE_PORTS[each.name])
                 for each in wanted_components(self.spec)
-                if each.name in render.AGGREGATED_SERVERS
+                if each.name in AGGREGATED_SERVERS
             },
             public_url=self.public_url,
             ca_bundle=self.state.authorities[KARMADA_CA].certificate,

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AGGREGATED_SERVERS,
     AUTHORITIES,
     COMPONENTS,
     ETCD,
@@ -157,7 +158,7 @@ class Rendered:
             aggregated={
                 each.name: (self.instance.service_host(each.name), ports[each.name])
                 for each in wanted_components(self.spec)
-                if each.name in render.AGGREGATED_SERVERS
+                if each.name in AGGREGATED_SERVERS
             },
             public_url=self.layout.apiserver_url,
             ca_bundle=self.material.authorities["karmada-ca"].certificate,
