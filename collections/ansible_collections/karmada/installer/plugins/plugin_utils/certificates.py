@@ -11,13 +11,15 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    AUTHORITIES,
-    COMPONENTS,
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     FileSet,
     Holds,
     Layout,
     LeafCertificate,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AUTHORITIES,
+    COMPONENTS,
     wanted_authorities,
     wanted_leaf_certificates,
 )

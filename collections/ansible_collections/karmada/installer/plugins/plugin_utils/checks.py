@@ -28,13 +28,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    settings_of,
+    settings_path,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     ETCD,
     KARMADA_APISERVER,
-    Component,
-    settings_of,
-    settings_path,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE

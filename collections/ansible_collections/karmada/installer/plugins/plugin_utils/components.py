@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one table of components: what each process of a control plane is, whatever it runs on.
 
-A flag, port, probe, certificate or file is written here once; the renderers turn the same rows into objects of a host
-cluster or into units of plain hosts. Nothing in this module knows of Kubernetes objects or of systemd: what differs
-between the two (addresses, names, directories) comes in as a Layout.
+A port, probe, certificate or file is written here once, a flag in ``component_flags``; the renderers turn the same rows
+into objects of a host cluster or into units of plain hosts.
 
-Facts about flags, ports and probes are those of Karmada v1.18 and Kubernetes v1.35 (the binaries' own ``--help``).
+Facts about ports and probes are those of Karmada v1.18 and Kubernetes v1.35.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy
+from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy, component_flags
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import ETCD_CLIENT_DIRECTORY
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Call,
+    Component,
+    ConfigFiles,
+    FileSet,
+    Health,
+    Holds,
+    LeafCertificate,
+    Scheme,
+    external_etcd,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Image
 
 # Authorities. Each is trusted for one thing only, so that revoking one leaves the others alone.
@@ -36,383 +43,6 @@ AUTHORITIES: Mapping[str, str] = {
 ETCD_PEER_COMMON_NAME = "system:karmada:etcd-peer"
 #: Group of the component identities; bound to its rights by RBAC, so that it can be narrowed without new certificates.
 COMPONENT_GROUP = "system:karmada:components"
-#: The namespace that components use inside the control plane (leases, Services for aggregated APIs).
-SYSTEM_NAMESPACE = "karmada-system"
-
-
-class Scheme(Enum):
-    """How a health endpoint is asked."""
-
-    HTTP = "HTTP"
-    HTTPS = "HTTPS"
-
-
-@dataclass(frozen=True)
-class Health:
-    """Where a component says how it is. ``port`` is a key of Component.ports."""
-
-    port: str
-    live: str
-    ready: str
-    scheme: Scheme = Scheme.HTTP
-
-
-class Holds(Enum):
-    """What a file set contains; decides its file names (see ``pki_files.contents``)."""
-
-    CERTIFICATE = "certificate"  # ca.crt, tls.crt, tls.key
-    IDENTITY = "identity"  # the same, and a kubeconfig ``karmada.config`` that points at them
-    CLIENT_AUTHORITIES = "client-authorities"  # ca.crt: every authority whose client certificates are accepted
-    SIGNING_AUTHORITY = "signing-authority"  # tls.crt, tls.key of the authority that signs certificate requests
-    SERVICE_ACCOUNT_PAIR = "service-account-pair"  # sa.pub, sa.key
-    SERVICE_ACCOUNT_KEY = "service-account-key"  # sa.key
-    ENCRYPTION = "encryption"  # encryption.yaml
-    EXTERNAL_ETCD = "external-etcd"  # ca.crt, tls.crt, tls.key, as the document's Secret has them
-
-
-@dataclass(frozen=True)
-class FileSet:
-    """Files that belong together: one Secret of a namespace, or one directory of a host.
-
-    ``name`` is unique within an instance; ``directory`` is where the component finds them, below Layout.base.
-    """
-
-    name: str
-    directory: str
-    holds: Holds
-    certificate: str = ""
-
-
-@dataclass(frozen=True)
-class ConfigFiles:
-    """Files without secrets: one ConfigMap of a namespace, or one directory of a host.
-
-    ``contents`` makes file name → content of the spec and of the ConfigMaps that the document refers to (name → key →
-    text). Without a file there is no directory either.
-    """
-
-    name: str
-    directory: str
-    contents: Callable[[Mapping[str, Any], Mapping[str, Mapping[str, str]]], dict[str, str]]
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names and addresses a serving certificate has to carry."""
-
-    dns: tuple[str, ...] = ()
-    ips: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> Names:
-        """Names and addresses apart, as a certificate wants them, each once."""
-        addresses, dns = [], []
-        for name in names:
-            try:
-                addresses.append(str(ipaddress.ip_address(name)))
-            except ValueError:
-                dns.append(name)
-        return cls(dns=tuple(dict.fromkeys(dns)), ips=tuple(dict.fromkeys(addresses)))
-
-    def __add__(self, more: Names) -> Names:
-        """Those of both, each once."""
-        return Names(dns=tuple(dict.fromkeys(self.dns + more.dns)), ips=tuple(dict.fromkeys(self.ips + more.ips)))
-
-
-@dataclass(frozen=True)
-class LeafCertificate:
-    """One leaf of the table. Serving certificates get their names from the Layout."""
-
-    name: str
-    authority: str
-    common_name: str
-    organizations: tuple[str, ...] = ()
-    server: bool = False
-    client: bool = False
-
-
-@dataclass(frozen=True)
-class Call:
-    """A port that a component connects to: of which other component, and which key of its ports."""
-
-    component: str
-    port: str
-
-
-@dataclass(frozen=True)
-class EtcdMember:
-    """One member of etcd, with addresses that are its own and nobody else's."""
-
-    name: str
-    client_url: str
-    peer_url: str
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the processes of one instance find each other and their files."""
-
-    base: str
-    data: str
-    bind_address: str
-    apiserver_url: str
-    #: Those that we run; none where the document names an external etcd.
-    etcd_members: tuple[EtcdMember, ...]
-    service_account_issuer: str
-    service_subnet: str
-    server_names: Mapping[str, Names]
-    #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
-    metrics_address: str = ""
-
-    def path(self, *parts: str) -> str:
-        """A path below the directory of file sets."""
-        return "/".join((self.base, *parts))
-
-
-Arguments = Callable[[Mapping[str, Any], Layout, Mapping[str, int]], dict[str, str]]
-
-
-@dataclass(frozen=True)
-class Component:
-    """One process of the control plane.
-
-    ``field`` is its key in ``spec.components``; ``arguments`` gives flags (without dashes) from spec, layout and ports.
-    """
-
-    name: str
-    field: str
-    binary: str
-    image: Image
-    ports: Mapping[str, int]
-    health: Health
-    arguments: Arguments
-    file_sets: tuple[FileSet, ...] = ()
-    config_files: tuple[ConfigFiles, ...] = ()
-    served_port: str = ""
-    certificates: tuple[LeafCertificate, ...] = ()
-    #: Optional components run only when the document names them; an empty mapping is enough.
-    optional: bool = False
-    takes_feature_gates: bool = False
-    #: The components it connects to; what a network may not keep apart, and nothing else.
-    calls: tuple[Call, ...] = ()
-    #: It connects to nothing but those and the name service. Most connect to members, or to what users name.
-    calls_nobody_else: bool = False
-    #: Whether clients from anywhere connect to ``served_port``.
-    for_everybody: bool = False
-    #: Which key of ``ports`` serves metrics.
-    metrics_port: str = ""
-    #: It becomes ready only when its API is registered, so it has to be reachable before that.
-    ready_when_registered: bool = False
-
-    def is_wanted(self, spec: Mapping[str, Any]) -> bool:
-        """Whether this document calls for the component."""
-        if self.field == "etcd":
-            return external_etcd(spec) is None
-        return not self.optional or spec["components"].get(self.field) is not None
-
-    def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
-        """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
-        settings = settings_of(self, spec)
-        gates = settings.get("featureGates") or {}
-        ours = self.arguments(spec, layout, self.ports)
-        if gates:
-            ours["feature-gates"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
-        merged = {**ours, **settings.get("extraArgs", {})}
-        return [f"--{name}={value}" for name, value in sorted(merged.items())]
-
-
-def settings_of(component: Component, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the document says about this component; etcd's settings are those of ``etcd.local``."""
-    settings: Mapping[str, Any] = spec["components"].get(component.field) or {}
-    return (settings.get("local") or {}) if component.field == "etcd" else settings
-
-
-def settings_path(component: Component) -> str:
-    """Where in the document those settings are."""
-    return f"spec.components.{component.field}" + (".local" if component.field == "etcd" else "")
-
-
-def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What the document says about an etcd that is not ours to run; None where etcd is a component of ours."""
-    found: Mapping[str, Any] | None = spec["components"]["etcd"].get("external")
-    return found
-
-
-def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:
-    """Where etcd's clients find it: the document's endpoints, or our members in their order."""
-    external = external_etcd(spec)
-    return tuple(external["endpoints"] if external else (member.client_url for member in layout.etcd_members))
-
-
-def _pki(layout: Layout, directory: str, file: str) -> str:
-    return layout.path("pki", directory, file)
-
-
-def _identity(layout: Layout) -> str:
-    return layout.path("config", "karmada.config")
-
-
-def _delegated_authentication(layout: Layout) -> dict[str, str]:
-    """An extension API server asks the API server who a caller is and what they may do."""
-    return {
-        "kubeconfig": _identity(layout),
-        "authentication-kubeconfig": _identity(layout),
-        "authorization-kubeconfig": _identity(layout),
-    }
-
-
-def _etcd_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
-    arguments = {
-        "etcd-servers": ",".join(etcd_client_urls(spec, layout)),
-        "etcd-cafile": _pki(layout, _ETCD_CLIENT, "ca.crt"),
-        "etcd-certfile": _pki(layout, _ETCD_CLIENT, "tls.crt"),
-        "etcd-keyfile": _pki(layout, _ETCD_CLIENT, "tls.key"),
-    }
-    external = external_etcd(spec)
-    if external:
-        arguments["etcd-prefix"] = external["keyPrefix"]
-    return arguments
-
-
-def _serving(layout: Layout) -> dict[str, str]:
-    return {
-        "tls-cert-file": _pki(layout, "server", "tls.crt"),
-        "tls-private-key-file": _pki(layout, "server", "tls.key"),
-        "tls-min-version": "VersionTLS13",
-    }
-
-
-def _kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    arguments = {
-        **_etcd_client(spec, layout),
-        **_serving(layout),
-        "allow-privileged": "true",
-        "authorization-mode": "Node,RBAC",
-        "bind-address": layout.bind_address,
-        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
-        # ServiceAccount admission would want a default account and a mounted token in every pod template that passes
-        # through; StorageObjectInUseProtection adds finalizers that no controller here ever removes.
-        "disable-admission-plugins": "ServiceAccount,StorageObjectInUseProtection",
-        "enable-admission-plugins": "NodeRestriction",
-        "enable-bootstrap-token-auth": "true",
-        "max-mutating-requests-inflight": "500",
-        "max-requests-inflight": "1500",
-        "profiling": "false",
-        "proxy-client-cert-file": _pki(layout, "front-proxy-client", "tls.crt"),
-        "proxy-client-key-file": _pki(layout, "front-proxy-client", "tls.key"),
-        "requestheader-allowed-names": "front-proxy-client",
-        "requestheader-client-ca-file": _pki(layout, "front-proxy-client", "ca.crt"),
-        "requestheader-extra-headers-prefix": "X-Remote-Extra-",
-        "requestheader-group-headers": "X-Remote-Group",
-        "requestheader-username-headers": "X-Remote-User",
-        "secure-port": str(ports["https"]),
-        "service-account-issuer": layout.service_account_issuer,
-        "service-account-key-file": _pki(layout, "service-account", "sa.pub"),
-        "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
-        "service-cluster-ip-range": layout.service_subnet,
-    }
-    if spec["audit"]["enabled"]:
-        arguments["audit-log-path"] = "-"
-        arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)
-    if spec["encryption"]["provider"] != "identity":
-        arguments["encryption-provider-config"] = layout.path("encryption", "encryption.yaml")
-    return arguments
-
-
-def _extension_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        **_delegated_authentication(layout),
-        **_serving(layout),
-        "audit-log-maxage": "0",
-        "audit-log-maxbackup": "0",
-        "audit-log-path": "-",
-        "bind-address": layout.bind_address,
-        "secure-port": str(ports["https"]),
-    }
-
-
-def _stored_extension_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {**_extension_apiserver(spec, layout, ports), **_etcd_client(spec, layout)}
-
-
-def _kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        **_delegated_authentication(layout),
-        **_serving(layout),
-        "bind-address": layout.bind_address,
-        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
-        "cluster-name": "karmada",
-        "cluster-signing-cert-file": _pki(layout, "signing", "tls.crt"),
-        "cluster-signing-key-file": _pki(layout, "signing", "tls.key"),
-        # Workload controllers stay off: a Deployment in this API server is a template, and no pod may come of it.
-        "controllers": ",".join(
-            (
-                "namespace",
-                "garbagecollector",
-                "serviceaccount-token",
-                "ttl-after-finished",
-                "bootstrapsigner",
-                "tokencleaner",
-                "csrcleaner",
-                "csrsigning",
-                "clusterrole-aggregation",
-            )
-        ),
-        "leader-elect": "true",
-        "profiling": "false",
-        "root-ca-file": _pki(layout, "server", "ca.crt"),
-        "secure-port": str(ports["https"]),
-        "service-account-private-key-file": _pki(layout, "service-account", "sa.key"),
-        "service-cluster-ip-range": layout.service_subnet,
-        "use-service-account-credentials": "true",
-    }
-
-
-def _bind_addresses(layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        "health-probe-bind-address": f"{bracketed(layout.bind_address)}:{ports['health']}",
-        "metrics-bind-address": f"{bracketed(layout.bind_address)}:{ports['metrics']}",
-    }
-
-
-def _controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        **_bind_addresses(layout, ports),
-        "cluster-status-update-frequency": "10s",
-        "kubeconfig": _identity(layout),
-        "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
-    }
-
-
-def _scheduler(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        **_bind_addresses(layout, ports),
-        "kubeconfig": _identity(layout),
-        "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
-    }
-
-
-def _metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        **_extension_apiserver(spec, layout, ports),
-        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
-        "metrics-bind-address": f"{bracketed(layout.bind_address)}:{ports['metrics']}",
-    }
-
-
-def _webhook(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    return {
-        **_bind_addresses(layout, ports),
-        "bind-address": layout.bind_address,
-        "cert-dir": layout.path("pki", "server"),
-        "kubeconfig": _identity(layout),
-        "secure-port": str(ports["https"]),
-    }
-
-
-def _etcd(_spec: Mapping[str, Any], _layout: Layout, _ports: Mapping[str, int]) -> dict[str, str]:
-    """etcd reads a file per member (see etcd_configuration): a flag list cannot differ between replicas."""
-    return {}
 
 
 def _serving_certificate(name: str) -> LeafCertificate:
@@ -470,9 +100,7 @@ _SEARCH_IDENTITY = _identity_certificate("karmada-search")
 _METRICS_ADAPTER = _serving_certificate("karmada-metrics-adapter")
 _METRICS_ADAPTER_IDENTITY = _identity_certificate("karmada-metrics-adapter")
 
-#: The directory of an etcd client's certificate in all that store something.
-_ETCD_CLIENT = "etcd-client"
-_EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{_ETCD_CLIENT}", Holds.EXTERNAL_ETCD)
+_EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{ETCD_CLIENT_DIRECTORY}", Holds.EXTERNAL_ETCD)
 
 #: The administrator's identity. Not of a component: it goes to the people who run the control plane.
 ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=("system:masters",), client=True)
@@ -490,7 +118,7 @@ ETCD = Component(
     ports={"client": 2379, "peer": 2380, "metrics": 2381},
     served_port="client",
     health=Health(port="metrics", live="/livez", ready="/readyz"),
-    arguments=_etcd,
+    arguments=component_flags.etcd,
     calls=(Call("etcd", "peer"),),
     calls_nobody_else=True,
     metrics_port="metrics",
@@ -510,7 +138,7 @@ KARMADA_APISERVER = Component(
     ports={"https": 5443},
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
-    arguments=_kube_apiserver,
+    arguments=component_flags.kube_apiserver,
     takes_feature_gates=True,
     calls=(
         _TO_ETCD,
@@ -525,7 +153,7 @@ KARMADA_APISERVER = Component(
     file_sets=(
         _certificate_files(_APISERVER, "server"),
         _CLIENT_AUTHORITIES_FILES,
-        _certificate_files(_APISERVER_ETCD, _ETCD_CLIENT),
+        _certificate_files(_APISERVER_ETCD, ETCD_CLIENT_DIRECTORY),
         _certificate_files(_FRONT_PROXY, "front-proxy-client"),
         FileSet("karmada-apiserver-service-account", "pki/service-account", Holds.SERVICE_ACCOUNT_PAIR),
         _ENCRYPTION_FILES,
@@ -541,14 +169,14 @@ KARMADA_AGGREGATED_APISERVER = Component(
     ports={"https": 7443},
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
-    arguments=_stored_extension_apiserver,
+    arguments=component_flags.stored_extension_apiserver,
     takes_feature_gates=True,
     calls=(_TO_ETCD, _TO_APISERVER),
     metrics_port="https",
     certificates=(_AGGREGATED, _AGGREGATED_ETCD, _AGGREGATED_IDENTITY),
     file_sets=(
         _certificate_files(_AGGREGATED, "server"),
-        _certificate_files(_AGGREGATED_ETCD, _ETCD_CLIENT),
+        _certificate_files(_AGGREGATED_ETCD, ETCD_CLIENT_DIRECTORY),
         _identity_files(_AGGREGATED_IDENTITY),
     ),
 )
@@ -560,7 +188,7 @@ KUBE_CONTROLLER_MANAGER = Component(
     image=Image(registry="kubeRegistry", repository="kube-controller-manager", release="kubernetes"),
     ports={"https": 10257},
     health=Health(port="https", live="/healthz", ready="/healthz", scheme=Scheme.HTTPS),
-    arguments=_kube_controller_manager,
+    arguments=component_flags.kube_controller_manager,
     takes_feature_gates=True,
     calls=(_TO_APISERVER,),
     calls_nobody_else=True,
@@ -582,7 +210,7 @@ KARMADA_CONTROLLER_MANAGER = Component(
     image=Image(registry="karmadaRegistry", repository="karmada-controller-manager", release="karmada"),
     ports={"health": 10357, "metrics": 10367},
     health=Health(port="health", live="/healthz", ready="/healthz"),
-    arguments=_controller_manager,
+    arguments=component_flags.controller_manager,
     takes_feature_gates=True,
     calls=(_TO_APISERVER,),
     metrics_port="metrics",
@@ -597,7 +225,7 @@ KARMADA_SCHEDULER = Component(
     image=Image(registry="karmadaRegistry", repository="karmada-scheduler", release="karmada"),
     ports={"health": 10351, "metrics": 10361},
     health=Health(port="health", live="/healthz", ready="/healthz"),
-    arguments=_scheduler,
+    arguments=component_flags.scheduler,
     takes_feature_gates=True,
     calls=(_TO_APISERVER,),
     metrics_port="metrics",
@@ -614,7 +242,7 @@ KARMADA_WEBHOOK = Component(
     ports={"https": 8443, "health": 8000, "metrics": 8001},
     served_port="https",
     health=Health(port="https", live="/readyz", ready="/readyz", scheme=Scheme.HTTPS),
-    arguments=_webhook,
+    arguments=component_flags.webhook,
     takes_feature_gates=True,
     calls=(_TO_APISERVER,),
     calls_nobody_else=True,
@@ -630,7 +258,7 @@ KARMADA_DESCHEDULER = Component(
     image=Image(registry="karmadaRegistry", repository="karmada-descheduler", release="karmada"),
     ports={"health": 10358, "metrics": 10368},
     health=Health(port="health", live="/healthz", ready="/healthz"),
-    arguments=_scheduler,
+    arguments=component_flags.scheduler,
     optional=True,
     calls=(_TO_APISERVER,),
     metrics_port="metrics",
@@ -647,14 +275,14 @@ KARMADA_SEARCH = Component(
     ports={"https": 9443},
     served_port="https",
     health=Health(port="https", live="/livez", ready="/readyz", scheme=Scheme.HTTPS),
-    arguments=_stored_extension_apiserver,
+    arguments=component_flags.stored_extension_apiserver,
     optional=True,
     calls=(_TO_ETCD, _TO_APISERVER),
     metrics_port="https",
     certificates=(_SEARCH, _SEARCH_ETCD, _SEARCH_IDENTITY),
     file_sets=(
         _certificate_files(_SEARCH, "server"),
-        _certificate_files(_SEARCH_ETCD, _ETCD_CLIENT),
+        _certificate_files(_SEARCH_ETCD, ETCD_CLIENT_DIRECTORY),
         _identity_files(_SEARCH_IDENTITY),
     ),
 )
@@ -667,7 +295,7 @@ KARMADA_METRICS_ADAPTER = Component(
     ports={"https": 9444, "metrics": 9445},
     served_port="https",
     health=Health(port="https", live="/healthz", ready="/readyz", scheme=Scheme.HTTPS),
-    arguments=_metrics_adapter,
+    arguments=component_flags.metrics_adapter,
     optional=True,
     calls=(_TO_APISERVER,),
     metrics_port="metrics",
@@ -708,76 +336,6 @@ def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[Fi
         for files in component.file_sets
         if encrypted or files.holds is not Holds.ENCRYPTION
     )
-
-
-def etcd_configuration(
-    member: EtcdMember,
-    layout: Layout,
-    *,
-    token: str,
-    existing: bool,
-    generation: int,
-    extra: Mapping[str, str],
-) -> dict[str, Any]:
-    """The configuration file of one member.
-
-    ``existing`` is the permanent setting once the cluster has been healthy: a member that lost its disk then serves
-    nothing instead of founding an empty cluster. ``generation`` numbers the data directory, so that a restore can put a
-    new one beside the old. ``extra`` holds configuration keys of the document, which win; their values are read as YAML
-    scalars because the file is typed where a command line is not.
-    """
-    ports = ETCD.ports
-    listen = bracketed(layout.bind_address)
-
-    def tls(directory: str, client_directory: str) -> dict[str, Any]:
-        return {
-            "cert-file": _pki(layout, directory, "tls.crt"),
-            "key-file": _pki(layout, directory, "tls.key"),
-            "client-cert-file": _pki(layout, client_directory, "tls.crt"),
-            "client-key-file": _pki(layout, client_directory, "tls.key"),
-            "client-cert-auth": True,
-            "trusted-ca-file": _pki(layout, directory, "ca.crt"),
-        }
-
-    configuration: dict[str, Any] = {
-        "name": member.name,
-        "data-dir": f"{layout.data}/gen-{generation}",
-        "listen-client-urls": f"https://{listen}:{ports['client']}",
-        "advertise-client-urls": member.client_url,
-        "listen-peer-urls": f"https://{listen}:{ports['peer']}",
-        "initial-advertise-peer-urls": member.peer_url,
-        # Probes carry no client certificate, so health has a listener of its own; it serves no keys.
-        "listen-metrics-urls": f"http://{bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
-        "initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members),
-        "initial-cluster-state": "existing" if existing else "new",
-        "initial-cluster-token": token,
-        "client-transport-security": tls("server", "server"),
-        "peer-transport-security": {**tls("peer", "peer-client"), "allowed-cn": [ETCD_PEER_COMMON_NAME]},
-        "feature-gates": "CompactHashCheck=true,InitialCorruptCheck=true",
-        "log-level": "info",
-    }
-    return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
-
-
-def bracketed(address: str) -> str:
-    """An address as it stands before a port."""
-    return f"[{address}]" if ":" in address else address
-
-
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
-#: What etcd reads as a list, and as text though it looks like a number; it does not start with anything else there.
-_LISTS = frozenset({"cipher-suites", "log-outputs"})
-_TEXTS = frozenset({"auto-compaction-retention", "initial-cluster-token", "name"})
-
-
-def _typed(key: str, value: str) -> bool | int | str | list[str]:
-    if key in _LISTS:
-        return value.split(",")
-    if key in _TEXTS:
-        return value
-    if value in ("true", "false"):
-        return value == "true"
-    return int(value) if _INTEGER.fullmatch(value) else value
 
 
 def wanted_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import SYSTEM_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENT_GROUP,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_METRICS_ADAPTER,
     KARMADA_SEARCH,
-    SYSTEM_NAMESPACE,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,

@@ -18,7 +18,7 @@ from datetime import datetime
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import external_etcd
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import (
     Cause,
     EndpointStatus,

@@ -57,3 +57,8 @@ def problem(subnet: str, families: Sequence[int]) -> Problem | None:
         where="spec.components.karmadaAPIServer.serviceSubnet",
         remedy=f"leave it out, which means {default_service_subnet(families)} there, or begin with IPv{families[0]}",
     )
+
+
+def bracketed(address: str) -> str:
+    """An address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address

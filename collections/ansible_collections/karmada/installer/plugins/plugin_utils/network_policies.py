@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, Call, Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Call, Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 
 Object = dict[str, Any]

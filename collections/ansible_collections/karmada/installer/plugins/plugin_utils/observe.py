@@ -9,12 +9,8 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    BY_NAME,
-    COMPONENTS,
-    ETCD,
-    etcd_client_urls,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import etcd_client_urls
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API

@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    CLIENT_SIGNING_CA,
-    COMPONENTS,
-    KARMADA_CA,
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     FileSet,
     Holds,
     Layout,
     LeafCertificate,
     Names,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    CLIENT_SIGNING_CA,
+    COMPONENTS,
+    KARMADA_CA,
     leaf_certificates,
 )
 

@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
 
 FILE = Path(__file__).parents[2] / "schemas" / "program_flags.json"

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, image_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import Component, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import FetchError, Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import Build
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError

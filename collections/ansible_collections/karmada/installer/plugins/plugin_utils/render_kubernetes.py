@@ -11,7 +11,16 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, network_policies
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, etcd_configuration, network_policies
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    SYSTEM_NAMESPACE,
+    Component,
+    EtcdMember,
+    Health,
+    Layout,
+    Names,
+    settings_of,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
     ETCD,
@@ -20,13 +29,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_METRICS_ADAPTER,
     KARMADA_SEARCH,
     KARMADA_WEBHOOK,
-    SYSTEM_NAMESPACE,
-    Component,
-    EtcdMember,
-    Health,
-    Layout,
-    Names,
-    settings_of,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_path import HOSTNAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
@@ -366,7 +368,7 @@ def _etcd_config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Obje
         "metadata": _metadata(instance, ETCD.name, instance.object_name("etcd-config")),
         "data": {
             f"{member.name}.yaml": yaml.safe_dump(
-                table.etcd_configuration(
+                etcd_configuration.of_member(
                     member,
                     where,
                     token=etcd.token,

@@ -17,22 +17,25 @@ from typing import Any
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    AGGREGATED_SERVERS,
-    ETCD,
-    KARMADA_APISERVER,
-    KARMADA_WEBHOOK,
+from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_configuration
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     SYSTEM_NAMESPACE,
     Component,
     EtcdMember,
     Layout,
     Names,
     Scheme,
-    bracketed,
     settings_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    AGGREGATED_SERVERS,
+    ETCD,
+    KARMADA_APISERVER,
+    KARMADA_WEBHOOK,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import url
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import bracketed
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import quantity
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
@@ -312,7 +315,7 @@ def _configuration(
             yield _file(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
     if component is ETCD:
         member = next(each for each in where.etcd_members if where.bind_address in each.peer_url)
-        configuration = table.etcd_configuration(
+        configuration = etcd_configuration.of_member(
             member,
             where,
             token=etcd.token,

@@ -32,15 +32,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Layout,
+    external_etcd,
+    settings_of,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
     ETCD,
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_WEBHOOK,
-    Layout,
-    external_etcd,
-    settings_of,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster

@@ -19,17 +19,20 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_files, program_flags, releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    BY_NAME,
-    COMPONENTS,
-    ETCD,
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    etcd_configuration,
+    pki,
+    pki_files,
+    program_flags,
+    releases,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Component,
     EtcdMember,
     Layout,
     Names,
-    etcd_configuration,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, Rendered, rendered, state
 
@@ -122,7 +125,9 @@ class Etcd:
                 folder.mkdir(parents=True, exist_ok=True)
                 for name, content in pki_files.contents(files, self.found.material, layout).items():
                     (folder / name).write_bytes(content)
-        configuration = etcd_configuration(member, layout, token="t", existing=False, generation=1, extra=extra or {})
+        configuration = etcd_configuration.of_member(
+            member, layout, token="t", existing=False, generation=1, extra=extra or {}
+        )
         text = yaml.safe_dump(configuration)
         for name, port in ETCD.ports.items():
             text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{ports[name]}")

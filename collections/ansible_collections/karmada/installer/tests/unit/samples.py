@@ -18,14 +18,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
     AUTHORITIES,
     COMPONENTS,
     ETCD,
     KARMADA_WEBHOOK,
-    Component,
-    Layout,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance

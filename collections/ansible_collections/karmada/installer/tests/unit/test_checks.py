@@ -11,19 +11,14 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     checks,
+    etcd_configuration,
     member_join,
     members,
     program_flags,
     releases,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    BY_NAME,
-    COMPONENTS,
-    ETCD,
-    Component,
-    etcd_configuration,
-    settings_path,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_path
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
@@ -374,7 +369,7 @@ def test_every_flag_that_is_rendered_is_known_to_the_programs_of_every_release(
 
 def test_the_settings_of_etcd_that_are_rendered_are_known() -> None:
     found = rendered()
-    configuration = etcd_configuration(
+    configuration = etcd_configuration.of_member(
         found.layout.etcd_members[0], found.layout, token="t", existing=False, generation=1, extra={}
     )
     sections = {"client-transport-security", "peer-transport-security"}

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_types, etcd_configuration
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Holds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ADMIN,
     AUTHORITIES,
@@ -16,7 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     ETCD_CA,
     FRONT_PROXY_CA,
     KARMADA_CA,
-    Holds,
     leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
@@ -138,7 +139,7 @@ def test_only_the_api_server_and_its_controller_hold_the_service_account_key() -
 
 
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each is not ETCD], ids=lambda each: each.name)
-def test_no_value_on_a_command_line_is_secret(component: table.Component) -> None:
+def test_no_value_on_a_command_line_is_secret(component: component_types.Component) -> None:
     found = rendered()
     line = " ".join(component.flags(found.spec, found.layout))
     assert found.material.encryption_key not in line
@@ -167,7 +168,7 @@ def test_gates_are_fields_of_those_components_that_take_them() -> None:
 @pytest.mark.parametrize(
     "component", [each for each in COMPONENTS if each.takes_feature_gates], ids=lambda each: each.name
 )
-def test_gates_are_one_flag_in_the_order_of_their_names(component: table.Component) -> None:
+def test_gates_are_one_flag_in_the_order_of_their_names(component: component_types.Component) -> None:
     gates = {"B": False, "A": True}
     found = rendered({"components": {component.field: {"featureGates": gates}}})
     assert "--feature-gates=A=true,B=false" in component.flags(found.spec, found.layout)
@@ -176,7 +177,7 @@ def test_gates_are_one_flag_in_the_order_of_their_names(component: table.Compone
 
 
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
-def test_an_optional_component_is_wanted_when_it_is_named(component: table.Component) -> None:
+def test_an_optional_component_is_wanted_when_it_is_named(component: component_types.Component) -> None:
     assert not component.is_wanted(rendered().spec)
     named = rendered({"components": {component.field: {}}}).spec
     assert component.is_wanted(named)
@@ -187,7 +188,7 @@ def test_an_optional_component_is_wanted_when_it_is_named(component: table.Compo
 def test_leases_are_in_a_namespace_that_is_created() -> None:
     found = rendered()
     for name in ("karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"):
-        assert f"--leader-elect-resource-namespace={table.SYSTEM_NAMESPACE}" in BY_NAME[name].flags(
+        assert f"--leader-elect-resource-namespace={component_types.SYSTEM_NAMESPACE}" in BY_NAME[name].flags(
             found.spec, found.layout
         )
 
@@ -195,7 +196,7 @@ def test_leases_are_in_a_namespace_that_is_created() -> None:
 def test_addresses_of_ipv6_are_bracketed_where_a_url_needs_it() -> None:
     found = rendered()
     layout = type(found.layout)(**{**vars(found.layout), "bind_address": "::"})
-    one = table.etcd_configuration(layout.etcd_members[0], layout, token="t", existing=True, generation=1, extra={})
+    one = etcd_configuration.of_member(layout.etcd_members[0], layout, token="t", existing=True, generation=1, extra={})
     assert one["listen-client-urls"] == "https://[::]:2379"
     assert one["listen-metrics-urls"] == "http://[::]:2381"
     assert "--metrics-bind-address=[::]:10361" in BY_NAME["karmada-scheduler"].flags(found.spec, layout)

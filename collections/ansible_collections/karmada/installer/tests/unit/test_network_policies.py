@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.tests.unit.network_policy import Place, reaches
 from ansible_collections.karmada.installer.tests.unit.samples import (
     FULL_SPEC,

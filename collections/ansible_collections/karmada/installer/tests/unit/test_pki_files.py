@@ -9,7 +9,8 @@ import json
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki_files
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, FileSet, Holds
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import FileSet, Holds
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, Rendered, rendered
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
+    component_types,
     components,
     download,
     go_modules,
@@ -126,7 +127,7 @@ def image_spec(server: WebServer, **more: Any) -> dict[str, Any]:
 def bring(
     source: Source,
     cache: Path,
-    wanted: tuple[components.Component, ...] = THREE,
+    wanted: tuple[component_types.Component, ...] = THREE,
     spec: Mapping[str, Any] | None = None,
     architecture: str = "amd64",
     logins: Logins | None = None,

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import manifest, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_configuration, manifest, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, etcd_client_urls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     COMPONENTS,
     ETCD,
-    Component,
-    etcd_client_urls,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.pod_security import violations
@@ -497,7 +496,7 @@ def test_configuration_of_the_user_wins_in_etcd_too() -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_can_be_a_value_of_etcd(value: str) -> None:
-    found = render.table.etcd_configuration(
+    found = etcd_configuration.of_member(
         _MATERIAL.layout.etcd_members[0],
         _MATERIAL.layout,
         token="t",

@@ -12,13 +12,13 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     COMPONENTS,
     ETCD,
     KARMADA_APISERVER,
     KARMADA_SCHEDULER,
-    Component,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the table of components is made of, and what a document says about one of them.
+
+Nothing here knows of Kubernetes objects or of systemd: what differs between the two (addresses, names, directories)
+comes in as a Layout.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Image
+
+#: The namespace that components use inside the control plane (leases, Services for aggregated APIs).
+SYSTEM_NAMESPACE = "karmada-system"
+
+
+class Scheme(Enum):
+    """How a health endpoint is asked."""
+
+    HTTP = "HTTP"
+    HTTPS = "HTTPS"
+
+
+@dataclass(frozen=True)
+class Health:
+    """Where a component says how it is. ``port`` is a key of Component.ports."""
+
+    port: str
+    live: str
+    ready: str
+    scheme: Scheme = Scheme.HTTP
+
+
+class Holds(Enum):
+    """What a file set contains; decides its file names (see ``pki_files.contents``)."""
+
+    CERTIFICATE = "certificate"  # ca.crt, tls.crt, tls.key
+    IDENTITY = "identity"  # the same, and a kubeconfig ``karmada.config`` that points at them
+    CLIENT_AUTHORITIES = "client-authorities"  # ca.crt: every authority whose client certificates are accepted
+    SIGNING_AUTHORITY = "signing-authority"  # tls.crt, tls.key of the authority that signs certificate requests
+    SERVICE_ACCOUNT_PAIR = "service-account-pair"  # sa.pub, sa.key
+    SERVICE_ACCOUNT_KEY = "service-account-key"  # sa.key
+    ENCRYPTION = "encryption"  # encryption.yaml
+    EXTERNAL_ETCD = "external-etcd"  # ca.crt, tls.crt, tls.key, as the document's Secret has them
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Files that belong together: one Secret of a namespace, or one directory of a host.
+
+    ``name`` is unique within an instance; ``directory`` is where the component finds them, below Layout.base.
+    """
+
+    name: str
+    directory: str
+    holds: Holds
+    certificate: str = ""
+
+
+@dataclass(frozen=True)
+class ConfigFiles:
+    """Files without secrets: one ConfigMap of a namespace, or one directory of a host.
+
+    ``contents`` makes file name → content of the spec and of the ConfigMaps that the document refers to (name → key →
+    text). Without a file there is no directory either.
+    """
+
+    name: str
+    directory: str
+    contents: Callable[[Mapping[str, Any], Mapping[str, Mapping[str, str]]], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names and addresses a serving certificate has to carry."""
+
+    dns: tuple[str, ...] = ()
+    ips: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Names:
+        """Names and addresses apart, as a certificate wants them, each once."""
+        addresses, dns = [], []
+        for name in names:
+            try:
+                addresses.append(str(ipaddress.ip_address(name)))
+            except ValueError:
+                dns.append(name)
+        return cls(dns=tuple(dict.fromkeys(dns)), ips=tuple(dict.fromkeys(addresses)))
+
+    def __add__(self, more: Names) -> Names:
+        """Those of both, each once."""
+        return Names(dns=tuple(dict.fromkeys(self.dns + more.dns)), ips=tuple(dict.fromkeys(self.ips + more.ips)))
+
+
+@dataclass(frozen=True)
+class LeafCertificate:
+    """One leaf of the table. Serving certificates get their names from the Layout."""
+
+    name: str
+    authority: str
+    common_name: str
+    organizations: tuple[str, ...] = ()
+    server: bool = False
+    client: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A port that a component connects to: of which other component, and which key of its ports."""
+
+    component: str
+    port: str
+
+
+@dataclass(frozen=True)
+class EtcdMember:
+    """One member of etcd, with addresses that are its own and nobody else's."""
+
+    name: str
+    client_url: str
+    peer_url: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the processes of one instance find each other and their files."""
+
+    base: str
+    data: str
+    bind_address: str
+    apiserver_url: str
+    #: Those that we run; none where the document names an external etcd.
+    etcd_members: tuple[EtcdMember, ...]
+    service_account_issuer: str
+    service_subnet: str
+    server_names: Mapping[str, Names]
+    #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
+    metrics_address: str = ""
+
+    def path(self, *parts: str) -> str:
+        """A path below the directory of file sets."""
+        return "/".join((self.base, *parts))
+
+
+Arguments = Callable[[Mapping[str, Any], Layout, Mapping[str, int]], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Component:
+    """One process of the control plane.
+
+    ``field`` is its key in ``spec.components``; ``arguments`` gives flags (without dashes) from spec, layout and ports.
+    """
+
+    name: str
+    field: str
+    binary: str
+    image: Image
+    ports: Mapping[str, int]
+    health: Health
+    arguments: Arguments
+    file_sets: tuple[FileSet, ...] = ()
+    config_files: tuple[ConfigFiles, ...] = ()
+    served_port: str = ""
+    certificates: tuple[LeafCertificate, ...] = ()
+    #: Optional components run only when the document names them; an empty mapping is enough.
+    optional: bool = False
+    takes_feature_gates: bool = False
+    #: The components it connects to; what a network may not keep apart, and nothing else.
+    calls: tuple[Call, ...] = ()
+    #: It connects to nothing but those and the name service. Most connect to members, or to what users name.
+    calls_nobody_else: bool = False
+    #: Whether clients from anywhere connect to ``served_port``.
+    for_everybody: bool = False
+    #: Which key of ``ports`` serves metrics.
+    metrics_port: str = ""
+    #: It becomes ready only when its API is registered, so it has to be reachable before that.
+    ready_when_registered: bool = False
+
+    def is_wanted(self, spec: Mapping[str, Any]) -> bool:
+        """Whether this document calls for the component."""
+        if self.field == "etcd":
+            return external_etcd(spec) is None
+        return not self.optional or spec["components"].get(self.field) is not None
+
+    def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
+        """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
+        settings = settings_of(self, spec)
+        gates = settings.get("featureGates") or {}
+        ours = self.arguments(spec, layout, self.ports)
+        if gates:
+            ours["feature-gates"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
+        merged = {**ours, **settings.get("extraArgs", {})}
+        return [f"--{name}={value}" for name, value in sorted(merged.items())]
+
+
+def settings_of(component: Component, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the document says about this component; etcd's settings are those of ``etcd.local``."""
+    settings: Mapping[str, Any] = spec["components"].get(component.field) or {}
+    return (settings.get("local") or {}) if component.field == "etcd" else settings
+
+
+def settings_path(component: Component) -> str:
+    """Where in the document those settings are."""
+    return f"spec.components.{component.field}" + (".local" if component.field == "etcd" else "")
+
+
+def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the document says about an etcd that is not ours to run; None where etcd is a component of ours."""
+    found: Mapping[str, Any] | None = spec["components"]["etcd"].get("external")
+    return found
+
+
+def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:
+    """Where etcd's clients find it: the document's endpoints, or our members in their order."""
+    external = external_etcd(spec)
+    return tuple(external["endpoints"] if external else (member.client_url for member in layout.etcd_members))
