@@ -1,6 +1,6 @@
 # Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between us and an API server, in words for people. Import these from ``kube``."""
+"""What can go wrong between us and an API server, in words for people."""
 
 from __future__ import annotations
 

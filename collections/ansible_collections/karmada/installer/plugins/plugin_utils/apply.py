@@ -14,19 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict, Invalid, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
     OWNER_LABEL,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
-    ApiError,
-    Cluster,
-    Conflict,
-    Invalid,
-    NotFound,
-    Object,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import (
     Ref,
     applied_hash,

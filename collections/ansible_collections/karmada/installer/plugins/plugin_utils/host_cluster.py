@@ -10,14 +10,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
-    FIELD_MANAGER,
-    Applied,
-    Cluster,
-    Items,
-    NotFound,
-    Object,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied, Cluster, Items
 
 if TYPE_CHECKING:
     from ansible_collections.karmada.installer.plugins.plugin_utils.openshift_client import OpenShiftClient

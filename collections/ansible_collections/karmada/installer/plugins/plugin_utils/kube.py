@@ -1,120 +1,34 @@
 # Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one client of API servers: plain dicts in and out over one pool of connections.
-
-``kubernetes.client`` is not used: its models cost half a second to build, its dynamic client a discovery of the whole
-API, and we need neither. Who we are comes from ``kubeconfig``; a server that cannot be reached from here is reached
-through ``portforward``.
-"""
+"""The one client of API servers: plain dicts in and out."""
 
 from __future__ import annotations
 
-import copy
 import json
-import random
-import socket
-import ssl
-import threading
 import time
-import urllib.request
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
 
-import urllib3
 from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig as kubeconfig_module
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import (
-    ApiError,
-    Conflict,
-    Expired,
-    Forbidden,
-    Invalid,
-    NotFound,
-    Unauthorized,
-    Unreachable,
-    explain,
-    from_status,
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Expired, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_resources import ApiResources
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import (
+    CONFLICTS,
+    POOL,
+    RETRY_SECONDS,
+    Object,
+    pause,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_watch import Watch
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
-__all__ = [
-    "ApiError",
-    "Applied",
-    "Cluster",
-    "Conflict",
-    "Expired",
-    "Forbidden",
-    "Invalid",
-    "Items",
-    "NotFound",
-    "Object",
-    "Permission",
-    "Unauthorized",
-    "Unreachable",
-    "Watch",
-]
-
-if not hasattr(urllib3, "BaseHTTPResponse"):
-    # It checks the names in certificates in its own way, and not at all inside a port-forward.
-    raise ImportError("urllib3 2 or newer is needed")
-
-Object = dict[str, Any]
-
-FIELD_MANAGER = "karmada-installer"
 PAGE = 500
-POOL = 32
-CONNECT_SECONDS = 10.0
-# Longer than the longest admission webhook (30 s), so that a slow answer is not taken for a dead connection.
-READ_SECONDS = 35.0
-RETRY_SECONDS = 90.0
-RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
-# How often a write is sent again that others keep getting in the way of; with pauses, some 15 s.
-CONFLICTS = 10
-WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
-
-# Kinds whose resource name never changes; saves one discovery request per group version. value: (resource, namespaced)
-KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
-    ("v1", "ConfigMap"): ("configmaps", True),
-    ("v1", "Endpoints"): ("endpoints", True),
-    ("v1", "Event"): ("events", True),
-    ("v1", "Namespace"): ("namespaces", False),
-    ("v1", "LimitRange"): ("limitranges", True),
-    ("v1", "Node"): ("nodes", False),
-    ("v1", "PersistentVolume"): ("persistentvolumes", False),
-    ("v1", "PersistentVolumeClaim"): ("persistentvolumeclaims", True),
-    ("v1", "Pod"): ("pods", True),
-    ("v1", "ResourceQuota"): ("resourcequotas", True),
-    ("v1", "Secret"): ("secrets", True),
-    ("v1", "Service"): ("services", True),
-    ("v1", "ServiceAccount"): ("serviceaccounts", True),
-    ("apps/v1", "DaemonSet"): ("daemonsets", True),
-    ("apps/v1", "Deployment"): ("deployments", True),
-    ("apps/v1", "ReplicaSet"): ("replicasets", True),
-    ("apps/v1", "StatefulSet"): ("statefulsets", True),
-    ("batch/v1", "CronJob"): ("cronjobs", True),
-    ("batch/v1", "Job"): ("jobs", True),
-    ("coordination.k8s.io/v1", "Lease"): ("leases", True),
-    ("policy/v1", "PodDisruptionBudget"): ("poddisruptionbudgets", True),
-    ("networking.k8s.io/v1", "Ingress"): ("ingresses", True),
-    ("networking.k8s.io/v1", "IngressClass"): ("ingressclasses", False),
-    ("networking.k8s.io/v1", "NetworkPolicy"): ("networkpolicies", True),
-    ("storage.k8s.io/v1", "StorageClass"): ("storageclasses", False),
-    ("rbac.authorization.k8s.io/v1", "Role"): ("roles", True),
-    ("rbac.authorization.k8s.io/v1", "RoleBinding"): ("rolebindings", True),
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"): ("clusterroles", False),
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): ("clusterrolebindings", False),
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): ("customresourcedefinitions", False),
-    ("apiregistration.k8s.io/v1", "APIService"): ("apiservices", False),
-    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"): ("mutatingwebhookconfigurations", False),
-    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"): ("validatingwebhookconfigurations", False),
-    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): ("selfsubjectaccessreviews", False),
-}
 
 
 class Applied(NamedTuple):
@@ -143,7 +57,6 @@ class Permission(NamedTuple):
 
 #: What only an administrator of the whole cluster may do.
 EVERYTHING = Permission("*", "*", "*")
-Kinds = list[tuple[str, str]]
 Permissions = list[Permission]  # inside Cluster, ``list`` is a method
 
 
@@ -153,79 +66,20 @@ class Items(list[Object]):
     resource_version: str = ""
 
 
-class Watch(Iterator[Object]):
-    """Events (``{"type": "ADDED"|"MODIFIED"|"DELETED"|"BOOKMARK", "object": …}``) until the server ends the watch.
-
-    A connection that breaks ends it as well: callers go on from the last resource version they saw. Raises Expired when
-    that is too old. ``close`` may be called from another thread and ends a blocked iteration.
-    """
-
-    def __init__(self, response: urllib3.BaseHTTPResponse, error: Callable[[Object], ApiError]) -> None:
-        self._response, self._error = response, error
-        self._socket = getattr(getattr(response, "connection", None), "sock", None)
-        self._closed = False
-        self._events = self._read()
-
-    def __next__(self) -> Object:
-        return next(self._events)
-
-    def _read(self) -> Iterator[Object]:
-        rest = b""
-        try:
-            for chunk in self._response.stream(65536, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    event: Object = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise self._error(event["object"])
-                    yield event
-        except (urllib3.exceptions.HTTPError, OSError, ValueError):
-            # Broken, silent for too long, or closed by us (urllib3 then trips over its own closed file).
-            return
-        finally:
-            self._response.close()
-            self._response.release_conn()
-
-    def close(self) -> None:
-        """End the watch; safe from any thread, and more than once."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._socket is not None:
-            # The raw shutdown wakes a reader blocked in another thread; closing the file descriptor would not.
-            inner = getattr(self._socket, "socket", self._socket)
-            try:
-                if isinstance(inner, socket.socket):
-                    socket.socket.shutdown(inner, socket.SHUT_RDWR)
-                else:
-                    inner.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-
-class Cluster:
-    """One API server. Safe to use from many threads.
-
-    ``name`` is what people call it ("host cluster"); it starts every error message. ``retry_seconds`` is how long one
-    request may be tried again while the server is away or overloaded. ``counts`` counts requests by verb.
-    ``on_trouble`` hears, in a sentence, that a request is being tried again. ``before_write`` is called before each
-    attempt of a write, however late, and stops it by raising.
-    """
+class Cluster(ApiResources):
+    """One API server, as the rest of the collection works with it. Safe to use from many threads."""
 
     def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
-        self.name = name
-        self.access = access
-        self.server = access.server
-        self.retry_seconds = retry_seconds
-        self._read_seconds = READ_SECONDS
-        self.counts: Counter[str] = Counter()
-        self.on_trouble: Callable[[str], None] | None = None
-        self.before_write: Callable[[], None] | None = None
-        self._lock = threading.Lock()
-        self._types: dict[str, dict[str, tuple[str, bool]]] = {}
+        super().__init__(access, name, retry_seconds=retry_seconds)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
-        self._base_path = urlsplit(self.server).path.rstrip("/")
-        self._pool = self._make_pool()
+
+    def close(self) -> None:
+        """End watches and close all connections."""
+        with self._lock:
+            watches = list(self._watches)
+        for watch in watches:
+            watch.close()
+        super().close()
 
     # -- ways to get one -------------------------------------------------------------------------------------------
 
@@ -302,12 +156,6 @@ class Cluster:
         cluster._pool = portforward.pool(forwarder, access, POOL)
         cluster.server = f"{forwarder} through {host.name}"
         return cluster
-
-    def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Cluster:
-        """The same server over the same connections, giving up sooner or later. Only one of the two is to be closed."""
-        other = copy.copy(self)
-        other.retry_seconds, other._read_seconds = retry_seconds, read_seconds
-        return other
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -546,7 +394,7 @@ class Cluster:
                     return True
                 if (uid and live["metadata"]["uid"] != uid) or attempt == CONFLICTS - 1:
                     raise
-                time.sleep(_pause(attempt + 1, None))
+                time.sleep(pause(attempt + 1, None))
             else:
                 break
         return True
@@ -554,259 +402,6 @@ class Cluster:
     def _send_delete(self, api_version: str, kind: str, path: str, options: Object) -> None:  # noqa: ARG002 - for others
         """One deletion, sent. Raises NotFound and Conflict."""
         self._request("dry-run" if "dryRun" in options else "delete", "DELETE", path, body=options)
-
-    # -- life ------------------------------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """End watches and close all connections."""
-        with self._lock:
-            watches = list(self._watches)
-        for watch in watches:
-            watch.close()
-        self._pool.close()
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Cluster {self.name} at {self.server}>"
-
-    def dial(self, timeout: float) -> Any:
-        """A new connection to the API server itself, with TLS done; the caller owns and closes the socket."""
-        connection: Any = self._pool._new_conn()
-        connection.timeout = timeout
-        try:
-            if getattr(self._pool, "proxy", None):
-                self._pool._prepare_proxy(connection)
-            else:
-                connection.connect()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            connection.close()
-            raise ConnectionError(f"{self.name}: {explain(error, self.server)[0]}") from None
-        return connection.sock
-
-    # -- requests --------------------------------------------------------------------------------------------------
-
-    def _make_pool(self) -> Any:
-        parts = urlsplit(self.server)
-        options: dict[str, Any] = {
-            "maxsize": POOL,
-            "block": False,
-            "socket_options": [
-                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            ],
-        }
-        if parts.scheme == "https":
-            options |= {"ssl_context": self.access.context, "server_hostname": self.access.tls_server_name}
-            if self.access.context.verify_mode is ssl.CERT_NONE:
-                options |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
-        proxy = self.access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "")
-        if not proxy:
-            kind = urllib3.HTTPSConnectionPool if parts.scheme == "https" else urllib3.HTTPConnectionPool
-            return kind(parts.hostname or "", parts.port, **options)
-        if proxy.startswith("socks"):
-            try:
-                from urllib3.contrib.socks import SOCKSProxyManager  # noqa: PLC0415
-            except ImportError:
-                raise ProblemsError(
-                    Problem(f"{self.name} is behind a SOCKS proxy", proxy, "Install the Python package PySocks.")
-                ) from None
-            return SOCKSProxyManager(proxy, **options).connection_from_url(self.server)
-        return urllib3.ProxyManager(proxy, **options).connection_from_url(self.server)
-
-    def _json(
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        query: Mapping[str, str | None] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
-    ) -> Object:
-        found: Object = json.loads(self._request(verb, method, path, query, body, content_type=content_type).data)
-        return found
-
-    def _request(  # noqa: PLR0913
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        query: Mapping[str, str | None] | None = None,
-        body: Object | None = None,
-        *,
-        content_type: str = "application/json",
-        outlive_conflicts: bool = False,
-        stream: bool = False,
-        read_seconds: float | None = None,
-        retry_seconds: float | None = None,
-    ) -> urllib3.BaseHTTPResponse:
-        """Send until there is an answer that trying again would not change, or the time for trying is over."""
-        chosen = {key: value for key, value in (query or {}).items() if value}
-        url = self._base_path + path + (f"?{urlencode(chosen)}" if chosen else "")
-        data = None if body is None else json.dumps(body).encode()
-        patience = self.retry_seconds if retry_seconds is None else retry_seconds
-        started = time.monotonic()
-        limits = urllib3.Timeout(
-            connect=min(CONNECT_SECONDS, self._read_seconds), read=read_seconds or self._read_seconds
-        )
-        attempt, renewed = 0, False
-        while True:
-            attempt += 1
-            if self.before_write and verb in WRITES:
-                self.before_write()
-            self._count(verb if attempt == 1 else "retry")
-            headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER, **self.access.headers()}
-            if data is not None:
-                headers["Content-Type"] = content_type
-            after: float | None = None
-            trouble: ApiError
-            try:
-                response: urllib3.BaseHTTPResponse = self._pool.urlopen(
-                    method,
-                    url,
-                    body=data,
-                    headers=headers,
-                    retries=False,
-                    redirect=False,
-                    timeout=limits,
-                    preload_content=not stream,
-                )
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                message, passing = explain(error, self.server)
-                trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
-                if not passing:
-                    raise trouble from None
-            else:
-                if response.status < 300:
-                    return response
-                trouble = self._error_of(response, method, path)
-                if response.status == 401 and not renewed and self.access.refresh():
-                    renewed = True
-                    continue
-                crossed = outlive_conflicts and response.status == 409 and attempt < CONFLICTS
-                if not crossed and (response.status not in RETRIED_STATUS or isinstance(trouble, Invalid)):
-                    raise trouble
-                after = _retry_after(response)
-            self._wait_after(trouble, attempt, after, started, patience)
-
-    def _wait_after(
-        self, trouble: ApiError, attempt: int, after: float | None, started: float, patience: float
-    ) -> None:
-        """Pause before the next attempt. Raises the trouble when ``patience`` seconds since ``started`` do not last."""
-        pause = _pause(attempt, after)
-        tried = time.monotonic() - started
-        if tried + pause > patience:
-            if attempt > 1:
-                trouble.message += f"; tried {attempt} times in {tried:.0f} s"
-            raise trouble from None
-        if self.on_trouble and attempt > 3:
-            self.on_trouble(f"{self.name}: {trouble.message}; trying for another {patience - tried:.0f} s")
-        time.sleep(pause)
-
-    def _count(self, verb: str) -> None:
-        with self._lock:
-            self.counts[verb] += 1
-
-    def _error_of(self, response: urllib3.BaseHTTPResponse, method: str, path: str) -> ApiError:
-        try:
-            text = response.data.decode("utf-8", "replace")
-        except (urllib3.exceptions.HTTPError, OSError):
-            text = ""
-        try:
-            status = json.loads(text)
-        except ValueError:
-            status = None
-        finally:
-            response.release_conn()
-        if not isinstance(status, dict):
-            status = {"message": " ".join(text.split())[:300]}
-        return self._status_error(method, path, response.status, status)
-
-    def _status_error(self, method: str, path: str, code: int, status: Object) -> ApiError:
-        return from_status(self.name, self.server, method, path, code, status)
-
-    # -- resource types --------------------------------------------------------------------------------------------
-
-    def _path_of(self, obj: Object, subresource: str | None = None, *, named: bool = True, wait: bool = False) -> str:
-        api_version, kind, meta = obj["apiVersion"], obj["kind"], obj["metadata"]
-        name = meta["name"] if named else None
-        path = self._path(api_version, kind, meta.get("namespace"), name, subresource)
-        # A CRD is established a moment before its resource is served.
-        for _ in range(6 if wait else 0):
-            if path is not None:
-                break
-            time.sleep(0.5)
-            path = self._path(api_version, kind, meta.get("namespace"), name, subresource)
-        if path is None:
-            raise self._no_such_type("APPLY", api_version, kind)
-        return path
-
-    def _path(
-        self,
-        api_version: str,
-        kind: str,
-        namespace: str | None,
-        name: str | None = None,
-        subresource: str | None = None,
-    ) -> str | None:
-        found = self._resource(api_version, kind)
-        if found is None:
-            return None
-        resource, namespaced = found
-        path = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
-        if namespaced and namespace:
-            path += f"/namespaces/{quote(namespace)}"
-        elif namespaced and name:
-            raise ValueError(f"{kind} {name} needs a namespace")
-        path += f"/{resource}"
-        if name:
-            path += f"/{quote(name)}"
-        return f"{path}/{subresource}" if subresource else path
-
-    def resource(self, api_version: str, kind: str) -> str | None:
-        """The resource name of a kind ("deployments"), or None when the server does not have it."""
-        found = self._resource(api_version, kind)
-        return found[0] if found else None
-
-    def listable_kinds(self) -> Kinds:
-        """(apiVersion, kind) of all that lives in namespaces and can be listed, each group in its preferred version."""
-        groups = self._json("discovery", "GET", "/apis").get("groups") or []
-        roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-        with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(lambda root: self._json("discovery", "GET", root), roots))
-        return [
-            (str(each["groupVersion"]), str(one["kind"]))
-            for each in found
-            for one in each.get("resources") or []
-            if one.get("namespaced") and "/" not in one["name"] and "list" in (one.get("verbs") or [])
-        ]
-
-    def _resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
-        known = KNOWN.get((api_version, kind)) or self._types.get(api_version, {}).get(kind)
-        if known:
-            return known
-        # Asked again each time it is missing: its CRD may have been created since.
-        root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
-        try:
-            found = self._json("discovery", "GET", root)
-        except NotFound:
-            return None
-        types = {
-            one["kind"]: (one["name"], bool(one["namespaced"]))
-            for one in found.get("resources") or []
-            if "/" not in one["name"]
-        }
-        with self._lock:
-            self._types[api_version] = types
-        return types.get(kind)
-
-    def _no_such_type(self, method: str, api_version: str, kind: str) -> NotFound:
-        message = f"the server does not have the resource type {kind} in {api_version}"
-        return NotFound(self.name, method, api_version, 404, "NotFound", message)
 
 
 def delete_options(uid: str | None, propagation: str, grace_seconds: int | None, *, dry_run: bool) -> Object:
@@ -819,22 +414,3 @@ def delete_options(uid: str | None, propagation: str, grace_seconds: int | None,
     if dry_run:
         options["dryRun"] = ["All"]
     return options
-
-
-def _proxy_of_environment(scheme: str, host: str) -> str | None:
-    if urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(scheme)
-
-
-def _pause(attempt: int, after: float | None) -> float:
-    """Seconds until the next attempt: longer each time up to 5, not before the server asks for it, not all at once."""
-    own = min(5.0, 0.1 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads load, guards nothing
-    return max(own, (after or 0.0) * random.uniform(1, 1.2))  # noqa: S311
-
-
-def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
-    try:
-        return min(30.0, float(response.headers.get("Retry-After", "")))
-    except ValueError:
-        return None

@@ -19,15 +19,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import READ_SECONDS, Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import (
-    READ_SECONDS,
-    ApiError,
-    Cluster,
-    Conflict,
-    NotFound,
-    Object,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"

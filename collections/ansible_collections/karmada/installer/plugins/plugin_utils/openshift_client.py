@@ -16,7 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, NotFound
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied, Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, members
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
@@ -20,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster, Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem

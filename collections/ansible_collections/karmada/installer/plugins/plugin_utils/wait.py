@@ -11,7 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import ApiError, Cluster, Expired, Object, Watch
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Expired
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_watch import Watch
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import (
     crashing,

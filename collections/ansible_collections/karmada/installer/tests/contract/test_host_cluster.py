@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import openshift_client
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, passage
 

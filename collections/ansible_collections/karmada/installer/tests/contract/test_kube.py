@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import kube
+from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors, kube
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     apply_all,
     delete_all,
@@ -199,17 +199,17 @@ def test_foreign_fields_survive_and_ours_come_back(cluster: Cluster, namespace: 
 
 def test_conflicts_preconditions_and_strictness(cluster: Cluster, namespace: str) -> None:
     cluster.apply(config_map(namespace, a="1"), field_manager="somebody")
-    with pytest.raises(kube.Conflict, match="somebody"):
+    with pytest.raises(api_errors.Conflict, match="somebody"):
         cluster.apply(config_map(namespace, a="2"), force=False)
-    with pytest.raises(kube.Invalid, match=r"unknown field|field not declared"):
+    with pytest.raises(api_errors.Invalid, match=r"unknown field|field not declared"):
         cluster.apply({**config_map(namespace), "spec": {"typo": 1}})
-    with pytest.raises(kube.Conflict, match="already exists"):
+    with pytest.raises(api_errors.Conflict, match="already exists"):
         cluster.create(config_map(namespace))
-    with pytest.raises(kube.Conflict):
+    with pytest.raises(api_errors.Conflict):
         cluster.delete("v1", "ConfigMap", "one", namespace, uid=str(uuid.uuid4()))
-    with pytest.raises(kube.NotFound, match="namespaces"):
+    with pytest.raises(api_errors.NotFound, match="namespaces"):
         cluster.apply(config_map("no-such-namespace"))
-    with pytest.raises(kube.NotFound, match="resource type"):
+    with pytest.raises(api_errors.NotFound, match="resource type"):
         cluster.apply({"apiVersion": "example.com/v1", "kind": "Nope", "metadata": {"name": "x"}}, dry_run=True)
     found = cluster.get("v1", "ConfigMap", "one", namespace)
     assert found
@@ -268,7 +268,7 @@ def test_a_new_kind_can_be_used_at_once_and_is_waited_for(cluster: Cluster) -> N
     done = apply_all(cluster, [thing])
     assert done[0].action == "created"
     assert apply_all(cluster, [thing, crd])[0].action == "unchanged"
-    with pytest.raises(kube.Expired):
+    with pytest.raises(api_errors.Expired):
         list(cluster.watch(f"{group}/v1", "Thing", resource_version="1", timeout_seconds=2))
     live = cluster.get(ref.api_version, ref.kind, ref.name)
     assert live
@@ -307,19 +307,19 @@ def test_access_is_reviewed_for_who_we_are(api_server: Any, cluster: Cluster, na
     config["users"][0]["user"]["as"] = "nobody"
     with Cluster.from_kubeconfig_dict(config, name="host cluster") as other:
         assert len(other.can_i(wanted)) == 2
-        with pytest.raises(kube.Forbidden, match='User "nobody" cannot'):
+        with pytest.raises(api_errors.Forbidden, match='User "nobody" cannot'):
             other.list("v1", "Pod", namespace)
 
 
 def test_trust_and_identity_that_do_not_fit_are_told_apart(api_server: Any) -> None:
     cert, key = api_server.client_certificate.read_text(), api_server.client_key.read_text()
     ca = api_server.ca.read_text()
-    with pytest.raises(kube.Unreachable, match="not signed by the CA we were given"):
+    with pytest.raises(api_errors.Unreachable, match="not signed by the CA we were given"):
         Cluster.from_parts(api_server.url, None, cert, key).version()
     other_name = Cluster.from_parts(api_server.url, ca, cert, key, tls_server_name="example.com")
-    with pytest.raises(kube.Unreachable, match="not valid for this address"):
+    with pytest.raises(api_errors.Unreachable, match="not valid for this address"):
         other_name.version()
-    with pytest.raises(kube.Unauthorized, match="does not accept our certificate or token"):
+    with pytest.raises(api_errors.Unauthorized, match="does not accept our certificate or token"):
         Cluster.from_parts(api_server.url, ca, token="x.y.z").list("v1", "Pod")
     assert Cluster.from_parts(api_server.url, ca, cert, key, tls_server_name="localhost").version()["gitVersion"]
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import kube
+from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
@@ -99,7 +99,9 @@ def test_a_connection_that_breaks_is_opened_again(host: Cluster, host_api: StubA
 def test_the_certificate_is_checked_against_the_name(host: Cluster, api_server: Any) -> None:
     with (
         forwarded(host, api_server, tls_server_name="other.example.com") as cluster,
-        pytest.raises(kube.Unreachable, match=r"ns/app=apiserver.*through host cluster.*not valid for this address"),
+        pytest.raises(
+            api_errors.Unreachable, match=r"ns/app=apiserver.*through host cluster.*not valid for this address"
+        ),
     ):
         cluster.version()
 
@@ -107,11 +109,15 @@ def test_the_certificate_is_checked_against_the_name(host: Cluster, api_server: 
 def test_what_stands_in_the_way_is_told(host: Cluster, host_api: StubApi, api_server: Any) -> None:
     with forwarded(host, api_server) as cluster:
         host_api.faults.append(Fault("status", path="/portforward", status=403))
-        with pytest.raises(kube.Forbidden, match="pods/portforward"):
+        with pytest.raises(api_errors.Forbidden, match="pods/portforward"):
             cluster.version()
         host_api.forward_to = ("127.0.0.1", 1)
-        with pytest.raises(kube.Unreachable, match=r"port 5443 of pod ns/ready-1: error forwarding port.*refused"):
+        with pytest.raises(
+            api_errors.Unreachable, match=r"port 5443 of pod ns/ready-1: error forwarding port.*refused"
+        ):
             cluster.version(retry_seconds=0)
         host_api.put("api/v1/pods", pod("ready-1", "False"))
-        with pytest.raises(kube.Unreachable, match=r"no pod app=apiserver in namespace ns of host cluster is ready"):
+        with pytest.raises(
+            api_errors.Unreachable, match=r"no pod app=apiserver in namespace ns of host cluster is ready"
+        ):
             cluster.version(retry_seconds=0)

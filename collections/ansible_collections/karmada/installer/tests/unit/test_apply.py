@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import kube, wait
+from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors, kube, wait
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
     Change,
@@ -303,5 +303,5 @@ def test_secrets_in_the_logs_of_others_are_not_told(
 
 def test_not_being_allowed_to_look_is_an_error(cluster: Cluster, api: StubApi) -> None:
     api.faults.append(Fault("status", path="deployments", status=403, times=9))
-    with pytest.raises(kube.Forbidden):
+    with pytest.raises(api_errors.Forbidden):
         wait_until(cluster, [ref("a")], timeout=5)

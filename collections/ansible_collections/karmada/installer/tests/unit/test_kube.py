@@ -1,23 +1,18 @@
 # Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
-"""The client against an API server that misbehaves, and kubeconfigs that do."""
+"""The client against an API server that misbehaves."""
 
 from __future__ import annotations
 
-import base64
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import kube, kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors, api_transport
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 TOKEN = "t0ps3cret"
@@ -48,7 +43,7 @@ def test_what_is_applied_can_be_read_and_deleted(cluster: Cluster, api: StubApi)
     found = cluster.get("v1", "ConfigMap", "one", "ns")
     assert found is not None
     assert found["data"] == {"a": "2"}
-    with pytest.raises(kube.Conflict):
+    with pytest.raises(api_errors.Conflict):
         cluster.delete("v1", "ConfigMap", "one", "ns", uid="another")
     assert cluster.delete("v1", "ConfigMap", "one", "ns", uid=found["metadata"]["uid"])
     assert not cluster.delete("v1", "ConfigMap", "one", "ns")
@@ -132,7 +127,7 @@ def test_a_minute_of_darkness_ends_at_the_deadline_with_the_reason(cluster: Clus
     api.faults.append(Fault("status", status=503, times=1000))
     cluster.retry_seconds = 0.6
     start = time.monotonic()
-    with pytest.raises(kube.ApiError, match="injected") as caught:
+    with pytest.raises(api_errors.ApiError, match="injected") as caught:
         cluster.get("v1", "ConfigMap", "one", "ns")
     assert caught.value.status == 503
     assert 0.2 < time.monotonic() - start < 2
@@ -147,9 +142,11 @@ def test_retry_after_is_kept(cluster: Cluster, api: StubApi) -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, kube.Invalid), (401, kube.Unauthorized), (403, kube.Forbidden), (422, kube.Invalid)],
+    [(400, api_errors.Invalid), (401, api_errors.Unauthorized), (403, api_errors.Forbidden), (422, api_errors.Invalid)],
 )
-def test_refusals_are_not_tried_again(cluster: Cluster, api: StubApi, status: int, kind: type[kube.ApiError]) -> None:
+def test_refusals_are_not_tried_again(
+    cluster: Cluster, api: StubApi, status: int, kind: type[api_errors.ApiError]
+) -> None:
     api.faults.append(Fault("status", status=status, times=5))
     with pytest.raises(kind) as caught:
         cluster.apply(config_map())
@@ -167,9 +164,9 @@ def test_an_apply_that_meets_the_writes_of_others_is_sent_again(cluster: Cluster
 def test_an_apply_that_always_meets_others_ends_with_the_conflict(
     cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kube, "CONFLICTS", 4)
+    monkeypatch.setattr(api_transport, "CONFLICTS", 4)
     api.faults.append(Fault("status", method="PATCH", status=409, times=1000))
-    with pytest.raises(kube.Conflict):
+    with pytest.raises(api_errors.Conflict):
         cluster.apply(config_map())
     assert len(api.requests) == 4
 
@@ -180,7 +177,7 @@ def test_a_conflict_that_means_something_is_not_sent_again(cluster: Cluster, api
     wanted = config_map()
     if versioned:
         wanted["metadata"]["resourceVersion"] = "7"
-    with pytest.raises(kube.Conflict):
+    with pytest.raises(api_errors.Conflict):
         cluster.apply(wanted, force=versioned)
     assert len(api.requests) == 1
 
@@ -192,7 +189,7 @@ def test_a_delete_outlives_conflicts_unless_the_object_is_another_one(cluster: C
     assert cluster.get("v1", "ConfigMap", "one", "ns") is None
     cluster.apply(config_map())
     api.faults.append(Fault("status", method="DELETE", status=409, times=1))
-    with pytest.raises(kube.Conflict):
+    with pytest.raises(api_errors.Conflict):
         cluster.delete("v1", "ConfigMap", "one", "ns", uid="another")
 
 
@@ -215,21 +212,21 @@ def test_no_attempt_of_a_write_is_made_that_is_forbidden_by_then(cluster: Cluste
 def test_giving_up_tells_how_often_it_was_tried(cluster: Cluster, api: StubApi) -> None:
     cluster.retry_seconds = 0.5
     api.faults.append(Fault("status", status=503, times=1000))
-    with pytest.raises(kube.ApiError, match=r"; tried \d+ times in \d+ s"):
+    with pytest.raises(api_errors.ApiError, match=r"; tried \d+ times in \d+ s"):
         cluster.get("v1", "ConfigMap", "one", "ns")
 
 
 def test_a_schema_error_that_calls_itself_internal_is_not_tried_again(cluster: Cluster, api: StubApi) -> None:
     message = "failed to create typed patch object (ns/one; /v1, Kind=ConfigMap): .spec: field not declared in schema"
     api.faults.append(Fault("status", status=500, body={"kind": "Status", "message": message}, times=5))
-    with pytest.raises(kube.Invalid, match=r"\.spec: field not declared"):
+    with pytest.raises(api_errors.Invalid, match=r"\.spec: field not declared"):
         cluster.apply(config_map())
     assert len(api.requests) == 1
 
 
 def test_a_server_that_never_answers_is_given_up(cluster: Cluster, api: StubApi) -> None:
     api.faults.append(Fault("hang", times=9))
-    with pytest.raises(kube.Unreachable, match="no answer in time"):
+    with pytest.raises(api_errors.Unreachable, match="no answer in time"):
         cluster.with_patience(retry_seconds=0, read_seconds=0.2).get("v1", "ConfigMap", "one", "ns")
 
 
@@ -238,13 +235,13 @@ def test_a_refused_connection_names_the_address() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cluster = Cluster.from_parts(f"https://127.0.0.1:{port}", None, token=TOKEN, name="member1")
-    with pytest.raises(kube.Unreachable, match=f"member1: .*127.0.0.1:{port}.*refused"):
+    with pytest.raises(api_errors.Unreachable, match=f"member1: .*127.0.0.1:{port}.*refused"):
         cluster.version(retry_seconds=0)
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_away(api: StubApi) -> None:
     cluster = Cluster.from_parts(api.url.replace("http:", "https:"), None, token=TOKEN)
-    with pytest.raises(kube.Unreachable, match="does not speak TLS"):
+    with pytest.raises(api_errors.Unreachable, match="does not speak TLS"):
         cluster.version()
 
 
@@ -252,7 +249,7 @@ def test_values_of_secrets_are_not_in_messages(cluster: Cluster, api: StubApi) -
     body = {"kind": "Status", "message": 'Secret "s" is invalid: data[k]: Invalid value: "hunter\\"2": no', "code": 422}
     api.faults.append(Fault("status", status=422, body=body))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}}
-    with pytest.raises(kube.Invalid) as caught:
+    with pytest.raises(api_errors.Invalid) as caught:
         cluster.apply(secret)
     assert "hunter" not in str(caught.value)
     assert "data[k]" in str(caught.value)
@@ -270,7 +267,7 @@ def test_a_watch_goes_on_from_a_list_and_ends_by_itself(cluster: Cluster) -> Non
 
 def test_a_watch_from_too_long_ago_says_so(cluster: Cluster, api: StubApi) -> None:
     api.forget()
-    with pytest.raises(kube.Expired):
+    with pytest.raises(api_errors.Expired):
         list(cluster.watch("v1", "ConfigMap", "ns", resource_version="1", timeout_seconds=1))
 
 
@@ -305,141 +302,3 @@ def test_of_an_administrator_one_question_is_enough(cluster: Cluster, api: StubA
     api.administrator = True
     assert cluster.can_i([("get", "", "pods"), ("escalate", "rbac.authorization.k8s.io", "roles", "ns")]) == []
     assert cluster.counts["review"] == 1
-
-
-# -- kubeconfigs -------------------------------------------------------------------------------------------------------
-
-
-def written(tmp_path: Path, config: Any) -> str:
-    file = tmp_path / "kubeconfig"
-    file.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
-    return str(file)
-
-
-def changed(api: StubApi, **user: Any) -> dict[str, Any]:
-    return {**api.kubeconfig(), "users": [{"name": "me", "user": user}]}
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError, match=f"{tmp_path}/none: there is no such kubeconfig"):
-        Cluster.from_kubeconfig(str(tmp_path / "none"))
-
-
-def test_broken_yaml_names_the_line_and_not_its_content(tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError, match=r"not YAML \(line 2\)") as caught:
-        Cluster.from_kubeconfig(written(tmp_path, f"a: b\n- {TOKEN}\n"))
-    assert TOKEN not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"current-context": "nope"}, "no context 'nope'.*There are: stub"),
-        ({"current-context": ""}, "sets no current-context"),
-        ({"users": []}, "names user 'me', which is not in users"),
-        ({"clusters": []}, "names cluster 'stub', which is not in clusters"),
-        ({"clusters": [{"name": "stub", "cluster": {}}]}, "has no server address"),
-        ({"users": [{"name": "me", "user": {"tokenFile": "gone"}}]}, "gone does not exist"),
-        ({"users": [{"name": "me", "user": {"client-certificate": "gone"}}]}, "gone does not exist"),
-        (
-            {"users": [{"name": "me", "user": {"client-key-data": "?", "client-certificate-data": "eA=="}}]},
-            "not base64",
-        ),
-        ({"users": [{"name": "me", "user": {"exec": {"command": "no-such-plugin", "apiVersion": "v"}}}]}, "no-such-pl"),
-    ],
-)
-def test_what_is_wrong_in_a_kubeconfig_is_named(
-    api: StubApi, tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ProblemsError, match=message):
-        Cluster.from_kubeconfig(written(tmp_path, {**api.kubeconfig(), **change}))
-
-
-def test_two_files_are_merged_as_kubectl_does(api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = tmp_path / "a", tmp_path / "b"
-    config = api.kubeconfig()
-    first.write_text(yaml.safe_dump({"contexts": config["contexts"], "current-context": "stub"}))
-    second.write_text(yaml.safe_dump({"clusters": config["clusters"], "users": config["users"]}))
-    monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'absent'}:{second}")
-    assert Cluster.from_kubeconfig().version()["gitVersion"] == "v1.35.4"
-
-
-def test_an_exec_plugin_gives_the_token_and_is_asked_again_when_refused(api: StubApi, tmp_path: Path) -> None:
-    plugin = tmp_path / "plugin.py"
-    plugin.write_text(
-        "import json, pathlib\n"
-        f"count = pathlib.Path({str(tmp_path)!r}, 'count'); n = int(count.read_text()) + 1 if count.exists() else 1\n"
-        "count.write_text(str(n))\n"
-        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
-        " 'status': {'token': f'token-{n}'}}))\n"
-    )
-    user = {"command": sys.executable, "args": [str(plugin)], "apiVersion": "client.authentication.k8s.io/v1"}
-    cluster = Cluster.from_kubeconfig_dict(changed(api, exec=user))
-    cluster.version()
-    assert api.headers[-1]["Authorization"] == "Bearer token-1"
-    api.faults.append(Fault("status", status=401))
-    cluster.version()
-    assert api.headers[-1]["Authorization"] == "Bearer token-2"
-
-
-def test_a_token_file_is_read_again_when_refused(api: StubApi, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("old\n")
-    cluster = Cluster.from_kubeconfig(written(tmp_path, changed(api, tokenFile="token")))
-    token.write_text("new\n")
-    api.faults.append(Fault("status", status=401))
-    cluster.version()
-    assert [one["Authorization"] for one in api.headers] == ["Bearer old", "Bearer new"]
-
-
-def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(ProblemsError, match="does not run in a pod"):
-        Cluster.from_kubeconfig()
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    (tmp_path / "token").write_text("pod-token")
-    ca_pem, _ = _certificate()
-    (tmp_path / "ca.crt").write_text(ca_pem)
-    cluster = Cluster.from_kubeconfig()
-    assert cluster.server == "https://[fd00::1]:443"
-    assert cluster.access.headers() == {"Authorization": "Bearer pod-token"}
-
-
-def test_client_keys_stay_in_memory(api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    cert, key = (base64.b64encode(pem.encode()).decode() for pem in _certificate())
-    Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": key}))
-    assert list(tmp_path.iterdir()) == []
-    other_key = base64.b64encode(_certificate()[1].encode()).decode()
-    with pytest.raises(ProblemsError, match="client certificate and key cannot be used"):
-        Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": other_key}))
-
-
-def _certificate() -> tuple[str, str]:
-    import datetime  # noqa: PLC0415
-
-    from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
-    now = datetime.datetime.now(datetime.UTC)
-    cert = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return cert.public_bytes(serialization.Encoding.PEM).decode(), private.decode()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import admin_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run

@@ -1,0 +1,65 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""A watch: events of an API server until it, we or the network end it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import urllib3
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+
+Object = dict[str, Any]
+
+
+class Watch(Iterator[Object]):
+    """Events (``{"type": "ADDED"|"MODIFIED"|"DELETED"|"BOOKMARK", "object": …}``) until the server ends the watch.
+
+    A connection that breaks ends it as well: callers go on from the last resource version they saw. Raises Expired when
+    that is too old. ``close`` may be called from another thread and ends a blocked iteration.
+    """
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, error: Callable[[Object], ApiError]) -> None:
+        self._response, self._error = response, error
+        self._socket = getattr(getattr(response, "connection", None), "sock", None)
+        self._closed = False
+        self._events = self._read()
+
+    def __next__(self) -> Object:
+        return next(self._events)
+
+    def _read(self) -> Iterator[Object]:
+        rest = b""
+        try:
+            for chunk in self._response.stream(65536, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    event: Object = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise self._error(event["object"])
+                    yield event
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):
+            # Broken, silent for too long, or closed by us (urllib3 then trips over its own closed file).
+            return
+        finally:
+            self._response.close()
+            self._response.release_conn()
+
+    def close(self) -> None:
+        """End the watch; safe from any thread, and more than once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._socket is not None:
+            # The raw shutdown wakes a reader blocked in another thread; closing the file descriptor would not.
+            inner = getattr(self._socket, "socket", self._socket)
+            try:
+                if isinstance(inner, socket.socket):
+                    socket.socket.shutdown(inner, socket.SHUT_RDWR)
+                else:
+                    inner.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
