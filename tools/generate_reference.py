@@ -107,7 +107,7 @@ tests, and so does a row without a difference. One of them by itself:
 .ci/venv pytest collections/ansible_collections/karmada/installer/tests/unit/test_field_effects.py -k 'spec.version'
 ```
 
-How a field is rendered exactly is tested beside that, for the pods in `test_render_kubernetes.py`.
+How a field is rendered exactly is tested beside that, for the pods in `test_render_pods.py`.
 
 {own}
 

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     external_etcd,
     host_path,
     ip_families,
+    kubernetes_layout,
     manifest,
     member_join,
     other_installers,
@@ -337,7 +338,7 @@ def _namespace(run: Run) -> Iterable[Problem]:
     if namespace is None:
         return
     # As far as it can be said without keys.
-    outline = render.outline(run.instance, render.layout(run.instance), run.state.etcd)
+    outline = render.outline(run.instance, kubernetes_layout.layout(run.instance), run.state.etcd)
     with ThreadPoolExecutor(_WORKERS) as pool:
         refs = map(Ref.of, outline)
         found = pool.map(lambda ref: run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import kubernetes_layout
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import NAME_LABEL, Instance
@@ -78,7 +79,7 @@ def problems(run: Run, seconds: int = 120) -> list[Problem]:
     denied = run.host.can_i([("create", "", "pods", run.namespace)])
     if denied:
         return [Problem(f"the account may not: {denied[0]}", where, "grant it, or do not ask for pulling images")]
-    layout = render.layout(run.instance)
+    layout = kubernetes_layout.layout(run.instance)
     workloads = [
         each
         for each in render.outline(run.instance, layout, run.state.etcd)

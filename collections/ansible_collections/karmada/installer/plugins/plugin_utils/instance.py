@@ -80,6 +80,10 @@ class Instance:
             OWNER_LABEL: self.owner,
         }
 
+    def metadata(self, component: str, name: str) -> dict[str, Any]:
+        """The metadata of an object of a component, under its whole name."""
+        return {"name": name, "namespace": self.namespace, "labels": self.labels(component)}
+
     def selector(self, component: str) -> dict[str, str]:
         """The labels that tell the pods of one component of one instance from all others; they never change."""
         return {NAME_LABEL: component, INSTANCE_LABEL: self.name}

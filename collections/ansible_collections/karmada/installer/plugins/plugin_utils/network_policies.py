@@ -39,11 +39,7 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": {
-                "name": instance.object_name(component.name),
-                "namespace": instance.namespace,
-                "labels": instance.labels(component.name),
-            },
+            "metadata": instance.metadata(component.name, instance.object_name(component.name)),
             "spec": spec,
         }
     ]

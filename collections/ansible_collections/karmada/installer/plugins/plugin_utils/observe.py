@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import C
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.portforward import ForwardedSocket, Forwarder
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_kubernetes import host_directory
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_etcd import host_directory
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 

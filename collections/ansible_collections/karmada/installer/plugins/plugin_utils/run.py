@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     endpoint,
     host_path,
     ip_families,
+    kubernetes_layout,
     manifest,
     overlay,
     releases,
@@ -404,7 +405,7 @@ class Run:
         """Where the processes of the instance find each other."""
         settings = self.spec["endpoint"]
         others = endpoint.same_place(settings, self.endpoint_host, self._node_addresses, self._api_service)
-        return render.layout(self.instance, self.endpoint_host, *others)
+        return kubernetes_layout.layout(self.instance, self.endpoint_host, *others)
 
     @cached_property
     def issued(self) -> certificates.Issued:
@@ -446,9 +447,9 @@ class Run:
     def addresses(self) -> control_plane_objects.Addresses:
         """How the control plane's API server finds its helpers, as its own objects have to say it."""
         return control_plane_objects.Addresses(
-            webhook_url=render.service_url(self.instance, KARMADA_WEBHOOK),
+            webhook_url=kubernetes_layout.service_url(self.instance, KARMADA_WEBHOOK),
             aggregated={
-                each.name: (self.instance.service_host(each.name), render.SERVICE_PORTS[each.name])
+                each.name: (self.instance.service_host(each.name), kubernetes_layout.SERVICE_PORTS[each.name])
                 for each in wanted_components(self.spec)
                 if each.name in AGGREGATED_SERVERS
             },

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
     control_plane_objects,
+    kubernetes_layout,
     manifest,
     pki,
     releases,
@@ -117,7 +118,7 @@ class Rendered:
 
     @cached_property
     def layout(self) -> Layout:
-        return render.layout(self.instance, self.endpoint_host)
+        return kubernetes_layout.layout(self.instance, self.endpoint_host)
 
     @cached_property
     def material(self) -> Material:
@@ -151,7 +152,7 @@ class Rendered:
 
     @property
     def addresses(self) -> control_plane_objects.Addresses:
-        ports = render.SERVICE_PORTS
+        ports = kubernetes_layout.SERVICE_PORTS
         return control_plane_objects.Addresses(
             webhook_url=f"https://{self.instance.service_host(KARMADA_WEBHOOK.name)}:{ports[KARMADA_WEBHOOK.name]}",
             aggregated={
@@ -186,6 +187,29 @@ def rendered(
     return Rendered(
         document(spec, name, namespace), state=replace(remembered, etcd=replace(remembered.etcd, **etcd_state))
     )
+
+
+@cache
+def _shared_material() -> Material:
+    return rendered(FULL_SPEC).material
+
+
+def quickly_rendered(spec: Mapping[str, Any] | None = None, **where: str) -> Rendered:
+    """With certificates of another instance, because making them is what takes time."""
+    found = rendered(spec, **where)
+    found.material = _shared_material()
+    return found
+
+
+def with_settings(component: Component, **settings: Any) -> Rendered:
+    """What is rendered of a document that says this, and no more, about one component."""
+    return quickly_rendered({"components": {component.field: settings_in(component, **settings)}})
+
+
+def workload(found: Rendered, component: Component) -> Any:
+    """The Deployment or StatefulSet of a component."""
+    kind = "StatefulSet" if component is ETCD else "Deployment"
+    return found.one(kind, found.instance.object_name(component.name))
 
 
 def passage(spec: Mapping[str, Any], *, namespace: str = "karmada", controller: str = "") -> Object:

@@ -6,8 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks, host_path, observe, pod_security, removal
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    checks,
+    host_path,
+    observe,
+    pod_security,
+    removal,
+    render_etcd,
+)
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, etcd, pods, rendered, state
 
@@ -113,7 +119,7 @@ def test_claims_and_volumes_are_for_each_other_only() -> None:
     (stateful_set,) = (each for each in found.workloads if each["kind"] == "StatefulSet")
     claims = stateful_set["spec"]["volumeClaimTemplates"]
     volumes = [each for each in found.workloads if each["kind"] == "PersistentVolume"]
-    assert {each["spec"]["storageClassName"] for each in [*claims, *volumes]} == {render.HOST_PATH_CLASS}
+    assert {each["spec"]["storageClassName"] for each in [*claims, *volumes]} == {render_etcd.HOST_PATH_CLASS}
     wanted = {f"{claim['metadata']['name']}-prod-etcd-{number}" for claim in claims for number in range(3)}
     assert {each["spec"]["claimRef"]["name"] for each in volumes} == wanted
     mounted = {each["name"] for each in stateful_set["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}

@@ -10,16 +10,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.tests.unit.network_policy import Place, reaches
 from ansible_collections.karmada.installer.tests.unit.samples import (
-    FULL_SPEC,
     OPTIONAL,
     Rendered,
     flags,
     pods,
-    rendered,
+    quickly_rendered,
     settings_in,
 )
 
-_MATERIAL = rendered(FULL_SPEC)
 EVERYTHING = {"components": {**OPTIONAL, "etcd": {"local": {"replicas": 3}}}}
 SHORT = {component.name.removeprefix("karmada-"): component for component in COMPONENTS}
 NAMESPACES = {
@@ -34,12 +32,6 @@ OUTSIDERS = {
     "prometheus": PROMETHEUS,
     "the internet": INTERNET,
 }
-
-
-def shared(spec: dict[str, Any] | None = None, **where: str) -> Rendered:
-    found = rendered(spec, **where)
-    found.material = _MATERIAL.material
-    return found
 
 
 def policies(found: Rendered) -> list[dict[str, Any]]:
@@ -89,7 +81,7 @@ WITHOUT_EGRESS = {"etcd"}
 
 
 def test_the_table_of_who_reaches_what() -> None:
-    found = shared(EVERYTHING)
+    found = quickly_rendered(EVERYTHING)
     everybody = {**places(found), **OUTSIDERS}
     reached = doors(found, everybody)
     assert reached.pop("apiserver:https") == set(everybody) - WITHOUT_EGRESS
@@ -97,8 +89,8 @@ def test_the_table_of_who_reaches_what() -> None:
 
 
 def test_components_of_another_instance_are_strangers_in_the_same_namespace_too() -> None:
-    found = shared(EVERYTHING)
-    for other in (shared(EVERYTHING, name="test"), shared(EVERYTHING, namespace="elsewhere")):
+    found = quickly_rendered(EVERYTHING)
+    for other in (quickly_rendered(EVERYTHING, name="test"), quickly_rendered(EVERYTHING, namespace="elsewhere")):
         rules = [*policies(found), *policies(other)]
         reached = doors(found, places(other, "10.0.3.1"), rules)
         allowed = reached.pop("apiserver:https")
@@ -114,7 +106,7 @@ def test_metrics_are_for_those_whom_the_document_names_and_open_no_other_port(co
         {**monitoring, "podSelector": {"matchLabels": {"app": "prometheus"}}},
         {"ipBlock": {"cidr": "198.51.100.0/24", "except": ["198.51.100.128/25"]}},
     ]
-    found = shared({**EVERYTHING, "networkPolicies": {"metricsFrom": peers}})
+    found = quickly_rendered({**EVERYTHING, "networkPolicies": {"metricsFrom": peers}})
     sources = {
         "prometheus": PROMETHEUS,
         "named": INTERNET,
@@ -143,7 +135,7 @@ NAMES = {each for each in OUTWARD if "name service" in each}
 
 @pytest.mark.parametrize("name", SHORT)
 def test_what_a_component_reaches_outside(name: str) -> None:
-    found = shared(EVERYTHING)
+    found = quickly_rendered(EVERYTHING)
     reached = {
         what
         for what, (target, port, protocol) in OUTWARD.items()
@@ -157,7 +149,7 @@ def test_what_a_component_reaches_outside(name: str) -> None:
 @pytest.mark.parametrize("name", SHORT)
 def test_every_address_that_a_component_is_told_of_can_be_reached(name: str) -> None:
     """The command lines and kubeconfigs, and not the table that the policies are made from, say who calls whom."""
-    found = shared(EVERYTHING)
+    found = quickly_rendered(EVERYTHING)
     told = flags(pods(found.workloads)[SHORT[name].name])
     wanted = {("etcd", "client")} if "etcd-servers" in told else set()
     if any("karmada.config" in value for value in told.values()):
@@ -174,7 +166,7 @@ def test_every_address_that_a_component_is_told_of_can_be_reached(name: str) -> 
 
 
 def test_pods_of_others_in_the_namespace_are_not_touched() -> None:
-    found = shared(EVERYTHING)
+    found = quickly_rendered(EVERYTHING)
     theirs = Place("10.0.2.1", "karmada", {"app.kubernetes.io/name": "etcd", "app.kubernetes.io/instance": "theirs"})
     for source in (*places(found).values(), INTERNET):
         closed = source.labels.get("app.kubernetes.io/name") in ("etcd", "karmada-webhook", "kube-controller-manager")
@@ -182,19 +174,19 @@ def test_pods_of_others_in_the_namespace_are_not_touched() -> None:
 
 
 def test_switched_off_there_are_none_and_everybody_reaches_everything() -> None:
-    found = shared({**EVERYTHING, "networkPolicies": {"enabled": False}})
+    found = quickly_rendered({**EVERYTHING, "networkPolicies": {"enabled": False}})
     assert policies(found) == []
     everybody = {**places(found), **OUTSIDERS}
     assert all(who == set(everybody) for who in doors(found, everybody).values())
 
 
 def test_a_component_that_is_switched_on_brings_its_own_policy_and_changes_no_other() -> None:
-    before = {each["metadata"]["name"]: each for each in policies(shared())}
+    before = {each["metadata"]["name"]: each for each in policies(quickly_rendered())}
     assert len(before) == len([each for each in COMPONENTS if not each.optional])
     for component in COMPONENTS:
         if component.optional:
             spec = {"components": {component.field: settings_in(component)}}
-            after = {each["metadata"]["name"]: each for each in policies(shared(spec))}
+            after = {each["metadata"]["name"]: each for each in policies(quickly_rendered(spec))}
             assert set(after) - set(before) == {f"prod-{component.name.removeprefix('karmada-')}"}
             assert {name: after[name] for name in before} == before
 
