@@ -93,11 +93,16 @@ def _write_module(product: Product, work: Path) -> None:
         (work / "go.mod").write_text(text)
         marker.write_text(text)
     if not (work / "go.sum").exists():
-        sums = [module_directory(module, product.version) / "go.sum" for module in product.modules]
-        lines = {line for path in sums if path.exists() for line in path.read_text().splitlines()}
-        (work / "go.sum").write_text("".join(f"{line}\n" for line in sorted(lines)))
+        (work / "go.sum").write_text(publishers_sums(product))
     if product.main:
         (work / "main.go").write_text(product.main)
+
+
+def publishers_sums(product: Product) -> str:
+    """A go.sum with what the publisher built with, out of the product's own modules."""
+    sums = [module_directory(module, product.version) / "go.sum" for module in product.modules]
+    lines = {line for path in sums if path.exists() for line in path.read_text().splitlines()}
+    return "".join(f"{line}\n" for line in sorted(lines))
 
 
 def _output_of(folder: Path, package: str) -> Path:

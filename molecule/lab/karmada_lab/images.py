@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.releases import RELEASES, Release
+
 from karmada_lab.errors import LabError
 from karmada_lab.products import (
     COREDNS_VERSION,
@@ -153,34 +155,38 @@ def metallb_images() -> list[Image]:
 KARMADA_BASE = ("karmada-aggregated-apiserver", "karmada-controller-manager", "karmada-scheduler", "karmada-webhook")
 KARMADA_OPTIONAL = ("karmada-agent", "karmada-descheduler", "karmada-metrics-adapter", "karmada-scheduler-estimator",
                     "karmada-search")  # fmt: skip
+_KARMADA_SINGLE = (*KARMADA_BASE, *KARMADA_OPTIONAL, "karmada-operator")
 
 
 def image_set(name: str, lab_base: Path) -> list[Image]:
-    """The images of a set: `karmada[:VERSION]`, `karmada-optional[:VERSION]`, `karmada-operator[:VERSION]`,
-    `kubernetes[:VERSION]` (kube-apiserver, kube-controller-manager), `etcd[:VERSION]`, `workload`.
+    """The images of a set: `karmada[:VERSION]`, `karmada-optional[:VERSION]`, `kubernetes[:VERSION]` (kube-apiserver,
+    kube-controller-manager), `etcd[:VERSION]`, `workload`, or one component of Karmada: `karmada-search[:VERSION]`.
 
-    `karmada` has all that a default control plane needs, kube-apiserver and etcd included.
+    `karmada` has all that a default control plane needs, kube-apiserver and etcd included, as the collection's release
+    table puts them together.
     """
     kind, _, version = name.partition(":")
     version = version or {"kubernetes": KUBERNETES_VERSION, "etcd": ETCD_VERSION}.get(kind, KARMADA_VERSION)
     kubernetes = ["kube-apiserver", "kube-controller-manager"]
     if kind == "karmada":
+        usual = Release(version, KUBERNETES_VERSION, ETCD_VERSION)
+        release = next((each for each in RELEASES if each.karmada == version), usual)
         return [
             *karmada_images(version, KARMADA_BASE),
-            *control_plane_images(KUBERNETES_VERSION, ETCD_VERSION, kubernetes),
+            *control_plane_images(release.kubernetes, release.etcd, kubernetes),
             *workload_images(lab_base),
         ]
     if kind == "karmada-optional":
         return karmada_images(version, KARMADA_OPTIONAL)
-    if kind == "karmada-operator":
-        return karmada_images(version, ["karmada-operator"])
+    if kind in _KARMADA_SINGLE:
+        return karmada_images(version, [kind])
     if kind == "kubernetes":
         return control_plane_images(version, ETCD_VERSION, kubernetes)[:-1]
     if kind == "etcd":
         return control_plane_images(KUBERNETES_VERSION, version, [])
     if kind == "workload":
         return workload_images(lab_base)
-    known = "karmada, karmada-optional, karmada-operator, kubernetes, etcd, workload"
+    known = ", ".join(("karmada", "karmada-optional", "kubernetes", "etcd", "workload", *_KARMADA_SINGLE))
     raise LabError(f"no image set is called {name!r}; known: {known}, each with `:VERSION` or without")
 
 

@@ -76,6 +76,18 @@ def test_the_base_set_has_a_whole_control_plane(monkeypatch, base):
         images.image_set("karmda", base)
 
 
+def test_a_set_of_another_release_has_the_kubernetes_that_goes_with_it(monkeypatch, base):
+    monkeypatch.setattr(images, "workload_images", lambda _: [])
+    versions = {image.reference: image.version for image in images.image_set("karmada:v1.16.0", base)}
+    assert versions["docker.io/karmada/karmada-webhook:v1.16.0"] == "v1.16.0"
+    assert versions["registry.k8s.io/kube-apiserver:v1.34.4"] == "v1.34.4"
+
+
+def test_a_single_component_is_a_set(base):
+    (image,) = images.image_set("karmada-search:v1.16.0", base)
+    assert image.reference == "docker.io/karmada/karmada-search:v1.16.0"
+
+
 def test_kubeadm_documents_carry_what_this_kind_of_host_needs(lab):
     record = ClusterRecord("host", 3, 1, "v1.35.4")
     node = MachineRecord("host", 7, lab.machine_address(7), "node", "host")
