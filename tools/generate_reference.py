@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/ from what the program itself uses: the document's schema, and the rights preflight asks for.
+"""Write docs/reference/ from what the program itself uses: schema, rights that preflight asks for, table of releases.
 
 `make reference` runs it; a unit test fails when a committed file differs.
 """
@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks
+from ansible_collections.karmada.installer.plugins.plugin_utils import checks, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import DEFAULT_NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,6 +121,29 @@ These have one possible value as yet, so there is nothing to compare:
 """
 
 
+RELEASES_PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Generated from plugin_utils/releases.py by `make reference`. Change that, not this page. -->
+
+# Releases
+
+`spec.version` names one of these. Left out, the first installation takes {newest}, and keeps it.
+
+{table}
+
+Kubernetes is what runs as API server and kube-controller-manager of the control plane. It follows the minor that
+Karmada itself installs and tests with that release. etcd is a patch of the minor that Karmada ships, at or above the one
+that mends what is known to be wrong with the older ones.
+
+For each release it is on record which flags, feature gates and CRDs it has, read from its own programs. Unit tests judge
+every flag that is rendered by that record, and preflight judges `extraArgs` and `featureGates` by it. `make test-full`
+compares the record with the programs, and the scenario `releases` installs each release, uses it and removes it.
+
+The host cluster runs Kubernetes {oldest_host} or newer; an older one is refused. {newest_host} is the newest that the
+scenarios ran on; preflight says so of a newer one and goes on. An etcd of your own is {oldest_etcd} or newer.
+"""
+
+
 def files() -> dict[Path, str]:
     """Every generated file and what it should contain."""
     return {
@@ -128,6 +151,7 @@ def files() -> dict[Path, str]:
         REFERENCE / "rights.md": rights_page(),
         REFERENCE / "host-rights.yaml": host_rights_yaml(),
         REFERENCE / "field-tests.md": field_tests_page(),
+        REFERENCE / "releases.md": releases_page(),
     }
 
 
@@ -455,6 +479,27 @@ def _table(rules: Iterable[Mapping[str, Any]], note: Callable[[Mapping[str, Any]
         group = rule["apiGroups"][0] or "(core)"
         rows.append(_table_row(f"`{group}`", f"`{rule['resources'][0]}`", ", ".join(rule["verbs"]), told))
     return "\n".join(rows)
+
+
+# -- releases ----------------------------------------------------------------------------------------------------------
+
+
+def releases_page() -> str:
+    """The releases that are known, newest first, and what they run with."""
+    rows = ["| Karmada | Kubernetes | etcd |", "|---|---|---|"]
+    for each in sorted(releases.RELEASES, key=lambda each: releases.parse_version(each.karmada), reverse=True):
+        rows.append(_table_row(each.karmada, each.kubernetes, each.etcd))
+
+    def dotted(version: Iterable[int]) -> str:
+        return ".".join(map(str, version))
+
+    return RELEASES_PAGE.format(
+        newest=releases.newest().karmada,
+        table="\n".join(rows),
+        oldest_host=dotted(releases.OLDEST_HOST_MINOR),
+        newest_host=dotted(releases.NEWEST_TESTED_HOST_MINOR),
+        oldest_etcd=dotted(releases.OLDEST_EXTERNAL_ETCD),
+    )
 
 
 def main() -> None:

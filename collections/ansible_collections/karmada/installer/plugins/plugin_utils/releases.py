@@ -3,7 +3,7 @@
 
 The table holds releases that the contract tests run against. Kubernetes follows the minor that Karmada's own tests use
 for that release, at the newest patch; etcd is the newest patch of the minor that Karmada ships, because the patches
-that Karmada pins (3.6.6, 3.6.8) are below the security floor 3.6.14 of etcd 3.6.
+that Karmada pins (3.6.0, 3.6.6, 3.6.8) are below the security floor 3.6.14 of etcd 3.6.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Release:
 
 
 RELEASES: tuple[Release, ...] = (
+    Release(karmada="v1.16.0", kubernetes="v1.34.4", etcd="v3.6.16"),
     Release(karmada="v1.17.1", kubernetes="v1.35.4", etcd="v3.6.16"),
     Release(karmada="v1.18.1", kubernetes="v1.35.4", etcd="v3.6.16"),
     Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16"),
