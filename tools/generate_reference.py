@@ -132,12 +132,12 @@ RELEASES_PAGE = """\
 {table}
 
 Kubernetes is what runs as API server and kube-controller-manager of the control plane. It follows the minor that
-Karmada itself installs and tests with that release. etcd is a patch of the minor that Karmada ships, at or above the one
-that mends what is known to be wrong with the older ones.
+Karmada itself installs and tests with that release. etcd is a patch of the minor that Karmada ships, at or above the
+one that mends what is known to be wrong with older ones.
 
-For each release it is on record which flags, feature gates and CRDs it has, read from its own programs. Unit tests judge
-every flag that is rendered by that record, and preflight judges `extraArgs` and `featureGates` by it. `make test-full`
-compares the record with the programs, and the scenario `releases` installs each release, uses it and removes it.
+For each release it is on record which flags, feature gates and CRDs it has, read from its own programs. Unit tests
+judge every flag that is rendered by that record, and preflight judges `extraArgs` and `featureGates` by it.
+`make test-full` compares the record with the programs, and installs each release, uses it and removes it.
 
 The host cluster runs Kubernetes {oldest_host} or newer; an older one is refused. {newest_host} is the newest that the
 scenarios ran on; preflight says so of a newer one and goes on. An etcd of your own is {oldest_etcd} or newer.
@@ -486,9 +486,12 @@ def _table(rules: Iterable[Mapping[str, Any]], note: Callable[[Mapping[str, Any]
 
 def releases_page() -> str:
     """The releases that are known, newest first, and what they run with."""
-    rows = ["| Karmada | Kubernetes | etcd |", "|---|---|---|"]
-    for each in sorted(releases.RELEASES, key=lambda each: releases.parse_version(each.karmada), reverse=True):
-        rows.append(_table_row(each.karmada, each.kubernetes, each.etcd))
+    known = sorted(releases.RELEASES, key=lambda each: releases.parse_version(each.karmada), reverse=True)
+    rows = [
+        "| Karmada | Kubernetes | etcd |",
+        "|---|---|---|",
+        *(_table_row(each.karmada, each.kubernetes, each.etcd) for each in known),
+    ]
 
     def dotted(version: Iterable[int]) -> str:
         return ".".join(map(str, version))

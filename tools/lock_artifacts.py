@@ -103,10 +103,10 @@ def lock_modules(release: Release) -> None:
         target = go_modules.MODULES / name / version
         product = Product(name=name, version=version, packages=project.packages, modules=project.modules)
         with tempfile.TemporaryDirectory() as work:
-            # The sums that the publisher built with came with a module that the go command has checked with the checksum
-            # database; with these it checks everything else, and the database is asked for what they say nothing about.
+            # The sums that the publisher built with came with a module that the go command checked with the checksum
+            # database. With them it checks everything else, and asks the database for what they say nothing about.
             checked = _sums(product, Path(work), gobuild.publishers_sums(product), {})
-            # What the first round brought into the module cache needs no second check, only to be among what was checked.
+            # What the first round brought into the module cache needs no second check, only to be among the checked.
             needed = _sums(product, Path(work), "", {"GOSUMDB": "off"})
             if unchecked := set(needed.splitlines()) - set(checked.splitlines()):
                 sys.exit(f"{name} {version}: nobody has checked {', '.join(sorted(unchecked))}")
