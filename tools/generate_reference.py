@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import checks, host_rights, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import DEFAULT_NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ Permission = tuple[Any, ...]
 ACCOUNT = "karmada-installer"
 RIGHTS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Generated from plugin_utils/checks.py by `make reference`. Change that, not this page. -->
+<!-- Generated from plugin_utils/host_rights.py and checks.py by `make reference`. Change that, not this page. -->
 
 # Rights
 
@@ -319,7 +319,7 @@ def host_permissions(
     host = SimpleNamespace(get=lambda *_: {} if namespace_exists else None, can_i=can_i)
     spec = {"endpoint": endpoint, "components": {"etcd": {"local": {"volumeData": {volume_data: {}}}}}}
     run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host=host, spec=spec)
-    list(checks._denied_on_host(run))
+    list(host_rights.problems(run))
     return [(*each, *[None] * (6 - len(each))) for each in asked]
 
 
@@ -390,7 +390,8 @@ def host_rights_yaml() -> str:
     ]
     head = (
         "# SPDX-License-Identifier: Apache-2.0\n"
-        "# Generated from plugin_utils/checks.py by `make reference`; rights.md says which rules can be left out.\n"
+        "# Generated from plugin_utils/host_rights.py by `make reference`; "
+        "rights.md says which rules can be left out.\n"
         f"# Change {DEFAULT_NAMESPACE} to your namespace everywhere; the account may be any other one.\n"
     )
     return head + "".join(

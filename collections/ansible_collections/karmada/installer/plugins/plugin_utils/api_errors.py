@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 
 class ApiError(Exception):
@@ -150,3 +152,16 @@ def _no_connection(error: Any, _server: str) -> tuple[str, bool]:
     if isinstance(error, TimeoutError):
         return "no answer in time", True
     return (error.strerror or str(error) or type(error).__name__).lower().rstrip("."), True
+
+
+def collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
+    """What a check finds, with what it found before something made it stop."""
+    found: list[Problem] = []
+    try:
+        found.extend(check())
+    except ProblemsError as error:
+        found += error.problems
+    except ApiError as error:
+        what = str(error).removeprefix(f"{error.cluster}: ")
+        found.append(Problem(what, error.cluster, "check the address, the network and the credentials"))
+    return found

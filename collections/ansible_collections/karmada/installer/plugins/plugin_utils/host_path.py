@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
+
 Object = dict[str, Any]
 
 #: By this label a volume says which node it is on.
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+def is_wanted(spec: Mapping[str, Any]) -> bool:
+    """Whether the document puts the data of etcd into directories of nodes."""
+    return "hostPath" in (settings_of(ETCD, spec).get("volumeData") or {})
 
 
 def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     checks,
     etcd_configuration,
+    host_rights,
     member_join,
     members,
     program_flags,
@@ -276,7 +277,7 @@ def test_rights_for_an_endpoint_are_asked_only_where_it_needs_them(endpoint: dic
     optional = {"nodes", "ingresses", "ingressclasses", "routes"}
     cluster.denied = {(verb, each) for verb in ("list", "create", "update") for each in optional}
     told = " ".join(
-        problem.what for problem in checks._denied_on_host(fake_run(document({"endpoint": endpoint}), cluster))
+        problem.what for problem in host_rights.problems(fake_run(document({"endpoint": endpoint}), cluster))
     )
     words = {word.partition(".")[0] for word in told.replace(";", " ").split()}
     assert words & {*optional, "routes/custom-host"} == asked

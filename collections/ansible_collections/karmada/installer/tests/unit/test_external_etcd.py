@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, checks, external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    certificates,
+    checks,
+    external_etcd,
+    fixed_settings,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
 from ansible_collections.karmada.installer.tests.unit import samples
@@ -103,7 +108,7 @@ def remembering(**fields: Any) -> State:
     [(remembering(storage="external"), {}), (remembering(storage="volumeClaim"), samples.external_etcd())],
 )
 def test_the_store_does_not_move_even_before_the_first_installation_has_ended(stored: State, spec: Any) -> None:
-    (problem,) = checks._fixed_store(run_of(spec, stored))
+    (problem,) = fixed_settings.store(run_of(spec, stored))
     assert "its data does not move" in problem.what
     assert list(checks._external_etcd(run_of(spec, stored))) == []
 
@@ -111,7 +116,7 @@ def test_the_store_does_not_move_even_before_the_first_installation_has_ended(st
 def test_a_store_that_moves_is_told_once() -> None:
     before = document(samples.external_etcd())
     run = run_of(etcd(replicas=3), replace(remembering(storage="external"), document=before))
-    assert [problem.where for problem in [*checks._fixed_settings(run), *checks._fixed_store(run)]] == [
+    assert [problem.where for problem in [*fixed_settings.changed(run), *fixed_settings.store(run)]] == [
         "spec.components.etcd"
     ]
 
@@ -121,7 +126,7 @@ def test_a_prefix_that_is_marked_does_not_change(ended: bool) -> None:
     before = document(samples.external_etcd()) if ended else None
     stored = replace(remembering(storage="external", prefix="/karmada/prod"), document=before)
     run = run_of(samples.external_etcd(keyPrefix="/karmada/other"), stored)
-    assert [problem.where for problem in [*checks._fixed_settings(run), *checks._fixed_store(run)]] == [
+    assert [problem.where for problem in [*fixed_settings.changed(run), *fixed_settings.store(run)]] == [
         "spec.components.etcd.external.keyPrefix"
     ]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    checks,
+    component_checks,
     host_path,
+    host_rights,
     observe,
     pod_security,
     removal,
@@ -140,7 +141,7 @@ def run_with(*nodes: Object, replicas: int = 3, **settings: Any) -> Any:
 
 
 def test_too_few_nodes_are_told_with_why_the_others_are_none() -> None:
-    (problem,) = checks._host_path(run_with(node("a"), node("b"), node("c", taints=[CONTROL_PLANE])))
+    (problem,) = component_checks.host_path_nodes(run_with(node("a"), node("b"), node("c", taints=[CONTROL_PLANE])))
     assert "3 members of etcd with hostPath need as many nodes, and 2 of 3 nodes can have one" in problem.what
     assert "c: its taint node-role.kubernetes.io/control-plane is not tolerated" in problem.what
     assert problem.where == "spec.components.etcd.local.replicas"
@@ -148,23 +149,25 @@ def test_too_few_nodes_are_told_with_why_the_others_are_none() -> None:
 
 def test_enough_nodes_are_recorded_at_the_first_installation() -> None:
     run = run_with(node("a"), node("b"), node("c"))
-    assert list(checks._host_path(run)) == []
+    assert list(component_checks.host_path_nodes(run)) == []
     assert run.state.etcd.nodes == ("a.host", "b.host", "c.host")
 
 
 def test_affinity_to_nodes_is_refused_because_it_is_not_followed() -> None:
     run = run_with(node("a"), replicas=1, affinity={"nodeAffinity": {}})
-    assert list(checks._host_path(run)) == []
+    assert list(component_checks.host_path_nodes(run)) == []
     run = run_with(
         node("a"), replicas=1, affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
     )
-    assert [problem.where for problem in checks._host_path(run)] == ["spec.components.etcd.local.affinity.nodeAffinity"]
+    assert [problem.where for problem in component_checks.host_path_nodes(run)] == [
+        "spec.components.etcd.local.affinity.nodeAffinity"
+    ]
 
 
 def test_the_rights_it_needs_are_asked_for() -> None:
     run = run_with(node("a"), replicas=1)
     run.host.denied = {("create", "persistentvolumes"), ("list", "nodes")}
-    (problem,) = checks._denied_on_host(run)
+    (problem,) = host_rights.problems(run)
     assert "persistentvolumes" in problem.what
     assert "nodes" in problem.what
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks, endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, fixed_settings
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied
@@ -86,7 +86,7 @@ def test_it_stays_when_the_host_cluster_gets_a_second_family() -> None:
     later = recorded(run)
     run.host.families = ["IPv4", "IPv6"]  # type: ignore[attr-defined]
     assert later.service_subnet == "10.96.0.0/12"
-    assert not list(checks._service_subnet(later))
+    assert not list(fixed_settings.service_subnet(later))
 
 
 def test_a_check_run_guesses_by_what_it_may_read() -> None:
@@ -105,10 +105,10 @@ def test_a_check_run_guesses_by_what_it_may_read() -> None:
 
 def test_a_range_that_the_api_server_would_not_start_with_is_refused() -> None:
     spec = {"components": {"karmadaAPIServer": {"serviceSubnet": "10.96.0.0/12,fd00::/112"}}}
-    (problem,) = checks._service_subnet(fresh(["IPv6"], spec, NAMESPACE))
+    (problem,) = fixed_settings.service_subnet(fresh(["IPv6"], spec, NAMESPACE))
     assert "begins with IPv4" in problem.what
     assert "fd00:10:96::/108" in problem.remedy
-    assert not list(checks._service_subnet(fresh(["IPv6", "IPv4"], spec, NAMESPACE)))
+    assert not list(fixed_settings.service_subnet(fresh(["IPv6", "IPv4"], spec, NAMESPACE)))
 
 
 def test_the_second_try_of_a_first_install_may_name_another_range() -> None:
@@ -119,7 +119,7 @@ def test_the_second_try_of_a_first_install_may_name_another_range() -> None:
     assert again.state.service_subnet == "10.96.0.0/12"
     spec = {"components": {"karmadaAPIServer": {"serviceSubnet": "fd00::/112"}}}
     mended = fake_run(document(spec), run.host)  # type: ignore[arg-type]
-    assert not list(checks._service_subnet(mended))
+    assert not list(fixed_settings.service_subnet(mended))
     assert mended.service_subnet == "fd00::/112"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks, overlay
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_checks, overlay
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.overlay import Overlay
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -288,7 +288,7 @@ def test_preflight_asks_the_api_server_about_the_result_and_changes_nothing(
     cluster = host()
     asked = []
     monkeypatch.setattr(cluster, "apply", lambda each, *, dry_run: asked.append((each, dry_run)))
-    assert list(checks._overlay(fake_run(document(SPEC), cluster, stored=state()))) == []
+    assert list(component_checks.overlays(fake_run(document(SPEC), cluster, stored=state()))) == []
     ((deployment, dry_run),) = asked
     assert dry_run
     assert deployment["spec"]["template"]["spec"]["hostname"] == "odd"
@@ -297,9 +297,9 @@ def test_preflight_asks_the_api_server_about_the_result_and_changes_nothing(
         raise ApiError("host", "PATCH", "/x", 400, "BadRequest", ".spec.hostname: field not declared in schema")
 
     monkeypatch.setattr(cluster, "apply", refuse)
-    (problem,) = checks._overlay(fake_run(document(SPEC), cluster, stored=state()))
+    (problem,) = component_checks.overlays(fake_run(document(SPEC), cluster, stored=state()))
     assert "field not declared in schema" in problem.what
     assert "Deployment prod-webhook" in problem.what
     config_maps["extra"]["a.yaml"] = yaml.safe_dump({**WEBHOOK, "metadata": {"name": "prod-webhok"}})
-    (problem,) = checks._overlay(fake_run(document(SPEC), cluster, stored=state()))
+    (problem,) = component_checks.overlays(fake_run(document(SPEC), cluster, stored=state()))
     assert problem.what == "there is no Deployment prod-webhok"

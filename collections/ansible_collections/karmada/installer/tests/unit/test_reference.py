@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_rights
 
 REPOSITORY = Path(__file__).parents[6]
 
@@ -61,11 +61,11 @@ def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: Mod
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    always = {(group, resource, verb) for group, resource, verbs in checks.HOST_RIGHTS for verb in verbs}
+    always = {(group, resource, verb) for group, resource, verbs in host_rights.HOST_RIGHTS for verb in verbs}
     assert granted == {
         *always,
         ("", "namespaces", "get"),
-        *(("networking.k8s.io", "ingresses", verb) for verb in (*checks._READ, *checks._WRITE)),
-        *(("route.openshift.io", "routes", verb) for verb in (*checks._READ, *checks._WRITE)),
+        *(("networking.k8s.io", "ingresses", verb) for verb in (*host_rights.READ, *host_rights.WRITE)),
+        *(("route.openshift.io", "routes", verb) for verb in (*host_rights.READ, *host_rights.WRITE)),
         *(("route.openshift.io", "routes/custom-host", verb) for verb in ("create", "update")),
     }
