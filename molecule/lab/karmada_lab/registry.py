@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container registry with TLS on a host of the lab, for tests of mirrors and offline installations."""
+"""A container registry with TLS on a host of the lab, for tests of mirrors and offline installations.
+
+What is in it can be had at two ports: from one by everybody, from the other by those who log in.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.client
 import json
+import secrets
 import ssl
 import tarfile
 from pathlib import Path
@@ -15,24 +20,38 @@ from urllib.parse import urlsplit
 from karmada_lab import cluster, machine
 from karmada_lab.errors import LabError
 from karmada_lab.shell import run, wait_for
-from karmada_lab.state import Lab, MachineRecord, machine_records
+from karmada_lab.state import Lab, MachineRecord, machine_records, write_text
 
 NAME = "registry"
-PORT = 5000
+PORT, LOGIN_PORT = 5000, 5001
 HOST = f"{NAME}:{PORT}"
 """What image references begin with, on every machine of the lab."""
+LOGIN_HOST = f"{NAME}:{LOGIN_PORT}"
+"""The same for the port that asks for a login."""
 
-_CONFIGURATION = f"""version: 0.1
+_USER = "lab"
+_FOLDER = "/etc/docker/registry"
+_CONFIGURATION = """version: 0.1
 storage:
   filesystem:
     rootdirectory: /var/lib/docker-registry
   delete:
     enabled: true
 http:
-  addr: :{PORT}
+  addr: :{port}
   tls:
-    certificate: /etc/docker/registry/tls.crt
-    key: /etc/docker/registry/tls.key
+    certificate: {folder}/tls.crt
+    key: {folder}/tls.key
+"""
+_LOGIN = """auth:
+  htpasswd:
+    realm: lab
+    path: {folder}/htpasswd
+"""
+_SERVICES = {"docker-registry": PORT, "docker-registry-login": LOGIN_PORT}
+_LOGIN_UNIT = f"""[Service]
+User=docker-registry
+ExecStart=/usr/bin/docker-registry serve {_FOLDER}/login.yml
 """
 
 
@@ -41,24 +60,52 @@ def ca_file(lab: Lab) -> Path:
     return lab.state / "registry" / "ca.crt"
 
 
+def login_file(lab: Lab) -> Path:
+    """Who one has to be at the port that asks, as a file of kind kubernetes.io/dockerconfigjson."""
+    return lab.state / "registry" / "login.json"
+
+
 def start(lab: Lab, host: MachineRecord) -> None:
     """Boot the host, give it a certificate of a new authority, start the registry and wait until it answers."""
-    machine.start(lab, host, {"/etc/docker/registry/config.yml": _CONFIGURATION}, {}, {})
+    files = {
+        f"{_FOLDER}/config.yml": _CONFIGURATION.format(port=PORT, folder=_FOLDER),
+        f"{_FOLDER}/login.yml": (_CONFIGURATION + _LOGIN).format(port=LOGIN_PORT, folder=_FOLDER),
+        "/etc/systemd/system/docker-registry-login.service": _LOGIN_UNIT,
+    }
+    machine.start(lab, host, files, {}, {})
     certificate, key = _certificate(lab, host.address)
     for name, text in (("tls.crt", certificate), ("tls.key", key)):
-        machine.execute(host, ["sh", "-c", f"umask 027; cat >/etc/docker/registry/{name}"], stdin=text)
-    machine.execute(host, ["chgrp", "docker-registry", "/etc/docker/registry/tls.key"])
-    machine.execute(host, ["chmod", "0644", "/etc/docker/registry/tls.crt"])
-    machine.execute(host, ["systemctl", "enable", "--quiet", "--now", "docker-registry"])
+        machine.execute(host, ["sh", "-c", f"umask 027; cat >{_FOLDER}/{name}"], stdin=text)
+    machine.execute(host, ["htpasswd", "-B", "-i", "-c", f"{_FOLDER}/htpasswd", _USER], stdin=_new_password(lab))
+    machine.execute(host, ["chgrp", "docker-registry", f"{_FOLDER}/tls.key", f"{_FOLDER}/htpasswd"])
+    machine.execute(host, ["chmod", "0640", f"{_FOLDER}/htpasswd"])
+    machine.execute(host, ["chmod", "0644", f"{_FOLDER}/tls.crt"])
+    machine.execute(host, ["systemctl", "start", *_SERVICES])
 
     def answers() -> bool:
         try:
-            _ask(lab, host.address, "GET", "/v2/")
-        except (OSError, LabError):
+            return all(_status(lab, host.address, port) for port in _SERVICES.values())
+        except OSError:
             return False
-        return True
 
     wait_for("the registry", answers, timeout=60)
+
+
+def _new_password(lab: Lab) -> str:
+    """Make one, and write the login down for whoever is to use it."""
+    password = secrets.token_hex(16)
+    auth = base64.b64encode(f"{_USER}:{password}".encode()).decode()
+    login = {"auths": {LOGIN_HOST: {"username": _USER, "password": password, "auth": auth}}}
+    write_text(login_file(lab), json.dumps(login), 0o600)
+    return password
+
+
+def _status(lab: Lab, address: str, port: int) -> int:
+    """The status of the first answer of a registry; raises OSError while there is none."""
+    context = ssl.create_default_context(cafile=str(ca_file(lab)))
+    connection = http.client.HTTPSConnection(address, port, timeout=60, context=context)
+    connection.request("GET", "/v2/")
+    return connection.getresponse().status
 
 
 def is_up(lab: Lab) -> bool:
@@ -72,16 +119,23 @@ def facts(lab: Lab) -> dict[str, str]:
     if not is_up(lab):
         return {}
     address = machine_records(lab)[NAME].address
-    return {"host": HOST, "address": f"{address}:{PORT}", "ca": str(ca_file(lab))}
+    return {
+        "host": HOST,
+        "address": f"{address}:{PORT}",
+        "ca": str(ca_file(lab)),
+        "host_with_login": LOGIN_HOST,
+        "login": str(login_file(lab)),
+    }
 
 
 def trust_everywhere(lab: Lab) -> None:
     """Make every node's containerd trust the registry, by its name and by its address."""
     ca = ca_file(lab).read_text()
     records = machine_records(lab)
+    names = [f"{name}:{port}" for name in (NAME, records[NAME].address) for port in _SERVICES.values()]
     for record in records.values():
         if record.kind == "node" and record.ready:
-            cluster.trust_registry(record, [HOST, f"{records[NAME].address}:{PORT}"], ca)
+            cluster.trust_registry(record, names, ca)
 
 
 def push(lab: Lab, reference: str, archive: Path) -> str:
