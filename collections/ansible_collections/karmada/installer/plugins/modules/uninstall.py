@@ -14,8 +14,8 @@ description:
     role C(karmada.installer.uninstall) does it.
   - >-
     Only objects that carry the label of this control plane, and whose UID was recorded when they were made, are
-    deleted. A namespace is deleted only if the installation made it and it holds nothing of anybody else, of whatever
-    kind. If some kinds may not be listed, it stays.
+    deleted. A namespace is deleted only if this installation made it, or one that has left since, and it holds nothing
+    of anybody else, of whatever kind. If some kinds may not be listed, it stays.
   - >-
     What the control plane propagated to members stays there as it is: everything that could remove it is stopped
     first.

@@ -83,7 +83,22 @@ def _other_control_planes(run: Run) -> Iterable[Problem]:
 def _quotas(run: Run, outline: Sequence[Object], present: Iterable[Object]) -> Iterable[Problem]:
     quotas, limit_ranges = (run.host.list("v1", kind, run.namespace) for kind in ("ResourceQuota", "LimitRange"))
     ours = [each for each in present if claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
-    return quota.problems(run.namespace, quotas, limit_ranges, outline, ours)
+    return quota.problems(run.namespace, quotas, limit_ranges, outline, [*ours, *_claims_there(run, outline)])
+
+
+def _claims_there(run: Run, outline: Sequence[Object]) -> list[Object]:
+    """Claims that the StatefulSets find by name instead of making them: kept by an uninstall, or in use."""
+    names = {
+        f"{claim['metadata']['name']}-{each['metadata']['name']}-{ordinal}"
+        for each in outline
+        if each["kind"] == "StatefulSet"
+        for claim in each["spec"].get("volumeClaimTemplates") or []
+        for ordinal in range(each["spec"]["replicas"])
+    }
+    if not names:
+        return []
+    found = run.host.list("v1", "PersistentVolumeClaim", run.namespace)
+    return [each for each in found if each["metadata"]["name"] in names]
 
 
 def _karmadas(run: Run) -> list[Object]:

@@ -52,7 +52,11 @@ def problems(
     wanted: Sequence[Object],
     present: Sequence[Object],
 ) -> Iterator[Problem]:
-    """What would not be admitted of the objects ``wanted``; ``present`` are those of ours that are counted already."""
+    """What would not be admitted of the objects ``wanted``.
+
+    ``present`` are those of ours that are counted already, and the claims that await etcd: they are there on their own,
+    because they outlive the StatefulSet.
+    """
     where = f"namespace {namespace} of the host cluster"
     pods = [_with_defaults(each, limit_ranges) for each in _pods(wanted)]
     counted_already = [_with_defaults(each, limit_ranges) for each in _pods(present)]
@@ -65,7 +69,7 @@ def problems(
         yield from _missing_problems(quota, missing, where)
         before = [each for each in counted_already if _in_scope(quota, each.spec)]
         more = _usage(wanted, counted, claims)
-        more.subtract(_usage(present, before, list(_claims(present))))
+        more.subtract(_usage(present, before, list(_claims_there(present))))
         yield from _exceeded(quota, more, where)
 
 
@@ -83,6 +87,11 @@ def _claims(objects: Iterable[Object]) -> Iterator[tuple[int, Object]]:
         if each["kind"] == "StatefulSet":
             for claim in each["spec"].get("volumeClaimTemplates") or []:
                 yield each["spec"].get("replicas", 1), claim["spec"]
+
+
+def _claims_there(objects: Iterable[Object]) -> Iterator[tuple[int, Object]]:
+    """The claims among these objects, in the same form."""
+    yield from ((1, each["spec"]) for each in objects if each["kind"] == "PersistentVolumeClaim")
 
 
 # -- LimitRange --------------------------------------------------------------------------------------------------------

@@ -20,10 +20,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+    FIELD_MANAGER,
+    INSTANCE_LABEL,
+    NAME_LABEL,
+    OWNER_LABEL,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Object, Run
 
@@ -53,6 +58,8 @@ _KINDS = (
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
 )
+#: What outlives the other components: members are cleaned through it.
+_LAST = (ETCD.name, KARMADA_APISERVER.name)
 #: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
 _PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
 _WORKLOADS = ("Deployment", "StatefulSet")
@@ -86,9 +93,7 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
     return problems
 
 
-def stop_components(
-    run: Run, timeout: float = DELETE_SECONDS, keep: Sequence[str] = (ETCD.name, KARMADA_APISERVER.name)
-) -> list[Change]:
+def stop_components(run: Run, timeout: float = DELETE_SECONDS, keep: Sequence[str] = _LAST) -> list[Change]:
     """Take away everything that acts, so that members are left as they are while their credentials go."""
     deployments = [each for each in _ours(run, "apps/v1", "Deployment") if _component(each) not in keep]
     return _delete(run, run.host, deployments, timeout, propagation="Foreground")
@@ -149,10 +154,17 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
     changes: list[Change] = []
     # An API server without its etcd takes half a minute to give up.
     for kind in _WORKLOADS:
-        changes += _delete(run, run.host, _ours(run, "apps/v1", kind), timeout, propagation="Foreground")
+        found = _ours(run, "apps/v1", kind)
+        if run.check:
+            # The others are told of where they are stopped, and are there still because this is a check.
+            found = [each for each in found if _component(each) in _LAST]
+        changes += _delete(run, run.host, found, timeout, propagation="Foreground")
     changes += external_etcd.release(run)
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
-    kinds = [*_KINDS, *(PASSAGES[each][:2] for each in run.state.passages)]
+    kinds = [
+        *(each for each in _KINDS if each[1] not in _WORKLOADS),
+        *(PASSAGES[each][:2] for each in run.state.passages),
+    ]
     rest = [each for version, kind in kinds for each in _ours(run, version, kind) if Ref.of(each) != state]
     changes += _delete(run, run.host, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
@@ -187,7 +199,7 @@ def remove_state(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     changes: list[Change] = []
     run.retire_lock()
     namespace = run.host.get("v1", "Namespace", run.namespace)
-    if namespace and owned_by(namespace, run.state.owner, run.state.uids(HOST)):
+    if namespace and (owned_by(namespace, run.state.owner, run.state.uids(HOST)) or _left_to_us(run, namespace)):
         going = _bookkeeping(run) | {Ref.of(each) for each in _claims(run)}
         changes += _delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
     if not any(change.action == "deleted" for change in changes):
@@ -197,6 +209,20 @@ def remove_state(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
         # The names are ours alone; the Lease has no UID on record because it is older than the record.
         changes += delete_all(run.host, present, check=run.check, timeout=timeout)
     return changes
+
+
+def _left_to_us(run: Run, namespace: Object) -> bool:
+    """Whether another instance of ours made this namespace, which would stay for ever if the last one left it.
+
+    That the maker is gone shows in there being nothing of it any more: see ``_delete_namespace``.
+    """
+    manager, owner = claimed_by(namespace)
+    if run.stored_state is None or manager != FIELD_MANAGER or not owner or not owned_by(namespace, owner, ()):
+        return False
+    if run.host.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
+        run.say(f"namespace {run.namespace} in {run.host.name} stays, because the account may not delete it")
+        return False
+    return True
 
 
 def remove_local_files(run: Run) -> bool:

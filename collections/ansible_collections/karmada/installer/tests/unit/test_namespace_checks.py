@@ -106,6 +106,19 @@ def test_a_quota_that_ours_fill_themselves_is_no_problem() -> None:
     assert problems(run) == []
 
 
+def test_a_claim_that_an_uninstall_kept_is_no_reason_against_the_next_install() -> None:
+    kept = in_namespace("PersistentVolumeClaim", "data-prod-etcd-0", spec=CLAIM)
+    limit = in_namespace("ResourceQuota", "team", spec={"hard": {"persistentvolumeclaims": "1"}})
+    limit["status"] = {"used": {"persistentvolumeclaims": "1"}}
+    assert problems(fake_run(document(), host(kept, limit))) == []
+    other = in_namespace("PersistentVolumeClaim", "data-other-etcd-0", spec=CLAIM)
+    (problem,) = problems(fake_run(document(), host(other, limit)))
+    assert "needs 1 more" in problem.what
+
+
+CLAIM = {"resources": {"requests": {"storage": "5Gi"}}}
+
+
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
 def test_pods_that_the_namespace_does_not_admit_are_told(level: str) -> None:
     volumes = {"extraVolumes": [{"name": "host", "hostPath": {"path": "/srv"}}]}

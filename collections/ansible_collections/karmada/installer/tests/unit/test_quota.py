@@ -80,6 +80,23 @@ def test_what_others_use_is_taken_and_what_is_ours_already_is_not_counted_twice(
     assert "needs 700m more" in told([ours], [], more, present=wanted)
 
 
+def claim(size: str = "5Gi") -> Object:
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-prod-etcd-0"},
+        "spec": {"resources": {"requests": {"storage": size}}},
+    }
+
+
+@pytest.mark.parametrize(("key", "full"), [("persistentvolumeclaims", "1"), ("requests.storage", "5Gi")])
+def test_a_claim_that_is_there_is_not_counted_twice_with_its_stateful_set_or_without(key: str, full: str) -> None:
+    wanted, taken = outline(RESOURCES), quota_of({key: full}, {key: full})
+    assert told([taken], [], wanted, present=[claim()]) == ""
+    assert told([taken], [], wanted, present=[*wanted, claim()]) == ""
+    assert f"needs {full} more" in told([taken], [], wanted)
+    assert f"needs {full} more" in told([taken], [], wanted, present=wanted), "its claim has not been made"
+
+
 def test_a_rerun_is_judged_with_the_defaults_of_the_namespace_on_both_sides() -> None:
     wanted = outline()
     full = quota_of({"requests.cpu": "700m"}, {"requests.cpu": "700m"})

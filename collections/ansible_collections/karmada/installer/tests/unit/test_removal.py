@@ -138,11 +138,13 @@ def test_a_check_run_tells_what_a_run_removes(others: list[dict[str, Any]], name
     """The namespace too, though all that is ours is still in it."""
     run = installed("Delete", *others)
     run.check = True
-    told = {
+    each_told = [
         str(change.ref)
         for stage in (removal.stop_components, removal.remove_control_plane, removal.remove_state)
         for change in stage(run)
-    }
+    ]
+    told = set(each_told)
+    assert len(each_told) == len(told), "nothing twice"
     before = {f"{kind} {namespace}/{name}" for _, kind, namespace, name in run.host.objects if namespace}  # type: ignore[attr-defined]
     if namespace_goes:
         assert "Namespace karmada" in told
@@ -185,6 +187,59 @@ def test_a_namespace_stays_when_it_cannot_be_known_what_is_in_it(monkeypatch: py
     monkeypatch.setattr(FakeCluster, "list", refusing)
     assert left(remove(run)) == {"Namespace karmada", "Role hidden"}
     assert "may not list Role. If it is: kubectl delete namespace karmada" in said[0]
+
+
+def made_by_an_instance_that_left(run: Run, *, manager: str = "karmada-installer") -> None:
+    """The namespace of this run is one that another instance made, or that was only labelled so."""
+    namespace = thing(
+        "Namespace", "karmada", {**INSTANCE, "app.kubernetes.io/instance": "old", "installer.karmada.io/owner": "gone"}
+    )
+    entry = {"manager": manager, "operation": "Apply", "time": "2026-01-01T00:00:00Z"}
+    namespace["metadata"]["managedFields"] = [entry]
+    run.host.put(namespace)  # type: ignore[attr-defined]
+
+
+def test_the_last_instance_that_leaves_removes_the_namespace_that_another_one_made() -> None:
+    run = installed(own_namespace=False)
+    made_by_an_instance_that_left(run)
+    assert left(remove(run)) == set()
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[thing("Secret", "test-installer-state")], [thing("Lease", "test-installer")], [thing("ConfigMap", "theirs")]],
+    ids=["an instance", "an instance that begins", "somebody"],
+)
+def test_an_instance_that_is_not_the_last_one_leaves_the_namespace(others: list[dict[str, Any]]) -> None:
+    run = installed("Delete", *others, own_namespace=False)
+    made_by_an_instance_that_left(run)
+    assert left(remove(run)) == {
+        "Namespace karmada",
+        *(f"{each['kind']} {each['metadata']['name']}" for each in others),
+    }
+
+
+def test_a_namespace_that_only_has_our_labels_stays() -> None:
+    run = installed(own_namespace=False)
+    made_by_an_instance_that_left(run, manager="kubectl")
+    assert left(remove(run)) == {"Namespace karmada"}
+
+
+def test_without_the_right_to_it_a_namespace_of_another_instance_stays_and_that_is_said() -> None:
+    said: list[str] = []
+    run = installed(own_namespace=False)
+    run.say = said.append
+    made_by_an_instance_that_left(run)
+    run.host.denied = {("delete", "namespaces")}  # type: ignore[attr-defined]
+    assert left(remove(run)) == {"Namespace karmada"}
+    assert said == ["namespace karmada in host cluster stays, because the account may not delete it"]
+
+
+def test_an_instance_that_was_never_there_takes_no_namespace_away() -> None:
+    run = fake_run(document(), FakeCluster("host cluster"))
+    made_by_an_instance_that_left(run)
+    removal.remove_state(run)
+    assert left(run.host) == {"Namespace karmada"}
 
 
 def test_a_claim_with_our_label_and_a_name_of_somebody_else_stays() -> None:
