@@ -63,6 +63,10 @@ class ApiResources(Transport):
         found = self._resource(api_version, kind)
         return found[0] if found else None
 
+    def api_versions(self) -> Object:
+        """What the server says at the root of its oldest group: ``versions``, and addresses of its own."""
+        return self._json("discovery", "GET", "/api")
+
     def listable_kinds(self) -> list[tuple[str, str]]:
         """(apiVersion, kind) of all that lives in namespaces and can be listed, each group in its preferred version."""
         groups = self._json("discovery", "GET", "/apis").get("groups") or []

@@ -324,6 +324,20 @@ AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KA
 BY_NAME: Mapping[str, Component] = {component.name: component for component in COMPONENTS}
 
 
+def clashing_names(name: str) -> tuple[str, ...]:
+    """The instances of a namespace whose objects would have names of those of this one.
+
+    Names are an instance and a component with a hyphen between, so they meet where a component's name ends like
+    another one's: the kube-controller-manager of ``prod`` is the controller-manager of ``prod-kube``.
+    """
+    short = {component.name.removeprefix("karmada-") for component in COMPONENTS}
+    between = sorted(
+        longer.removesuffix(f"-{shorter}") for longer in short for shorter in short if longer.endswith(f"-{shorter}")
+    )
+    shorter_names = (name.removesuffix(f"-{part}") for part in between if name.endswith(f"-{part}"))
+    return (*(f"{name}-{part}" for part in between), *(each for each in shorter_names if each))
+
+
 def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[FileSet, ...]:
     """The file sets this document calls for.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 
@@ -35,6 +36,20 @@ def probe(name: str, namespace: str, policy: str) -> dict[str, Any]:
 def of_service(service: Object | None) -> tuple[int, ...]:
     """The families of a Service, the preferred one first; empty where there is none."""
     return tuple(_NAMES[name] for name in ((service or {}).get("spec") or {}).get("ipFamilies") or ())
+
+
+def of_api_server(versions: Object) -> tuple[int, ...]:
+    """The family of the address at which an API server says it is (``/api``); empty where it says a name, or nothing.
+
+    Its Services are of the same family first: it does not start otherwise, unless somebody else writes its endpoints.
+    """
+    for each in versions.get("serverAddressByClientCIDRs") or ():
+        host = urlsplit(f"//{each.get('serverAddress', '')}").hostname or ""
+        try:
+            return (ipaddress.ip_address(host).version,)
+        except ValueError:
+            continue
+    return ()
 
 
 def default_service_subnet(families: Sequence[int]) -> str:

@@ -30,6 +30,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     overlay,
     releases,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils import lease as lease_module
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
@@ -44,6 +45,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_WEBHOOK,
+    clashing_names,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
@@ -320,12 +322,21 @@ class Run:
         While there is no namespace to ask in, a check run looks at what else it may read, and a run that writes says
         IPv4 until it has made the namespace: nothing is rendered with that.
         """
-        if self.seen_families:
-            return self.seen_families
-        kubernetes = None
-        if self.check and not self.host.can_i([("get", "", "services", "default")]):
-            kubernetes = self.host.get("v1", "Service", "kubernetes", "default")
-        return ip_families.of_service(kubernetes) or (ip_families.IPV4,)
+        return self.seen_families or (self._likely_families if self.check else (ip_families.IPV4,))
+
+    @cached_property
+    def _likely_families(self) -> tuple[int, ...]:
+        """The preferred family as the Service of the API server shows it, or its own address; not a second one."""
+        if not self.host.can_i([("get", "", "services", "default")]):
+            found = ip_families.of_service(self.host.get("v1", "Service", "kubernetes", "default"))
+            if found:
+                return found
+        own = ip_families.of_api_server(self.host.api_versions())
+        if not own:
+            self.say(
+                "which versions of IP the host cluster has cannot be seen before its namespace exists: IPv4 is shown"
+            )
+        return own or (ip_families.IPV4,)
 
     @cached_property
     def seen_families(self) -> tuple[int, ...]:
@@ -482,9 +493,34 @@ class Run:
         self._forget()
         if self.stored_state is None and draft is not None:
             self.__dict__["state"] = draft
+        if self.stored_state is None:
+            self._make_way_for_clashing_instance()
         self.save(self._journaled(step), namespace_uid=created)
         yield
         self._lock.check()
+
+    def _make_way_for_clashing_instance(self) -> None:
+        """Preflight refuses names that are taken; two first installs at the same moment take none from each other yet.
+
+        Each has put its name into its Lease before it looks for the other's, so at least one of them sees it. Raises
+        ProblemsError, with the lock released.
+        """
+        for other in clashing_names(self.name):
+            lease = self.host.get(lease_module.API_VERSION, lease_module.KIND, f"{other}-installer", self.namespace)
+            if lease is None:
+                continue
+            held = (lease.get("spec") or {}).get("holderIdentity")
+            if held or self.host.get("v1", "Secret", f"{other}-installer-state", self.namespace):
+                self._lock.release()
+                raise ProblemsError(
+                    Problem(
+                        what=f"control plane {other} is being installed here, and some objects of both would have "
+                        "the same names",
+                        where=f"namespace {self.namespace} of the host cluster",
+                        remedy=f"choose another metadata.name or namespace, or run again when {other} is uninstalled",
+                    ),
+                    "nothing was installed",
+                )
 
     def resume_lock(self) -> None:
         """Keep renewing the lock through this action if an earlier step of the same run took it."""

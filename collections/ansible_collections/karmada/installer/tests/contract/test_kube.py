@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors, kube
+from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors, ip_families, kube
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     apply_all,
     delete_all,
@@ -288,6 +288,10 @@ def test_a_watch_goes_on_from_a_list(cluster: Cluster, namespace: str) -> None:
     events = list(cluster.watch("v1", "ConfigMap", namespace, resource_version=version, timeout_seconds=2))
     kinds = [one["type"] for one in events if one["type"] != "BOOKMARK"]
     assert kinds == ["ADDED", "DELETED"]
+
+
+def test_an_api_server_says_its_own_address(cluster: Cluster) -> None:
+    assert ip_families.of_api_server(cluster.api_versions()) == (ip_families.IPV4,)
 
 
 def test_many_objects_come_in_pages(cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:

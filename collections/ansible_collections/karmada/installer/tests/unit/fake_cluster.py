@@ -35,6 +35,8 @@ class FakeCluster:
         #: how far its clock is ahead of ours
         self.ahead = timedelta(0)
         self.has_routes = False
+        #: where it says that it is
+        self.own_address = "192.0.2.1:6443"
         self.counts: Counter[str] = Counter()
         self.on_trouble: Any = None
         self.before_write: Any = None
@@ -92,6 +94,10 @@ class FakeCluster:
         self.patience.append(retry_seconds)
         self._alive()
         return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}.4"}
+
+    def api_versions(self) -> Object:
+        self._alive()
+        return {"serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": self.own_address}]}
 
     def clock_ahead(self, retry_seconds: float | None = None) -> timedelta:  # noqa: ARG002
         self._alive()

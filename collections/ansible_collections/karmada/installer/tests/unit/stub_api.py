@@ -67,6 +67,8 @@ class StubApi:
         self.changed = threading.Condition()
         self.over = threading.Event()
         self.forward_to: tuple[str, int] = ("127.0.0.1", 0)
+        #: how far its clock is ahead; None: it says no time
+        self.ahead: float | None = 0.0
         self.forwarded = 0  # connections open now
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = _Server(("127.0.0.1", 0), handler)
@@ -144,6 +146,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        if self.api.ahead is None:
+            return "no time"
+        return super().date_time_string((timestamp or time.time()) + self.api.ahead)
 
     def do_GET(self) -> None:
         self._serve("GET")

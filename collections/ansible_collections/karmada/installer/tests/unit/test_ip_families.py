@@ -98,9 +98,28 @@ def test_a_check_run_guesses_by_what_it_may_read() -> None:
     }
     run = fresh(["IPv6"], None, kubernetes, check=True)
     assert run.service_subnet == "fd00:10:96::/108"
-    blind = fresh(["IPv6"], None, kubernetes, check=True)
-    blind.host.denied = {("get", "services")}  # type: ignore[attr-defined]
-    assert blind.service_subnet == "10.96.0.0/12"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected", "said"),
+    [
+        ("[2001:db8::1]:6443", "fd00:10:96::/108", 0),
+        ("192.0.2.1:6443", "10.96.0.0/12", 0),
+        ("192.0.2.1", "10.96.0.0/12", 0),
+        ("api.example.com:6443", "10.96.0.0/12", 1),
+        ("", "10.96.0.0/12", 1),
+    ],
+)
+def test_a_check_run_that_may_read_nothing_goes_by_the_address_of_the_api_server(
+    address: str, expected: str, said: int
+) -> None:
+    told: list[str] = []
+    run = fresh(["IPv6"], check=True)
+    run.say = told.append
+    run.host.denied, run.host.own_address = {("get", "services")}, address  # type: ignore[attr-defined]
+    assert run.service_subnet == expected
+    assert run.layout.service_subnet == expected
+    assert len(told) == said
 
 
 def test_a_range_that_the_api_server_would_not_start_with_is_refused() -> None:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -302,3 +303,26 @@ def test_of_an_administrator_one_question_is_enough(cluster: Cluster, api: StubA
     api.administrator = True
     assert cluster.can_i([("get", "", "pods"), ("escalate", "rbac.authorization.k8s.io", "roles", "ns")]) == []
     assert cluster.counts["review"] == 1
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_agrees_is_not_ahead_however_long_the_answer_took(cluster: Cluster, api: StubApi) -> None:
+    assert cluster.clock_ahead() == timedelta(0)
+    api.faults.append(Fault("slow", path="version", seconds=1.5))
+    assert cluster.clock_ahead() == timedelta(0)
+
+
+@pytest.mark.parametrize("seconds", [95, -95, 86400])
+def test_a_clock_that_is_wrong_is_known_to_the_second(cluster: Cluster, api: StubApi, seconds: int) -> None:
+    api.ahead = seconds
+    found = cluster.clock_ahead()
+    # The answer says whole seconds, so up to one is not certain; what is not certain does not count.
+    assert abs(seconds) - 2 <= abs(found.total_seconds()) <= abs(seconds)
+    assert (found > timedelta(0)) == (seconds > 0)
+
+
+def test_a_server_that_says_no_time_agrees(cluster: Cluster, api: StubApi) -> None:
+    api.ahead = None
+    assert cluster.clock_ahead() == timedelta(0)

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENTS,
     ETCD,
+    clashing_names,
 )
 from ansible_collections.karmada.installer.tests.unit.samples import (
     FULL_SPEC,
@@ -93,6 +94,9 @@ def test_the_names_that_clash_are_known_and_are_those_of_workloads() -> None:
     }
     clashing = {part for part in parts if all_names("prod") & all_names(f"prod-{part}")}
     assert clashing == CLASHING
+    assert set(clashing_names("prod")) == {f"prod-{part}" for part in CLASHING}
+    assert {name for part in CLASHING for name in clashing_names(f"x-{part}")} >= {"x"}
+    assert "" not in clashing_names("-kube")
     for part in clashing:
         assert {"Deployment"} <= {kind for kind, _ in all_names("prod") & all_names(f"prod-{part}")}
 

@@ -192,6 +192,44 @@ def test_the_journal_is_written_before_the_first_object() -> None:
     assert journal.interrupted
 
 
+def lease(name: str, holder: str = "another run") -> dict[str, Any]:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": f"{name}-installer", "namespace": "karmada"},
+        "spec": {"holderIdentity": holder},
+    }
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize(("ours", "theirs"), [("prod", "prod-kube"), ("prod-aggregated", "prod")])
+@pytest.mark.parametrize("installed", [True, False])
+def test_of_two_first_installs_whose_names_meet_one_gives_way(ours: str, theirs: str, installed: bool) -> None:
+    host = FakeCluster("host", storage_class("standard"), lease(theirs, "" if installed else "another run"))
+    if installed:
+        metadata = {"name": f"{theirs}-installer-state", "namespace": "karmada"}
+        host.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    with pytest.raises(ProblemsError, match=f"nothing was installed:\n.*control plane {theirs} is being installed"):
+        fake_run(document(name=ours), host).apply_to_host("start", webhook)
+    assert not host.names("Deployment")
+    assert f"{ours}-installer-state" not in host.names("Secret")
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize("there", [lease("prod-kube", ""), lease("other")], ids=["gave way", "another name"])
+def test_a_first_install_goes_on_beside_others(there: dict[str, Any]) -> None:
+    host = FakeCluster("host", storage_class("standard"), there)
+    fake_run(document(), host).apply_to_host("start", webhook)
+    assert "prod-webhook" in host.names("Deployment")
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_an_instance_that_is_there_gives_way_to_none() -> None:
+    host = FakeCluster("host", storage_class("standard"), lease("prod-kube"))
+    fake_run(document(), host, stored=state()).apply_to_host("start", webhook)
+    assert "prod-webhook" in host.names("Deployment")
+
+
 @pytest.mark.usefixtures("unlocked")
 def test_an_operation_that_came_to_its_end_is_closed_once() -> None:
     host = FakeCluster("host", storage_class("standard"))
