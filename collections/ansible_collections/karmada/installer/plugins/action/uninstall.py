@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, member_join, removal
@@ -13,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.member_join impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
-STAGES = ("confirm", "components", "members", "control_plane", "members_gone", "state")
+STAGES = ("confirm", "components", "members", "control_plane", "state")
 
 
 class ActionModule(KarmadaAction):
@@ -32,20 +33,20 @@ class ActionModule(KarmadaAction):
             return self._without_state(run, arguments["stage"], arguments["timeout"])
         stage: str = arguments["stage"]
         timeout: int = arguments["timeout"]
+        abandoned: list[str] = arguments["abandon_members"]
         if stage == "confirm":
             _check(run, arguments)
             return {"changed": False}
         if stage == "members":
-            return _clean_members(run, arguments["abandon_members"], timeout)
-        if stage == "members_gone":
-            return _wait_for_members(run, arguments["abandon_members"], timeout)
-        work: dict[str, Callable[[Run, float], list[Change]]] = {
-            "components": removal.stop_components,
-            "control_plane": removal.remove_control_plane,
-            "state": removal.remove_state,
+            return _clean_members(run, abandoned, timeout)
+        work: dict[str, Callable[[], list[Change]]] = {
+            "components": lambda: removal.stop_components(run, timeout),
+            "control_plane": lambda: removal.remove_control_plane(run, timeout),
+            "state": lambda: removal.remove_state(run, timeout, lambda: _wait_for_members(run, abandoned, timeout)),
         }
         file_removed = stage == "state" and removal.remove_local_files(run)
-        changes = _carried_out(run, stage, lambda: work[stage](run, timeout))
+        with _writing(run, stage):
+            changes = work[stage]()
         if stage == "state" and not run.check and run.spec["deletion"]["policy"] == "Retain":
             run.finish()
         found = changed_result(changes)
@@ -59,11 +60,14 @@ class ActionModule(KarmadaAction):
         return changed_result(removal.remove_state(run, timeout))
 
 
-def _carried_out(run: Run, stage: str, work: Callable[[], list[Change]]) -> list[Change]:
+def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
+    """The right to write. A namespace that is going takes the lock along and admits no other, and no state either."""
     if run.check:
-        return work()
-    with run.writing(f"uninstall: {stage}"):
-        return work()
+        return nullcontext()
+    if removal.namespace_is_going(run):
+        run.retire_lock()
+        return nullcontext()
+    return run.writing(f"uninstall: {stage}")
 
 
 def _check(run: Run, arguments: dict[str, Any]) -> None:
@@ -97,31 +101,30 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
 
     if not entries:
         return {"changed": False}
-    if run.check:
+    with _writing(run, "members"):
         outcomes = member_join.of_each(entries, clean)
-    else:
-        with run.writing("uninstall: members"):
-            outcomes = member_join.of_each(entries, clean)
-    return _result(outcomes)
-
-
-def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, Any]:
-    """Members are forgotten only when nothing is left on them, so that a run that was killed comes back to them."""
-    entries = _cleaned(run, abandoned)
-    if run.check or not entries:
-        return {"changed": False}
-    with run.writing("uninstall: members are gone"):
-        outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout))
-        state = run.state
-        for outcome in outcomes:
-            state = state if outcome.problem else state.without_member(outcome.name)
-        run.save(state)
-    return _result(outcomes)
-
-
-def _result(outcomes: list[Outcome]) -> dict[str, Any]:
     found = changed_result(change for outcome in outcomes for change in outcome.changes)
     broken = [f"  - {outcome.name}: {outcome.problem}" for outcome in outcomes if outcome.problem]
     if broken:
         found.update(failed=True, msg="\n".join([f"{len(broken)} members could not be cleaned:", *broken]))
     return found
+
+
+def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
+    """See the members' namespaces go. Only then members are forgotten: a run that was killed comes back to them.
+
+    Raises ProblemsError for those that stay. They are empty, so that nothing of ours is left to be done about them.
+    """
+    entries = _cleaned(run, abandoned)
+    if run.check or not entries:
+        return
+    outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout))
+    if not removal.namespace_is_going(run):
+        state = run.state
+        for outcome in outcomes:
+            state = state if outcome.problem else state.without_member(outcome.name)
+        run.save(state)
+    remedy = "mend what holds it; all that was in it is gone"
+    problems = [Problem(each.problem, f"member {each.name}", remedy) for each in outcomes if each.problem]
+    if problems:
+        raise ProblemsError(problems)

@@ -31,20 +31,18 @@ options:
       - >-
         V(confirm) removes nothing. It fails unless O(confirm) is the name of the control plane, and unless every member
         that was joined answers or is in O(abandon_members).
-      - V(components) stops every component that acts on members. etcd and the API server stay.
+      - V(components) stops every component but etcd, with all that acts on members.
       - V(members) removes what joining put on each member, and asks for the deletion of the namespace there.
       - >-
         V(control_plane) removes the rest in the host cluster, and etcd's volume claims if the document's deletion
         policy is C(Delete).
       - >-
-        V(members_gone) waits until the namespaces of the members are gone.
-      - >-
         V(state) removes the installer's state, its lock, and the namespace if the installation made it. With the
         deletion policy C(Retain) these are kept. It also removes the administrator's kubeconfig on this machine if
-        that file is of this control plane.
+        that file is of this control plane. At its end the namespaces of the members are gone as well.
     type: str
     required: true
-    choices: [confirm, components, members, control_plane, members_gone, state]
+    choices: [confirm, components, members, control_plane, state]
   confirm:
     description: Name of the control plane, for O(stage=confirm). In check mode it need not be given.
     type: str
@@ -52,7 +50,7 @@ options:
   abandon_members:
     description: >-
       Names of members that are given up: they are not asked, nothing is removed there, and what stays on them is told.
-      For O(stage=confirm), O(stage=members) and O(stage=members_gone).
+      For O(stage=confirm), O(stage=members) and O(stage=state).
     type: list
     elements: str
     default: []

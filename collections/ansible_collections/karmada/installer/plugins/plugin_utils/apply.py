@@ -37,7 +37,7 @@ WORKERS = 16
 # Above so many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3
 # How often we look whether what was deleted is gone: what is found late is paid for by whoever waits.
-LONGEST_PAUSE = 0.5
+LONGEST_PAUSE = 0.2
 # A wait of a blink is not worth a line; a long one speaks now and then.
 QUIET_SECONDS = 2.0
 SAY_SECONDS = 10.0

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WOR
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     ETCD,
-    KARMADA_APISERVER,
     KARMADA_CA,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
@@ -48,21 +47,12 @@ _ALWAYS_THERE = {
 _FOLLOWERS = {"Event", "Endpoints", "EndpointSlice", "PodMetrics", "PackageManifest"}
 #: How long a deletion may take, unless the user says otherwise.
 DELETE_SECONDS = 120.0
-#: What the instance consists of in its namespace, apart from its claims and its state.
-_KINDS = (
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "StatefulSet"),
-    ("policy/v1", "PodDisruptionBudget"),
-    ("networking.k8s.io/v1", "NetworkPolicy"),
-    ("v1", "Service"),
-    ("v1", "ConfigMap"),
-    ("v1", "Secret"),
-)
-#: What outlives the other components: members are cleaned through it.
-_LAST = (ETCD.name, KARMADA_APISERVER.name)
+_DEPLOYMENT = ("apps/v1", "Deployment")
+_STATEFUL_SET = ("apps/v1", "StatefulSet")
 #: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
 _PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
-_WORKLOADS = ("Deployment", "StatefulSet")
+#: What the instance consists of in its namespace beside its workloads, apart from its claims and its state.
+_REST = (*_PRUNED, ("v1", "Service"), ("v1", "Secret"))
 
 
 def member_entries(run: Run) -> list[Entry]:
@@ -93,17 +83,20 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
     return problems
 
 
-def stop_components(run: Run, timeout: float = DELETE_SECONDS, keep: Sequence[str] = _LAST) -> list[Change]:
-    """Take away everything that acts, so that members are left as they are while their credentials go."""
-    deployments = [each for each in _ours(run, "apps/v1", "Deployment") if _component(each) not in keep]
-    return _delete(run, run.host, deployments, timeout, propagation="Foreground")
+def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
+    """Take away everything that acts, so that members are left as they are while their credentials go.
+
+    The API server goes with those that act through it, since nothing inside of it has to be deleted. etcd stays until
+    the members are clean: with its pods the data may go, and after a run that fails there an install brings all back.
+    """
+    return _delete(run, run.host, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
 
 
 def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> list[Change]:
     """Remove from a member what joining it created, and what Karmada itself put there to act for users.
 
-    The namespace is only asked to go: a cluster does nothing about that for 5 s, in which there is other work to do.
-    ``wait_for_member`` sees the end of it.
+    The namespace is asked to go, and waited for by ``wait_for_member``: a cluster does nothing about that for 5 s, in
+    which there is other work to do. When this returns there is nothing in it that could hold it.
     """
     name = entry["name"]
     with connected(run, entry) as member:
@@ -123,7 +116,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
         if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
             uids = run.state.uids(f"member/{name}")
             going = {Ref.of(each) for each in ours}
-            changes += _delete_namespace(run, member, namespace, uids, going, timeout, wait=False)
+            changes += _delete_namespace(run, member, namespace, uids, going, timeout)
     return changes
 
 
@@ -140,32 +133,24 @@ def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> 
     kept = {change.ref for change in applied}
     # etcd is never taken away in passing: with it would go the data.
     off = {name for name in components if name != ETCD.name and not BY_NAME[name].is_wanted(run.spec)}
-    found = []
-    for version, kind in _KINDS if off else _PRUNED:
-        for each in _ours(run, version, kind):
-            prunable = _component(each) in off or ((version, kind) in _PRUNED and _component(each) in components)
-            if prunable and Ref.of(each) not in kept:
-                found.append(each)
-    return found
+
+    def prunable(each: Object) -> bool:
+        pruned = (each["apiVersion"], each["kind"]) in _PRUNED and _component(each) in components
+        return pruned or _component(each) in off
+
+    found = _ours(run, *((_DEPLOYMENT, _STATEFUL_SET, *_REST) if off else _PRUNED))
+    return [each for each in found if prunable(each) and Ref.of(each) not in kept]
 
 
 def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
-    """API server, etcd, each gone before what it needs; then everything else, claims by policy, but not the state."""
-    changes: list[Change] = []
-    # An API server without its etcd takes half a minute to give up.
-    for kind in _WORKLOADS:
-        found = _ours(run, "apps/v1", kind)
-        if run.check:
-            # The others are told of where they are stopped, and are there still because this is a check.
-            found = [each for each in found if _component(each) in _LAST]
-        changes += _delete(run, run.host, found, timeout, propagation="Foreground")
+    """The components that still are there, etcd, then everything else, claims by policy, but not the state."""
+    # An API server without its etcd takes half a minute to give up; with somebody else's it would go on writing.
+    changes = [] if run.check else stop_components(run, timeout)
+    changes += _delete(run, run.host, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
     changes += external_etcd.release(run)
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
-    kinds = [
-        *(each for each in _KINDS if each[1] not in _WORKLOADS),
-        *(PASSAGES[each][:2] for each in run.state.passages),
-    ]
-    rest = [each for version, kind in kinds for each in _ours(run, version, kind) if Ref.of(each) != state]
+    passages = (PASSAGES[each][:2] for each in run.state.passages)
+    rest = [each for each in _ours(run, *_REST, *passages) if Ref.of(each) != state]
     changes += _delete(run, run.host, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
         changes += _delete(run, run.host, _claims(run), timeout)
@@ -192,23 +177,39 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     return _delete(run, run.host, ours, timeout)
 
 
-def remove_state(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
-    """The last step: the state, the lock, and the namespace if we made it. They stay where the data stays."""
+def remove_state(
+    run: Run, timeout: float = DELETE_SECONDS, meanwhile: Callable[[], None] = lambda: None
+) -> list[Change]:
+    """The last step: the state, the lock, and the namespace if we made it. They stay where the data stays.
+
+    ``meanwhile`` is done after the namespace was asked to go. Where the namespace stays, and with it the state and the
+    lock, these stay, too, if that raises.
+    """
     if run.spec["deletion"]["policy"] == "Retain":
+        meanwhile()
         return []
     changes: list[Change] = []
-    run.retire_lock()
     namespace = run.host.get("v1", "Namespace", run.namespace)
     if namespace and (owned_by(namespace, run.state.owner, run.state.uids(HOST)) or _left_to_us(run, namespace)):
         going = _bookkeeping(run) | {Ref.of(each) for each in _claims(run)}
         changes += _delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
-    if not any(change.action == "deleted" for change in changes):
+    meanwhile()
+    if namespace and any(change.action == "deleted" for change in changes):
+        _delete(run, run.host, [namespace], timeout)
+    else:
+        run.retire_lock()
         present = [
             (ref, None) for ref in _bookkeeping(run) if run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         ]
         # The names are ours alone; the Lease has no UID on record because it is older than the record.
         changes += delete_all(run.host, present, check=run.check, timeout=timeout)
     return changes
+
+
+def namespace_is_going(run: Run) -> bool:
+    """Whether the deletion of the instance's namespace has been asked for, by an earlier run or by somebody else."""
+    namespace = run.host.get("v1", "Namespace", run.namespace)
+    return bool(namespace and namespace["metadata"].get("deletionTimestamp"))
 
 
 def _left_to_us(run: Run, namespace: Object) -> bool:
@@ -251,11 +252,13 @@ def _bookkeeping(run: Run) -> set[Ref]:
     }
 
 
-def _ours(run: Run, api_version: str, kind: str) -> list[Object]:
-    """Objects of the instance's namespace that are ours by label and by record."""
-    selector = f"{INSTANCE_LABEL}={run.name},{OWNER_LABEL}={run.state.owner}"
-    found = run.host.list(api_version, kind, run.namespace, labels=selector)
-    return [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST))]
+def _ours(run: Run, *kinds: tuple[str, str]) -> list[Object]:
+    """Objects of these kinds in the instance's namespace that are ours by label and by record."""
+    host, owner, uids = run.host, run.state.owner, run.state.uids(HOST)
+    selector = f"{INSTANCE_LABEL}={run.name},{OWNER_LABEL}={owner}"
+    with ThreadPoolExecutor(WORKERS) as pool:
+        lists = list(pool.map(lambda kind: host.list(kind[0], kind[1], run.namespace, labels=selector), kinds))
+    return [each for found in lists for each in found if owned_by(each, owner, uids)]
 
 
 def _delete(
@@ -274,19 +277,19 @@ def _delete(
 
 
 def _delete_namespace(
-    run: Run,
-    cluster: Cluster,
-    namespace: Object,
-    uids: Collection[str],
-    going: set[Ref],
-    timeout: float,
-    *,
-    wait: bool = True,
+    run: Run, cluster: Cluster, namespace: Object, uids: Collection[str], going: set[Ref], timeout: float
 ) -> list[Change]:
-    """Delete a namespace that we made, unless somebody else has moved in, or that cannot be known."""
+    """Ask a namespace that we made to go, unless somebody else has moved in, or that cannot be known.
+
+    It is waited for only if something in it is held: what is asked to go and empty goes, and nothing new comes into it.
+    """
     name = namespace["metadata"]["name"]
     found, unknown = _inhabitants(cluster, name)
-    others = [Ref.of(each) for each in found if Ref.of(each) not in going and not owned_by(each, run.state.owner, uids)]
+    others = [
+        Ref.of(each)
+        for each in found
+        if _is_here_to_stay(each) and Ref.of(each) not in going and not owned_by(each, run.state.owner, uids)
+    ]
     if others:
         shown = ", ".join([*(str(ref) for ref in others[:5]), *([f"{len(others) - 5} more"] if others[5:] else [])])
         run.say(f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}")
@@ -297,15 +300,24 @@ def _delete_namespace(
             f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
         )
         return []
-    return _delete(run, cluster, [namespace], timeout, wait=wait)
+    if cluster is run.host:
+        run.retire_lock()
+    held = any(each["metadata"].get("finalizers") for each in (namespace, *found))
+    return _delete(run, cluster, [namespace], timeout, wait=held)
+
+
+def _is_here_to_stay(each: Object) -> bool:
+    """Whether somebody has put it there: what has an owner follows that, and what is going is no reason to stay."""
+    metadata = each["metadata"]
+    return not (
+        (each["kind"], metadata["name"]) in _ALWAYS_THERE
+        or metadata.get("ownerReferences")
+        or metadata.get("deletionTimestamp")
+    )
 
 
 def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[str]]:
-    """What somebody has put into a namespace, whatever its kind, and the kinds that we may not look at.
-
-    What follows from other objects is left out: it has an owner, or is of a kind that nobody writes. So is what is
-    going already.
-    """
+    """What is in a namespace, but for kinds that nobody writes, and the kinds that we may not look at."""
     kinds = [(version, kind) for version, kind in cluster.listable_kinds() if kind not in _FOLLOWERS]
 
     def listed(one: tuple[str, str]) -> list[Object] | None:
@@ -316,14 +328,7 @@ def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[s
 
     with ThreadPoolExecutor(WORKERS) as pool:
         answers = dict(zip(kinds, pool.map(listed, kinds), strict=True))
-    found = {
-        each["metadata"]["uid"]: each
-        for answer in answers.values()
-        for each in answer or []
-        if (each["kind"], each["metadata"]["name"]) not in _ALWAYS_THERE
-        and not each["metadata"].get("ownerReferences")
-        and not each["metadata"].get("deletionTimestamp")
-    }
+    found = {each["metadata"]["uid"]: each for answer in answers.values() for each in answer or []}
     return list(found.values()), sorted({kind for (_version, kind), answer in answers.items() if answer is None})
 
 

@@ -120,10 +120,49 @@ def test_an_object_that_was_made_anew_by_others_stays() -> None:
 
 def test_what_acts_goes_first_and_the_store_last() -> None:
     run = installed()
-    remove(run)
+    removal.stop_components(run)
+    workloads = [each for each in left(run.host) if each.split()[0] in ("Deployment", "StatefulSet")]
+    assert workloads == ["StatefulSet prod-etcd"]
+    assert {"PersistentVolumeClaim data-prod-etcd-0", "Secret prod-apiserver-cert"} <= left(run.host)
+
+
+def test_no_api_server_is_left_without_its_etcd() -> None:
+    run = installed()
+    removal.remove_control_plane(run)
     workloads = [line.split()[-1] for line in run.host.log if "Deployment" in line or "StatefulSet" in line]  # type: ignore[attr-defined]
-    assert workloads[-2:] == ["prod-apiserver", "prod-etcd"]
-    assert {"prod-controller-manager", "prod-scheduler"} <= set(workloads[:-2])
+    assert workloads[-1] == "prod-etcd"
+    assert "prod-apiserver" in workloads
+
+
+@pytest.mark.parametrize("others", [[], [thing("ConfigMap", "theirs")]], ids=["namespace goes", "namespace stays"])
+def test_what_is_done_meanwhile_finds_the_state_until_the_namespace_goes(others: list[dict[str, Any]]) -> None:
+    run = installed("Delete", *others)
+    bookkeeping = {"Secret prod-installer-state", "Lease prod-installer"}
+    found: list[set[str]] = []
+    removal.remove_state(run, meanwhile=lambda: found.append(left(run.host)))
+    assert ("Namespace karmada" in found[0], bookkeeping <= found[0]) == (bool(others), bool(others))
+    assert not bookkeeping & left(run.host)
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+def test_the_state_stays_when_what_is_done_meanwhile_fails(policy: str) -> None:
+    run = installed(policy, thing("ConfigMap", "theirs"))
+
+    def fail() -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        removal.remove_state(run, meanwhile=fail)
+    assert {"Secret prod-installer-state", "Lease prod-installer"} <= left(run.host)
+
+
+@pytest.mark.parametrize(("deleted", "going"), [(None, False), ("2026-01-01T00:00:00Z", True)])
+def test_a_namespace_is_going_once_its_deletion_was_asked_for(deleted: str | None, going: bool) -> None:
+    run = installed()
+    [namespace] = [each for each in run.host.objects.values() if each["kind"] == "Namespace"]  # type: ignore[attr-defined]
+    if deleted:
+        namespace["metadata"]["deletionTimestamp"] = deleted
+    assert removal.namespace_is_going(run) is going
 
 
 def test_a_check_run_removes_nothing() -> None:
@@ -453,8 +492,14 @@ def test_only_a_namespace_that_is_going_is_waited_for(going: bool, monkeypatch: 
     assert all(options["wait"] for _, options in waited)
 
 
-def test_the_namespace_of_a_member_is_not_waited_for_while_there_is_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, uids = member()
+@pytest.mark.parametrize("finalizers", [[], ["example.com/hold"]], ids=["empty", "held"])
+def test_the_namespace_of_a_member_is_waited_for_at_once_only_if_something_holds_it(
+    finalizers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is going already, and held, is no reason to leave the namespace, but one that it may never go."""
+    held = thing("Secret", "held", namespace="karmada-cluster")
+    held["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=finalizers)
+    cluster, uids = member(held)
     waits: dict[str, bool] = {}
     delete_all = removal.delete_all
 
@@ -463,8 +508,8 @@ def test_the_namespace_of_a_member_is_not_waited_for_while_there_is_other_work(m
         return delete_all(cluster, targets, **options)
 
     monkeypatch.setattr(removal, "delete_all", noted)
-    assert clean(cluster, uids, monkeypatch) == set()
-    assert waits.pop("Namespace") is False
+    clean(cluster, uids, monkeypatch)
+    assert waits.pop("Namespace") is bool(finalizers)
     assert waits
     assert all(waits.values())
 
