@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import FetchError, Https, allowed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.yaml_document import SAFE_LOADER
 
 RELEASE_DOWNLOADS = "https://github.com/karmada-io/karmada/releases/download"
 LOCK_FILE = Path(__file__).parents[2] / "schemas" / "artifacts.lock.json"
@@ -91,8 +92,7 @@ def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[s
                 )
             )
         _keep(files, kept)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents = (each for name in sorted(files) for each in yaml.load_all(files[name], Loader=loader))
+    documents = (each for name in sorted(files) for each in yaml.load_all(files[name], Loader=SAFE_LOADER))
     return [each for each in documents if each]
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import yaml_document
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -238,7 +239,7 @@ def _problem(what: str, where: str, remedy: str = "") -> ProblemsError:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        loaded = yaml_document.load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise _problem("there is no such kubeconfig file", str(file)) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import crd
+from ansible_collections.karmada.installer.plugins.plugin_utils import crd, yaml_document
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.yaml_document import UnreadableError, documents_of
 
@@ -178,10 +177,7 @@ def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
 @functools.cache
 def schema() -> dict[str, Any]:
     """The openAPIV3Schema of the CRD, completed by the fields that all objects have."""
-    definition = yaml.load(
-        _SCHEMA_FILE.read_text(encoding="utf-8"),
-        getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506 - both are safe loaders
-    )
+    definition = yaml_document.load(_SCHEMA_FILE.read_text(encoding="utf-8"))
     version = next(version for version in definition["spec"]["versions"] if API_VERSION.endswith(version["name"]))
     root: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     declared = root["properties"]["metadata"].get("properties", {})

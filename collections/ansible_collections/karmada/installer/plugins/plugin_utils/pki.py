@@ -19,6 +19,7 @@ the two `reasons_to_reissue` functions turn it into a reason instead.
 from __future__ import annotations
 
 import base64
+import functools
 import ipaddress
 import re
 import secrets
@@ -394,6 +395,7 @@ def _pair(certificate: x509.Certificate, key: _PrivateKey) -> Pair:
     return Pair(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 
+@functools.lru_cache(maxsize=256)  # an authority is looked at for each certificate that it signed
 def _load_certificate(pem: bytes) -> x509.Certificate:
     try:
         found = x509.load_pem_x509_certificate(pem)

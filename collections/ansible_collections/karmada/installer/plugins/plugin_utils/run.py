@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     manifest,
     overlay,
     releases,
+    yaml_document,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import lease as lease_module
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
@@ -687,7 +688,7 @@ def cluster_from_secret(
     kind = kind or Cluster
     if "kubeconfig" in files:
         try:
-            config = yaml.safe_load(files["kubeconfig"])
+            config = yaml_document.load(files["kubeconfig"])
         except (yaml.YAMLError, UnicodeDecodeError):
             config = None
         if not isinstance(config, dict):
