@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control planes of karmadactl, the operator and the chart, as a real API server gives them back, are refused by name.
+
+What stands for each tool is what it writes of the karmada-webhook: labels and annotations are what it is known by.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import namespace_checks, other_installers
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
+from ansible_collections.karmada.installer.tests.unit.samples import document
+
+Object = dict[str, Any]
+CRD: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "karmadas.operator.karmada.io"},
+    "spec": {
+        "group": "operator.karmada.io",
+        "names": {"kind": "Karmada", "listKind": "KarmadaList", "plural": "karmadas", "singular": "karmada"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+def cluster(api_server: Any) -> Iterator[Cluster]:
+    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="host cluster") as found:
+        yield found
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+def webhook(namespace: str, name: str, pod_labels: dict[str, str], **metadata: Any) -> Object:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": pod_labels},
+            "template": {
+                "metadata": {"labels": pod_labels},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "containers": [
+                        {
+                            "name": name,
+                            "image": "docker.io/karmada/karmada-webhook:v1.18.2",
+                            "ports": [{"containerPort": 8443}],
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+def found(cluster: Cluster, namespace: str) -> list[Problem]:
+    run = Run(
+        document(namespace=namespace),
+        Connection(),
+        operation="preflight",
+        holder="test",
+        check=True,
+        say=lambda _: None,
+    )
+    run.__dict__["host"] = cluster
+    return list(namespace_checks.problems(run))
+
+
+MADE = {
+    "karmadactl init": (
+        "karmada-webhook",
+        {"app": "karmada-webhook"},
+        {"labels": {"karmada.io/bootstrapping": "app-defaults"}},
+        "karmadactl deinit",
+    ),
+    "Karmada's operator": (
+        "demo-karmada-webhook",
+        {"karmada-app": "karmada-webhook"},
+        {"labels": {"karmada-app": "karmada-webhook", "app.kubernetes.io/managed-by": "karmada-operator"}},
+        "its Karmada object",
+    ),
+    "Helm": (
+        "karmada-webhook",
+        {"app": "karmada-webhook"},
+        {
+            "labels": {"app": "karmada-webhook", "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "karmada", "meta.helm.sh/release-namespace": "karmada"},
+        },
+        "helm uninstall",
+    ),
+}
+
+
+@pytest.mark.parametrize("maker", MADE)
+def test_a_control_plane_of_another_tool_is_refused_with_the_way_to_remove_it(
+    cluster: Cluster, namespace: str, maker: str
+) -> None:
+    name, pod_labels, metadata, remedy = MADE[maker]
+    cluster.create(webhook(namespace, name, pod_labels, **metadata))
+    (problem,) = found(cluster, namespace)
+    assert f"a control plane that {maker} made (Deployment {name}); it is not touched" in problem.what
+    assert problem.where == f"namespace {namespace} of the host cluster"
+    assert remedy in problem.remedy
+
+
+def test_a_karmada_object_of_the_operator_is_enough(cluster: Cluster, namespace: str) -> None:
+    assert found(cluster, namespace) == []
+    cluster.create(CRD)
+    deadline = time.monotonic() + 60
+    while not cluster.resource(*other_installers.KARMADA):
+        assert time.monotonic() < deadline, "the CRD is not served"
+        time.sleep(0.2)
+    try:
+        version, kind = other_installers.KARMADA
+        cluster.apply({"apiVersion": version, "kind": kind, "metadata": {"name": "demo", "namespace": namespace}})
+        (problem,) = found(cluster, namespace)
+        assert "Karmada's operator made (Karmada demo)" in problem.what
+    finally:
+        cluster.delete(CRD["apiVersion"], CRD["kind"], CRD["metadata"]["name"])
