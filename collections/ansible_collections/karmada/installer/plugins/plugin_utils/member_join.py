@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run, cluster_from_secret
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
@@ -124,8 +124,11 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
     with connected(run, entry) as member:
         registration = registration_of(member)
         check_identity(name, registration, registered)
-        if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace is None:
             outcome.on_member.append(_created(members.namespace_on_member(owner)))
+        else:
+            outcome.on_member += _ours_already(run, name, namespace)
         outcome.on_member += look(member, members.objects_on_member(name, owner, run.instance.full_name))
         credentials = _credentials(member, name)
     live = registered.get(name)
@@ -150,8 +153,11 @@ def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeou
     with connected(run, entry) as member:
         registration = registration_of(member)
         check_identity(name, registration, registered)
-        if member.get("v1", "Namespace", MEMBER_NAMESPACE) is None:
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace is None:
             outcome.on_member += apply_all(member, [members.namespace_on_member(owner)])
+        else:
+            outcome.on_member += _ours_already(run, name, namespace)
         # A member deletes a token whose account it does not know yet, so the accounts come first.
         wanted = members.objects_on_member(name, owner, run.instance.full_name)
         for wave in (True, False):
@@ -182,6 +188,13 @@ def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
     uids = {str(change.ref): change.uid for change in on_member if change.uid}
     record = {"mode": entry["mode"], "secretRef": dict(entry["secretRef"]), "context": entry.get("context")}
     return replace(state.with_owned(f"member/{name}", uids), members={**state.members, name: record})
+
+
+def _ours_already(run: Run, name: str, namespace: Object) -> list[Change]:
+    """The namespace, to be recorded if a run of ours made it and was killed before it could record that."""
+    if not owned_by(namespace, run.instance.owner, run.state.uids(f"member/{name}")):
+        return []
+    return [Change(Ref.of(namespace), "unchanged", namespace["metadata"]["uid"])]
 
 
 def _created(wanted: Object) -> Change:

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joining as a run finds a member: what is there already, what is on record, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
+
+M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
+NAMESPACE = Ref("v1", "Namespace", "karmada-cluster")
+MADE_BY_APPLY = [{"manager": "karmada-installer", "operation": "Apply", "time": "2026-01-01T00:00:00Z"}]
+
+
+def surveyed(namespace: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch) -> member_join.Outcome:
+    """What a look at a member finds that has nothing of ours but, perhaps, this namespace."""
+    member = FakeCluster("member m1", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}})
+    if namespace:
+        member.put(namespace)
+
+    @contextmanager
+    def connected(_run: Run, _entry: Any) -> Iterator[FakeCluster]:
+        yield member
+
+    monkeypatch.setattr(member_join, "connected", connected)
+    outcome = member_join.Outcome("m1")
+    run = fake_run(document(), FakeCluster("host cluster"), stored=state())
+    member_join.survey_member(run, M1, {}, outcome)
+    return outcome
+
+
+def of_namespace(outcome: member_join.Outcome) -> list[tuple[str, bool]]:
+    return [(change.action, change.uid is not None) for change in outcome.on_member if change.ref == NAMESPACE]
+
+
+def test_a_namespace_that_is_missing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_namespace(surveyed(None, monkeypatch)) == [("created", False)]
+
+
+def test_a_namespace_that_a_run_of_ours_made_before_it_was_killed_is_put_on_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = members.namespace_on_member(OWNER)
+    ours["metadata"]["managedFields"] = MADE_BY_APPLY
+    outcome = surveyed(ours, monkeypatch)
+    assert of_namespace(outcome) == [("unchanged", True)]
+    (uid,) = [change.uid for change in outcome.on_member if change.ref == NAMESPACE]
+    assert member_join.recorded(state(), M1, outcome.on_member).uids("member/m1") == {uid}
+
+
+@pytest.mark.parametrize("owner", [OWNER, "another"], ids=["only labelled", "of another control plane"])
+def test_a_namespace_of_others_is_used_and_not_put_on_record(owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = members.namespace_on_member(owner)
+    if owner != OWNER:
+        theirs["metadata"]["managedFields"] = MADE_BY_APPLY
+    assert of_namespace(surveyed(theirs, monkeypatch)) == []
+
+
+@pytest.mark.parametrize(("known", "due"), [({"Namespace karmada-cluster": "u"}, False), ({}, True)])
+def test_a_member_is_due_while_something_of_ours_there_is_not_on_record(known: dict[str, str], due: bool) -> None:
+    joined: State = state(members={"m1": {"mode": "Push"}}, owned={"member/m1": known})
+    outcome = member_join.Outcome("m1", on_member=[Change(NAMESPACE, "unchanged", "u")])
+    assert member_join.needs_work(outcome, joined) is due
