@@ -551,9 +551,10 @@ class Run:
         return Lock(self.host, self.namespace, f"{self.name}-installer", self.holder)
 
     def _ensure_namespace(self) -> str | None:
-        """The UID of the namespace if this call made it."""
-        if self.host.get("v1", "Namespace", self.namespace):
-            return None
+        """The UID of the namespace if this call made it, or a run that was killed before it could record that."""
+        found = self.host.get("v1", "Namespace", self.namespace)
+        if found:
+            return str(found["metadata"]["uid"]) if owned_by(found, self.state.owner, ()) else None
         applied = self.host.apply(render.namespace(self.instance))
         return str(applied.object["metadata"]["uid"])
 

@@ -181,6 +181,21 @@ def test_everything_that_was_created_is_recorded_with_its_uid() -> None:
 
 
 @pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize(("manager", "ours"), [("karmada-installer", True), ("kubectl", False)])
+def test_a_namespace_that_a_killed_run_made_is_recorded_by_the_next_one(manager: str, ours: bool) -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    namespace = render.namespace(rendered().instance)
+    namespace["metadata"]["managedFields"] = [
+        {"manager": manager, "operation": "Apply", "time": "2026-01-01T00:00:00Z"}
+    ]
+    uid = host.put(namespace)["metadata"]["uid"]
+    run = fake_run(document(), host)
+    run.apply_to_host("start", webhook)
+    recorded = fake_run(document(), host).state.owned["host"]
+    assert recorded.get("Namespace karmada") == (uid if ours else None)
+
+
+@pytest.mark.usefixtures("unlocked")
 def test_the_journal_is_written_before_the_first_object() -> None:
     host = FakeCluster("host", storage_class("standard"))
     fake_run(document(), host).apply_to_host("start the webhook", webhook)
