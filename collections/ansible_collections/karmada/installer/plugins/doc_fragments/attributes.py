@@ -5,19 +5,22 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the attributes mean; each module says whether it has them."""
+    """What the attributes mean. All are had in full unless a module says otherwise."""
 
     DOCUMENTATION = r"""
 options: {}
 attributes:
   check_mode:
     description: With C(--check) it says what it would change, and changes nothing.
+    support: full
   diff_mode:
     description: >-
       With C(--diff) it shows each object before and after the change. The data of Secrets is replaced by whether it
       differs.
+    support: full
   idempotent:
     description: Run again under the same circumstances, it changes nothing and sends no write.
+    support: full
   action:
     description: The work is done inside C(ansible-playbook). Nothing is copied to a host.
     support: full

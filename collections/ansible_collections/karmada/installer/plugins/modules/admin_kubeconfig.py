@@ -24,15 +24,11 @@ extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: partial
     details:
       - >-
         The Secret is shown without its data. The file is not shown.
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.certificates
   - module: karmada.installer.control_plane

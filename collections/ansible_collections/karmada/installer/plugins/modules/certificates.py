@@ -21,13 +21,6 @@ description:
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.preflight
   - module: karmada.installer.workloads

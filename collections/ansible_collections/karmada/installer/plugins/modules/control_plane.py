@@ -41,13 +41,6 @@ options:
     description: Seconds to wait for the objects of this stage, and again for what it proves.
     type: int
     default: 120
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.workloads
   - module: karmada.installer.admin_kubeconfig

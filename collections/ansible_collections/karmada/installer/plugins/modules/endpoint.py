@@ -25,13 +25,6 @@ options:
     description: Seconds to wait for the address of a load balancer, or for a router.
     type: int
     default: 120
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 notes:
   - >-
     In check mode nothing is waited for.

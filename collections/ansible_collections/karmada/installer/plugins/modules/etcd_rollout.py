@@ -30,12 +30,9 @@ options:
     default: 300
 attributes:
   check_mode:
-    support: full
     details: Asks by dry run what the document would make of the StatefulSet; with other settings every pod is outdated.
   diff_mode:
     support: none
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.workloads
 """

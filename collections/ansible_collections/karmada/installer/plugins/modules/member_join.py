@@ -35,15 +35,11 @@ options:
     type: int
     default: 120
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: partial
     details:
       - >-
         In check mode a change of an object that exists is named, but its content is not shown. New objects are.
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.uninstall
 """

@@ -29,12 +29,8 @@ options:
     required: true
     choices: [finished, released]
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
 notes:
   - >-
     In check mode it does nothing, because a check run neither takes the lock nor writes the journal.

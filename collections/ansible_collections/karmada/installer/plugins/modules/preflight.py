@@ -60,12 +60,8 @@ extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.require_document
   - module: karmada.installer.report

@@ -20,12 +20,8 @@ description:
 extends_documentation_fragment:
   - karmada.installer.attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
 seealso:
   - plugin: karmada.installer.karmada
     plugin_type: inventory

@@ -60,13 +60,6 @@ options:
       it, such as its finalizers. Nothing is forced.
     type: int
     default: 120
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 seealso:
   - module: karmada.installer.member_join
 """

@@ -55,13 +55,6 @@ options:
     description: Seconds to wait.
     type: int
     default: 300
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 notes:
   - >-
     In check mode nothing is waited for.

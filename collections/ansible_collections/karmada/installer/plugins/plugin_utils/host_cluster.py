@@ -52,22 +52,12 @@ class HostCluster(Cluster):
         except NotFound:
             return None
 
-    def list(
-        self,
-        api_version: str,
-        kind: str,
-        namespace: str | None = None,
-        labels: str | None = None,
-        fields: str | None = None,
-    ) -> Items:
-        """As for any cluster."""
+    def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
         if OPENSHIFT_GROUP not in api_version:
-            return super().list(api_version, kind, namespace, labels, fields)
-        items = Items()
-        if self._has(api_version, kind):
-            found = self._openshift.list_objects(api_version, kind, namespace, labels, fields)
-            items.extend({**each, "apiVersion": api_version, "kind": kind} for each in found["items"])
-            items.resource_version = found["metadata"].get("resourceVersion", "")
+            return super()._list(api_version, kind, *scope)
+        found = self._openshift.list_objects(api_version, kind, *scope)
+        items = Items({**each, "apiVersion": api_version, "kind": kind} for each in found["items"])
+        items.resource_version = found["metadata"].get("resourceVersion", "")
         return items
 
     def apply(

@@ -181,6 +181,13 @@ class Cluster(ApiResources):
 
         ``labels`` and ``fields`` are selectors. Pages are fetched until the end. Each object has apiVersion and kind.
         """
+        if self.resource(api_version, kind) is None:
+            return Items()
+        return self._list(api_version, kind, namespace, labels, fields)
+
+    def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
+        """The same of a resource type that exists. ``scope``: namespace, labels, fields."""
+        namespace, labels, fields = scope
         path = self._path(api_version, kind, namespace)
         if path is None:
             return Items()
