@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,19 +24,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotR
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
-
-
-@pytest.fixture
-def api() -> Iterator[StubApi]:
-    with StubApi() as found:
-        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
-        yield found
-
-
-@pytest.fixture
-def cluster(api: StubApi) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
-        yield found
 
 
 def thing(name: str, value: str = "1", kind: str = "ConfigMap", namespace: str = "ns") -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,19 +16,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 TOKEN = "t0ps3cret"
-
-
-@pytest.fixture
-def api() -> Iterator[StubApi]:
-    with StubApi() as found:
-        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
-        yield found
-
-
-@pytest.fixture
-def cluster(api: StubApi) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
-        yield found
 
 
 def config_map(name: str = "one", **data: str) -> dict[str, Any]:

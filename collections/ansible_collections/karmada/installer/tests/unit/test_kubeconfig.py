@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 TOKEN = "t0ps3cret"
-
-
-@pytest.fixture
-def api() -> Iterator[StubApi]:
-    with StubApi() as found:
-        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
-        yield found
 
 
 def written(tmp_path: Path, config: Any) -> str:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,19 +25,6 @@ from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, Stu
 
 PREFIX = "apis/coordination.k8s.io/v1/leases"
 ELSEWHERE = "other-host/other-boot/12/34"
-
-
-@pytest.fixture
-def api() -> Iterator[StubApi]:
-    with StubApi() as found:
-        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
-        yield found
-
-
-@pytest.fixture
-def cluster(api: StubApi) -> Iterator[Cluster]:
-    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
-        yield found
 
 
 def lock(cluster: Cluster, holder: str, seconds: int = 30) -> Lock:

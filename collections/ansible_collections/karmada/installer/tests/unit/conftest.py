@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An API server that misbehaves on demand, and the client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.tests.unit.stub_api import StubApi
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    """With one namespace, ``ns``."""
+    with StubApi() as found:
+        found.put("api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+        yield found
+
+
+@pytest.fixture
+def cluster(api: StubApi) -> Iterator[Cluster]:
+    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
+        yield found
