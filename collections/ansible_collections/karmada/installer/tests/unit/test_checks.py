@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_join,
     members,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
     FakeCluster,
@@ -75,6 +76,26 @@ def test_a_namespace_that_is_there_needs_no_right_to_make_one() -> None:
     assert problems(fake_run(document(), cluster)) == []
     (problem,) = problems(fake_run(document(namespace="other"), cluster))
     assert "namespaces" in problem.what
+
+
+def test_without_a_namespace_nothing_is_looked_for_in_it_and_without_the_right_to_look_that_is_what_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = host()
+    cluster.delete("v1", "Namespace", "karmada")
+    cluster.log.clear()
+    assert problems(fake_run(document(), cluster)) == []
+    get = FakeCluster.get
+
+    def refusing(cluster: FakeCluster, version: str, kind: str, *arguments: Any) -> Any:
+        if kind == "Namespace":
+            raise Forbidden("host cluster", "GET", "/", 403, "Forbidden", "no")
+        return get(cluster, version, kind, *arguments)
+
+    monkeypatch.setattr(FakeCluster, "get", refusing)
+    cluster.denied = {("get", "namespaces")}
+    (problem,) = problems(fake_run(document(), cluster))
+    assert "may not: get namespaces karmada" in problem.what
 
 
 def test_a_host_cluster_that_does_not_answer_is_one_problem_and_no_traceback() -> None:

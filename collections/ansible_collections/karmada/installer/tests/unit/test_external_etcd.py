@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     checks,
     external_etcd,
     fixed_settings,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import (
+    Cause,
+    EndpointStatus,
+    EtcdError,
+    Found,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
@@ -136,6 +143,73 @@ def test_a_secret_without_a_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(run, "secret", lambda *_: {"ca.crt": b"x", "tls.key": b""})
     with pytest.raises(ProblemsError, match=r"has no tls\.crt, tls\.key"):
         external_etcd.connect(run)
+
+
+@pytest.mark.parametrize(
+    ("days", "what", "remedy"),
+    [(-1, "is not valid before", "compare the clocks"), (4000, "has expired", "put a new one there"), (1, "", "")],
+)
+def test_a_client_certificate_that_does_not_count_now_is_refused(
+    days: int, what: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(samples.external_etcd())
+    leaf = samples.quickly_rendered().material.leaves["karmada-apiserver-etcd-client"]
+    monkeypatch.setattr(run, "secret", lambda *_: {**EXTERNAL_FILES, "tls.crt": leaf.certificate})
+    run.now = NOW + timedelta(days=days)
+    found = [(each.what, each.remedy) for each in external_etcd._certificate_problems(run)]
+    assert len(found) == bool(what)
+    assert all(what in told and mend == remedy for told, mend in found)
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("etcdserver: user name is empty", "passwords are not supported"),
+        ("etcdserver: permission denied", "passwords are not supported"),
+        ("its certificate is not signed by the CA we were given", "ca.crt must be the authority"),
+        ("it refuses our client certificate", "--trusted-ca-file"),
+        ("its certificate is not valid for this address", "name the endpoint as its certificate does"),
+        ("its certificate has expired", "renew the certificate of this member"),
+        ("what answers there does not speak TLS", "check the address and the port"),
+    ],
+)
+def test_each_way_in_which_an_etcd_refuses_has_a_remedy(message: str, remedy: str) -> None:
+    assert remedy in external_etcd._remedy_for(message)
+
+
+class Store:
+    """An etcd with these keys, which may refuse to be asked for them."""
+
+    def __init__(self, keys: dict[bytes, bytes], refuses: str = "") -> None:
+        self.keys, self.refuses = keys, refuses
+
+    def status(self) -> list[Any]:
+        return [EndpointStatus("https://etcd1.example.com:2379", version="3.6.11", healthy=True, cluster_id="1")]
+
+    def get(self, key: bytes) -> Found | None:
+        if self.refuses:
+            raise EtcdError(Cause.WRONG, self.refuses)
+        return Found(key, self.keys[key]) if key in self.keys else None
+
+    def count_below(self, prefix: bytes) -> int:
+        return sum(key.startswith(prefix) for key in self.keys)
+
+
+@pytest.mark.parametrize(
+    ("store", "what"),
+    [
+        (Store({b"/karmada/prod" + external_etcd._MARKER: b"not ours"}), "belongs to the control plane unknown"),
+        (Store({b"/karmada/prod/secrets/a": b""}), "1 key below /karmada/prod/ are not of this control plane"),
+        (Store({}, "etcdserver: permission denied"), "it answers, but not with data: "),
+    ],
+)
+def test_a_prefix_that_cannot_be_had_is_refused(store: Store, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(samples.external_etcd())
+    monkeypatch.setattr(external_etcd, "connect", lambda _: store)
+    monkeypatch.setattr(external_etcd, "_certificate_problems", lambda _: ())
+    (problem,) = external_etcd.problems(run)
+    assert what in problem.what
+    assert problem.remedy
 
 
 def test_an_external_etcd_is_recorded_as_such() -> None:

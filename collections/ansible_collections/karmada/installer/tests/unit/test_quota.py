@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -23,6 +24,15 @@ def outline(resources: Object | None = None, **spec: Any) -> list[Object]:
     components["etcd"] = {"local": dict(settings)}
     found = rendered({"components": components, **spec}, storage="volumeClaim")
     return render.outline(found.instance, found.layout, found.remembered.etcd)
+
+
+def with_class(objects: list[Object], name: str) -> list[Object]:
+    """The same with claims of a StorageClass."""
+    found = copy.deepcopy(objects)
+    for each in found:
+        for claim in each["spec"].get("volumeClaimTemplates", []) if each["kind"] == "StatefulSet" else []:
+            claim["spec"]["storageClassName"] = name
+    return found
 
 
 def quota_of(hard: Object, used: Object | None = None, **spec: Any) -> Object:
@@ -59,10 +69,14 @@ def test_a_namespace_without_rules_admits_everything() -> None:
         ("configmaps", "2", "1", "2"),
         ("persistentvolumeclaims", "1", "0", "1"),
         ("requests.storage", "5Gi", "4Gi", "5Gi"),
+        ("fast.storageclass.storage.k8s.io/requests.storage", "5Gi", "4Gi", "5Gi"),
+        ("fast.storageclass.storage.k8s.io/persistentvolumeclaims", "1", "0", "1"),
     ],
 )
 def test_each_resource_is_counted(key: str, enough: str, little: str, needs: str) -> None:
     wanted = outline(RESOURCES)
+    if key.startswith("fast."):
+        wanted = with_class(wanted, "fast")
     assert told([quota_of({key: enough})], [], wanted) == ""
     found = told([quota_of({key: little})], [], wanted)
     assert found == (

@@ -340,6 +340,17 @@ def test_a_directory_stands_for_the_secrets_of_a_file_run(tmp_path: Path) -> Non
             run.secret(name, "here")
 
 
+def test_without_a_directory_a_secret_that_is_not_there_is_told_with_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = {"name": "m1", "namespace": "karmada-system"}
+    there = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"kubeconfig": "Y29udGVudA=="}}
+    monkeypatch.setattr(Run, "_home", FakeCluster("home cluster", there))
+    run = fresh()
+    run.deployment["metadata"]["namespace"] = "karmada-system"
+    assert run.secret("m1", "here") == {"kubeconfig": b"content"}
+    with pytest.raises(ProblemsError, match=r"spec\.x: there is no Secret karmada-system/m2"):
+        run.secret("m2", "spec.x")
+
+
 def test_a_directory_stands_for_the_config_maps_of_a_file_run(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "policy.yaml").write_text("text")
