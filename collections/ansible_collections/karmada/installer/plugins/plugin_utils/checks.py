@@ -29,7 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
 #: How far clocks may be apart.
 CLOCK_TOLERANCE = timedelta(seconds=30)
@@ -95,7 +95,7 @@ def _host_access(run: Run) -> Iterable[Problem]:
 def _host(run: Run) -> Iterable[Problem]:
     yield from _clock(run.host, "host cluster")
     version = run.host.version()
-    minor = (int(version["major"]), int(version["minor"].rstrip("+")))
+    minor = _minor(version)
     if minor < releases.OLDEST_HOST_MINOR:
         oldest = ".".join(str(part) for part in releases.OLDEST_HOST_MINOR)
         yield Problem(
@@ -122,12 +122,18 @@ def _host(run: Run) -> Iterable[Problem]:
         endpoint_checks.route,
         component_checks.flags_and_gates,
         component_checks.priority_classes,
+        component_checks.pull_secrets,
         component_checks.audit,
         component_checks.overlays,
         fixed_settings.service_subnet,
     )
     for check in checks:
         yield from collected(partial(check, run))
+
+
+def _minor(version: Object) -> tuple[int, int]:
+    """Of the version document of an API server, as (1, 35)."""
+    return int(version["major"]), int(version["minor"].rstrip("+"))
 
 
 def _external_etcd(run: Run) -> Iterable[Problem]:
@@ -145,7 +151,7 @@ def _crds(run: Run) -> Iterable[Problem]:
 def _member(run: Run, entry: member_join.Entry, access: Future[list[Problem]]) -> Iterable[Problem]:
     with member_join.connected(run, entry) as member:
         try:
-            member.version(retry_seconds=5)
+            version = member.version(retry_seconds=5)
         except ApiError as error:
             yield Problem(
                 what=str(error),
@@ -165,6 +171,18 @@ def _member(run: Run, entry: member_join.Entry, access: Future[list[Problem]]) -
             return
         member_join.registration_of(member)
         yield from _with_host(access, partial(_other_owner, run, entry, member))
+        yield from _with_host(access, partial(_tell_of_member_version, run, member, version))
+
+
+def _tell_of_member_version(run: Run, member: Cluster, version: Object) -> Iterable[Problem]:
+    """A member of another version may well work, so this is said and nothing is refused."""
+    oldest, newest = releases.validated_members(run.instance.release)
+    if not oldest <= _minor(version) <= newest:
+        run.say(
+            f"{member.name} runs Kubernetes {version['gitVersion']}; Karmada {run.instance.release.karmada} was "
+            f"validated with members from {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+        )
+    return ()
 
 
 def _clock(cluster: Cluster, where: str) -> Iterable[Problem]:

@@ -80,6 +80,22 @@ def priority_classes(run: Run) -> Iterable[Problem]:
                 )
 
 
+def pull_secrets(run: Run) -> Iterable[Problem]:
+    """Pull secrets that are not there. It is said only: images that anybody may pull need none."""
+    named: dict[str, list[str]] = defaultdict(list)
+    for component in wanted_components(run.spec):
+        settings = settings_of(component, run.spec)
+        for each in settings.get("imagePullSecrets", run.spec["images"].get("pullSecrets")) or []:
+            named[each["name"]].append(component.name)
+    for name, components in named.items():
+        if run.host.get("v1", "Secret", name, run.namespace) is None:
+            run.say(
+                f"there is no Secret {run.namespace}/{name} in the host cluster, which is to pull images of "
+                f"{', '.join(components)}: a registry that asks for a login refuses them"
+            )
+    return ()
+
+
 def overlays(run: Run) -> Iterable[Problem]:
     """What can be said without asking; then what the API server says of the result, if there is a namespace for it."""
     overlays, problems = overlay.read(run.spec, run.config_maps)

@@ -50,6 +50,10 @@ OLDEST_HOST_MINOR = (1, 32)
 NEWEST_TESTED_HOST_MINOR = (1, 35)
 
 
+#: Karmada is validated with members of this many minors: that of its own API server, and the ones before it.
+_MEMBER_MINORS = 10
+
+
 def parse_version(version: str) -> tuple[int, int, int]:
     """``v1.18.2`` as numbers; raises ValueError for anything that is not a plain release version."""
     match = _VERSION.fullmatch(version)
@@ -100,6 +104,12 @@ def choose(requested: str | None, recorded: str | None) -> Release:
         )
     version = requested or recorded
     return get(version) if version else newest()
+
+
+def validated_members(release: Release) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The oldest and the newest minor of Kubernetes that this release was validated with on members."""
+    major, newest_minor, _ = parse_version(release.kubernetes)
+    return (major, newest_minor - _MEMBER_MINORS + 1), (major, newest_minor)
 
 
 #: Field of ``spec.images`` → registry, where the document says nothing.

@@ -207,6 +207,18 @@ def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkey
     assert "another machine" in found[1].what
 
 
+@pytest.mark.parametrize(("minor", "said"), [("25", True), ("26", False), ("35", False), ("36", True), ("35+", False)])
+def test_a_member_of_a_version_that_nobody_has_tried_is_said(
+    monkeypatch: pytest.MonkeyPatch, minor: str, said: bool
+) -> None:
+    one, told = member("m1"), []
+    one.minor = minor
+    run = with_members(monkeypatch, m1=one, m2=member("m2"))
+    run.say = told.append
+    assert problems(run) == []
+    assert [each.startswith("member m1 runs Kubernetes v1.") for each in told] == [True] * said
+
+
 def test_rights_on_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     weak = member("m1")
     weak.denied = {("patch", "clusterroles")}

@@ -44,6 +44,24 @@ def test_a_priority_class_that_is_not_there_is_refused_where_it_is_named(compone
     assert problem.where.endswith(f"{component.field}{'.local' if component.field == 'etcd' else ''}.priorityClassName")
 
 
+def test_a_pull_secret_that_is_not_there_is_said_with_whom_it_concerns() -> None:
+    there = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mirror", "namespace": "karmada"}}
+    spec = {
+        "images": {"pullSecrets": [{"name": "mirror"}]},
+        "components": {
+            "karmadaWebhook": {"imagePullSecrets": [{"name": "own"}]},
+            "karmadaScheduler": {"imagePullSecrets": []},
+        },
+    }
+    run, said = fake_run(document(spec), host(there)), []
+    run.say = said.append
+    assert problems(run) == []
+    (line,) = said
+    assert line.startswith(
+        "there is no Secret karmada/own in the host cluster, which is to pull images of karmada-webhook: "
+    )
+
+
 def test_an_audit_policy_that_is_not_there_is_refused_and_is_not_missed_by_an_uninstall(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
