@@ -15,14 +15,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.objects import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
-WORKLOAD_KINDS = ("Deployment", "StatefulSet")
-
 
 class ActionModule(KarmadaAction):
     """Apply the workloads of some components, and wait until they work."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "components": {"type": "list", "elements": "str", "required": True, "choices": list(BY_NAME)},
+        "apply": {"type": "bool", "default": True},
         "wait": {"type": "bool", "default": True},
         "remove_unwanted": {"type": "bool", "default": True},
         "timeout": {"type": "int", "default": 300},
@@ -32,20 +31,24 @@ class ActionModule(KarmadaAction):
         """Once etcd works for the first time its members are told never to found a cluster again."""
         names: list[str] = arguments["components"]
         wanted = [name for name in names if BY_NAME[name].is_wanted(run.spec)]
-        changes = run.apply_to_host(f"start {', '.join(wanted)}", lambda: _objects(run, wanted)) if wanted else []
-        if arguments["remove_unwanted"]:
-            changes += run.remove_from_host("take away what is not wanted", removal.unwanted(run, names, changes))
+        changes: list[Change] = []
+        if arguments["apply"]:
+            if wanted:
+                changes += run.apply_to_host(f"start {', '.join(wanted)}", lambda: _objects(run, wanted))
+            if arguments["remove_unwanted"]:
+                changes += run.remove_from_host("take away what is not wanted", removal.unwanted(run, names, changes))
         if run.check or not arguments["wait"]:
             return changed_result(changes)
-        wait_until(
-            run.host,
-            [change.ref for change in changes if change.ref.kind in WORKLOAD_KINDS and change.action != "deleted"],
-            timeout=arguments["timeout"],
-            progress=run.say,
-        )
+        workloads = [_workload(run, name) for name in wanted]
+        wait_until(run.host, workloads, timeout=arguments["timeout"], progress=run.say)
         if ETCD.name in wanted and not run.state.etcd.bootstrapped:
             changes = [*changes, *_end_bootstrap(run)]
         return changed_result(changes)
+
+
+def _workload(run: Run, name: str) -> Ref:
+    kind = "StatefulSet" if name == ETCD.name else "Deployment"
+    return Ref("apps/v1", kind, run.instance.object_name(name), run.namespace)
 
 
 def _objects(run: Run, names: list[str]) -> list[Object]:

@@ -41,6 +41,12 @@ options:
       - karmada-descheduler
       - karmada-search
       - karmada-metrics-adapter
+  apply:
+    description: >-
+      Whether to apply them, and to take away what is unwanted. Without that they are only waited for, where an earlier
+      task has applied them.
+    type: bool
+    default: true
   wait:
     description: Whether to wait until the components are ready.
     type: bool
