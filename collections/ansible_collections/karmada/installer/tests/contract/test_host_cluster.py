@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 import uuid
@@ -18,7 +19,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import app
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, passage
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, passage
 
 CHECKOUT = Path(__file__).resolve().parents[6]
 ROUTE = PASSAGES["Route"]
@@ -121,3 +123,47 @@ def test_what_was_discovered_is_in_no_file_that_others_can_guess(routes: HostClu
     assert [each.name for each in temporary.glob("karmada-installer-*/discovered.json")] == []
     guessable = [each for each in temporary.glob("osrcp-*.json") if each.stat().st_mtime > started]
     assert guessable == []
+
+
+# -- how it is named ---------------------------------------------------------------------------------------------------
+
+
+def token_of(cluster: HostCluster, namespace: str) -> str:
+    """The token of an account that may do nothing but what everybody may."""
+    cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "us", "namespace": namespace}})
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [cluster.server], "expirationSeconds": 3600},
+    }
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/us/token"
+    answer = json.loads(cluster._request("create", "POST", path, body=request).data)
+    return str(answer["status"]["token"])
+
+
+@pytest.mark.parametrize("form", ["kubeconfig", "token"])
+def test_each_form_of_the_secret_of_a_host_cluster_leads_there_as_who_it_says(
+    api_server: Any, cluster: HostCluster, namespace: str, form: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "host"
+    folder.mkdir()
+    if form == "kubeconfig":
+        (folder / "kubeconfig").write_bytes(api_server.kubeconfig.read_bytes())
+    else:
+        (folder / "server").write_text(f"{api_server.url}\n")
+        (folder / "token").write_text(f"{token_of(cluster, namespace)}\n")
+        (folder / "ca.crt").write_bytes(api_server.ca.read_bytes())
+    run = Run(
+        document({"hostCluster": {"secretRef": {"name": "host"}}}, namespace=namespace),
+        Connection(secrets=str(tmp_path)),
+        operation="preflight",
+        holder="test",
+        check=True,
+        say=lambda _: None,
+    )
+    try:
+        assert isinstance(run.host, HostCluster)
+        assert run.host.version()["major"] == "1"
+        assert bool(run.host.can_i([("get", "", "secrets", namespace)])) == (form == "token")
+    finally:
+        run.close()
