@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
@@ -66,14 +67,27 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
             raise ProblemsError([_no_document()])
         known = {each.name for each in fields(Connection)}
         given = _plain(arguments.get("connection") or task_vars.get("karmada_connection") or {})
-        return Run(
-            _plain(deployment),
-            Connection(**{key: value for key, value in given.items() if key in known}),
-            operation=str(task_vars.get("karmada_operation", "apply")),
+        deployment = _plain(deployment)
+        connection = Connection(**{key: value for key, value in given.items() if key in known})
+        common: dict[str, Any] = {
+            "operation": str(task_vars.get("karmada_operation", "apply")),
             # Actions run in forks; what they have in common is the process that forked them.
-            holder=holder_identity(os.getppid()),
-            check=bool(self._task.check_mode),
-            say=lambda message: Display().display(f"    {message}"),
+            "holder": holder_identity(os.getppid()),
+            "check": bool(self._task.check_mode),
+            "say": lambda message: Display().display(f"    {message}"),
+        }
+        if deployment["spec"]["mode"] != "Binary":
+            return Run(deployment, connection, **common)
+        stored = _plain(task_vars.get(host_run.INSTANCE_STATE))
+        return host_run.HostsRun(
+            deployment,
+            connection,
+            **common,
+            observed={
+                entry["name"]: _plain(task_vars["hostvars"][entry["name"]].get(host_run.OBSERVED) or {})
+                for entry in deployment["spec"]["hosts"]
+            },
+            stored=host_run.Stored(stored["serial"], stored["files"]) if stored else None,
         )
 
 

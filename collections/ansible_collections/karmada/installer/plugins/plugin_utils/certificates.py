@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -91,10 +91,11 @@ def issue_missing(
     present: Mapping[str, pki.Pair],
     now: datetime,
     external_etcd: Mapping[str, bytes] | None = None,
+    leaf_table: Sequence[LeafCertificate] | None = None,
 ) -> Issued:
     """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used.
 
-    ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content.
+    ``leaf_table`` are all leaves that the document calls for, unless others are named. ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content.
     """
     problems = unusable_authorities(state, instance.spec, now)
     if problems:
@@ -104,7 +105,7 @@ def issue_missing(
     validity, renew_before = (pki.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
     leaves: dict[str, pki.Pair] = {}
     reasons: dict[str, list[str]] = {}
-    for leaf in wanted_leaf_certificates(instance.spec):
+    for leaf in wanted_leaf_certificates(instance.spec) if leaf_table is None else leaf_table:
         want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)
         why = pki.reasons_to_reissue(want, have, authority.certificate, algorithm, now, renew_before)
         if have is None or why:

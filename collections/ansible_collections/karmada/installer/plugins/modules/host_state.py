@@ -1,0 +1,143 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a plain host knows of an instance."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_state
+short_description: Read or write what a plain host knows of a control plane
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    The installer's state of a control plane on plain hosts lies on each of them, readable for root only. This reads it,
+    with what preflight wants to know of the host, or writes a newer one.
+  - >-
+    The result holds private keys. Tasks that read are to be marked with C(no_log).
+options:
+  name:
+    description: Name of the control plane.
+    type: str
+    required: true
+  state:
+    description:
+      - V(read) returns what there is, and changes nothing.
+      - V(locked) takes the lock first, or renews it.
+      - V(written) replaces the state, under the lock.
+      - V(absent) removes the state.
+      - V(released) lets go of the lock.
+    type: str
+    choices: [read, locked, written, absent, released]
+    default: read
+  holder:
+    description: Who holds the lock.
+    type: str
+    required: true
+  address:
+    description: The address that the components of this host are to listen on.
+    type: str
+    default: ""
+  folders:
+    description: Folders whose free space is looked up.
+    type: list
+    elements: str
+    default: []
+  content:
+    description: What to write, as JSON, with C(serial) and C(files).
+    type: str
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is written; without the lock.
+  diff_mode:
+    support: none
+    description: It holds keys.
+  platform:
+    support: full
+    platforms: posix
+    description: Linux with systemd.
+extends_documentation_fragment:
+  - ansible.builtin.action_common_attributes
+"""
+
+EXAMPLES = r"""
+- name: Look at the hosts
+  karmada.installer.host_state:
+    name: prod
+    holder: me
+  become: true
+  register: karmada_host_state
+  no_log: true
+"""
+
+RETURN = r"""
+stored:
+  description: The state, C(serial) and C(files).
+  returned: when it was read
+  type: dict
+files:
+  description: The files of the components of this host, base64 by path.
+  returned: when it was read
+  type: dict
+facts:
+  description: What preflight wants to know of the host.
+  returned: when it was read
+  type: dict
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.karmada.installer.plugins.module_utils import host_state
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+
+
+def main() -> None:
+    """Run on the host."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "state": {
+                "type": "str",
+                "default": "read",
+                "choices": ["read", "locked", "written", "absent", "released"],
+            },
+            "holder": {"type": "str", "required": True},
+            "address": {"type": "str", "default": ""},
+            "folders": {"type": "list", "elements": "str", "default": []},
+            "content": {"type": "str", "no_log": True},
+        },
+        required_if=[("state", "written", ["content"])],
+        supports_check_mode=True,
+    )
+    try:
+        result = _perform(System(), module.params, module.check_mode)
+    except HostError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+def _perform(system: System, wanted: dict, check: bool) -> dict:
+    name, holder, state = wanted["name"], wanted["holder"], wanted["state"]
+    if state == "released":
+        host_state.release_lock(system, name, holder)
+        return {"changed": False}
+    if state != "read" and not check:
+        host_state.take_lock(system, name, holder)
+        host_state.recover(system, name)
+    if state == "written":
+        content = json.loads(wanted["content"])
+        return {"changed": host_state.write_state(system, name, content["serial"], content["files"], check)}
+    if state == "absent":
+        return {"changed": host_state.remove_state(system, name, check)}
+    return {
+        "changed": False,
+        "stored": host_state.read_state(system, name),
+        "files": host_state.read_files(system, f"/etc/karmada/{name}"),
+        "facts": host_state.facts(system, wanted["address"], wanted["folders"]),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Converges users, files and units of a plain host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_tree
+short_description: Bring users, files and systemd units of a host to what they should be
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    The host's half of a control plane on plain hosts: everything that the components of one host consist of is
+    converged in one step. The action of the same name makes the tree from the document; there is no need to call
+    this by hand.
+  - >-
+    A unit is restarted if and only if it runs with something older than what the tree says, also after a run that was
+    killed between writing a file and restarting.
+  - >-
+    Units and users under the same names that are not of this control plane are refused, before anything is changed.
+options:
+  tree:
+    description: The tree, as JSON.
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) makes the host what the tree says.
+      - V(absent) takes away what carries the owner of the tree.
+    type: str
+    choices: [present, absent]
+    default: present
+  wait:
+    description: Whether to wait until the units answer on their health endpoints.
+    type: bool
+    default: true
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: Says what would be changed, and changes nothing.
+  diff_mode:
+    support: full
+    description: Shows what changes in files; of secrets only that they change.
+  platform:
+    support: full
+    platforms: posix
+    description: Linux with systemd.
+extends_documentation_fragment:
+  - ansible.builtin.action_common_attributes
+"""
+
+EXAMPLES = r"""
+# The form of a tree, by a unit without any file of its own beside it.
+- name: Run a unit
+  karmada.installer.host_tree:
+    tree: "{{ tree | to_json }}"
+  vars:
+    tree:
+      owner: 5f0c3f0e-54a1-4a53-b7de-4ffb0a7c7a51
+      users: []
+      directories: []
+      files:
+        - path: /etc/systemd/system/example.service
+          content: "{{ lookup('ansible.builtin.file', 'example.service') | b64encode }}"
+          user: root
+          mode: 420
+          secret: false
+      folders: []
+      units:
+        - name: example.service
+          hash: 1a2b3c
+          health:
+            url: http://127.0.0.1:8080/healthz
+            authority: ""
+"""
+
+RETURN = r"""
+changes:
+  description: What was done, or in check mode would be done, a line each.
+  returned: always
+  type: list
+  elements: str
+  sample:
+    - change /etc/karmada/prod/karmada-scheduler/config/karmada.config
+    - restart karmada-prod-scheduler.service
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.karmada.installer.plugins.module_utils import host_tree
+
+
+def main() -> None:
+    """Run on the host."""
+    module = AnsibleModule(
+        argument_spec={
+            "tree": {"type": "str", "required": True, "no_log": True},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+            "wait": {"type": "bool", "default": True},
+            "timeout": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    tree, system, check = json.loads(module.params["tree"]), host_tree.System(), module.check_mode
+    changes: list = []
+    try:
+        if module.params["state"] == "absent":
+            changes = host_tree.remove(system, tree, check)
+        else:
+            changes = host_tree.converge(system, tree, check)
+            if module.params["wait"] and not check:
+                host_tree.wait_until_healthy(system, tree, module.params["timeout"])
+    except host_tree.HostError as error:
+        module.fail_json(msg=str(error), **_told(changes))
+    module.exit_json(**_told(changes))
+
+
+def _told(changes: list) -> dict:
+    return {
+        "changed": bool(changes),
+        "changes": [change.what for change in changes],
+        "diff": [
+            {
+                "before_header": change.what,
+                "after_header": change.what,
+                "before": change.before,
+                "after": change.after,
+            }
+            for change in changes
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main()
