@@ -145,9 +145,9 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
     """What the document says, completely: valid, with the defaults of the schema and those that it cannot express.
 
     These are the namespaces: a document without one belongs to ``karmada-system``, and the control plane is installed
-    into the namespace of its document unless it says otherwise. And etcd is local where none is named. What an API
-    server keeps for itself is left out, so a file and an object that say the same give the same result. Raises
-    ProblemsError with everything that is wrong.
+    into the namespace of its document unless it says otherwise. And etcd is local where none is named. And what depends
+    on the mode: the type of the endpoint and the source of artifacts. What an API server keeps for itself is left out, so
+    a file and an object that say the same give the same result. Raises ProblemsError with everything that is wrong.
     """
     if problems := validate(document, previous, source):
         raise ProblemsError(problems)
@@ -162,7 +162,20 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
         # A default of the schema would stand beside the external etcd that a document names.
         etcd["local"] = {}
         resolved = with_defaults(resolved)
+    _fill_in_by_mode(resolved["spec"])
     return resolved
+
+
+def _fill_in_by_mode(spec: dict[str, Any]) -> None:
+    """What the schema cannot fill in, because it is not the same in both modes."""
+    in_pods = spec["mode"] == "Container"
+    spec["artifacts"].setdefault("source", "URL" if in_pods else "Image")
+    endpoint = spec["endpoint"]
+    if "type" in endpoint:
+        return
+    endpoint["type"] = "ClusterIP" if in_pods else "External"
+    if not in_pods:
+        endpoint["host"] = next(host["address"] for host in spec["hosts"] if "controlPlane" in host["roles"])
 
 
 def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
