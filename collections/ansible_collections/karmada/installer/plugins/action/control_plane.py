@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait
 WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
 
 
-STAGES = ("rights", "foundation", "aggregation", "admission", "discovery", "addons")
+STAGES = ("rights", "foundation", "withdrawal", "aggregation", "admission", "discovery", "addons")
 
 
 class ActionModule(KarmadaAction):
@@ -40,7 +40,7 @@ class ActionModule(KarmadaAction):
             return changed_result(Change(Ref.of(each), "created", None, diff(None, each)) for each in objects)
         step = f"control plane: {stage}"
         changes = run.apply_to_control_plane(step, lambda: _objects(run, stage))
-        if stage == "addons":
+        if stage in ("withdrawal", "addons"):
             changes += run.remove_from_control_plane(step, _switched_off(run))
         if run.check:
             return changed_result(changes)
@@ -58,6 +58,8 @@ def _objects(run: Run, stage: str) -> list[Object]:
     owner, addresses = run.instance.owner, run.addresses
     if stage == "rights":
         return control_plane_objects.rights(owner)
+    if stage == "withdrawal":
+        return []
     if stage == "foundation":
         return control_plane_objects.foundation(owner, run.crds(), addresses)
     if stage == "aggregation":

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
@@ -15,23 +14,20 @@ class ActionModule(KarmadaAction):
     """Choose it, and say what comes next in it."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "event": {
-            "type": "str",
-            "required": True,
-            "choices": ["chosen", "begun", "etcd_bootstrapped", "ended"],
-        },
+        "event": {"type": "str", "required": True, "choices": ["chosen", "begun", "etcd_bootstrapped", "finished"]},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The serial grows if, and only if, something differs."""
+        """What is handed on here, other steps write to the hosts."""
         if not isinstance(run, HostsRun):
-            raise TypeError("the state of an instance on a host cluster is not handed on by variables")
-        state = run.state
-        if arguments["event"] == "begun":
-            state = run.begun()
-        elif arguments["event"] == "etcd_bootstrapped":
-            state = replace(state, etcd=replace(state.etcd, bootstrapped=True))
-        elif arguments["event"] == "ended":
-            state = run.ended()
-        after = run.stored.after(state)
-        return {"changed": False, "serial": after.serial, "files": dict(after.files), "is_new": after is not run.stored}
+            raise TypeError("the state of an instance in pods is kept by its host cluster")
+        event, due = arguments["event"], False
+        if event == "chosen":
+            run.save(run.state)
+        elif event == "begun":
+            due = run.begin()
+        elif not run.check and event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
+            run.etcd_bootstrapped()
+        elif not run.check and event == "finished":
+            due = run.finish()
+        return {"changed": False, "due": due}

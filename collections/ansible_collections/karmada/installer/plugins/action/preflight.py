@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_preflight import host_problems
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -30,7 +32,7 @@ class ActionModule(KarmadaAction):
         if arguments["scope"] == "uninstall":
             _refuse(uninstall_problems(run))
             return {"changed": False, "installed": run.stored_state is not None}
-        _refuse(all_problems(run))
+        _refuse(host_problems(run) if isinstance(run, HostsRun) else all_problems(run))
         if arguments["pull_images"] and run.check:
             run.say("whether images can be pulled is not tried in check mode, because it takes pods")
         elif arguments["pull_images"]:

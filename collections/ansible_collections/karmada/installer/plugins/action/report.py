@@ -9,7 +9,9 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import observe
+from ansible_collections.karmada.installer.plugins.plugin_utils.observe_hosts import observe_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
@@ -27,7 +29,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The status as data, and a summary for the person."""
-        observed = observe(run)
+        observed = observe_hosts(run) if isinstance(run, HostsRun) else observe(run)
         hints = []
         if run.connection.kubeconfig_output:
             hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")

@@ -27,8 +27,14 @@ description:
     Below V(karmada_members) are V(karmada_members_join), V(karmada_members_keep) and V(karmada_members_leave). Which
     members a control plane already has is not looked up, so all that are listed are in V(karmada_members_join).
   - >-
-    The groups V(karmada_etcd), V(karmada_control_plane) and V(karmada_load_balancer) are for plain hosts. A document of
-    mode Container has none, so they are empty.
+    Plain hosts of the document, in mode Binary, are in the groups V(karmada_etcd), V(karmada_control_plane) and
+    V(karmada_load_balancer) by their roles. Together they are the group V(karmada_hosts). Each has the variable
+    C(karmada_host), its entry of the document, and the connection variables that follow from the document: C(ansible_host),
+    C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of your own that comes
+    after this one win.
+  - >-
+    Playbooks work on V(karmada_in_pods) or on V(karmada_on_hosts). The first has V(karmada_control) in mode Container, the
+    other V(karmada_control) and the hosts in mode Binary.
   - >-
     Variables contain names of Secrets and never their content. Strings of the document are never taken for templates.
 notes:
@@ -171,11 +177,15 @@ if not __name__.startswith("ansible_collections."):
         *(str(Path(path).parent) for path in AnsibleCollectionConfig.playbook_paths),
     ]
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source, ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 CONTROL = "karmada_control"
-HOST_GROUPS = ("karmada_etcd", "karmada_control_plane", "karmada_load_balancer")
+HOSTS = "karmada_hosts"
+ON_HOSTS = "karmada_on_hosts"
+IN_PODS = "karmada_in_pods"
+#: Roles of a plain host → the group of those that have it.
+ROLE_GROUPS = {"etcd": "karmada_etcd", "controlPlane": "karmada_control_plane", "loadBalancer": "karmada_load_balancer"}
 MEMBERS = "karmada_members"
 JOIN = f"{MEMBERS}_join"
 KEEP = f"{MEMBERS}_keep"
@@ -183,6 +193,10 @@ LEAVE = f"{MEMBERS}_leave"
 #: Names of hosts that mean something else to Ansible. Names of members are DNS labels, so the underscore of the name
 #: that is used instead cannot be in another one.
 RESERVED = ("localhost", "all", "ungrouped")
+
+
+#: Connection variables of hosts that stand for this machine.
+_HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]  # ansible-core ships no types
@@ -207,14 +221,30 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
             raise AnsibleParserError(str(error)) from error
         self._read_config_data(path)
         self._add_control(source)
+        self._add_hosts(source)
         self._add_members(source.deployment["spec"].get("members", []))
 
     def _add_control(self, source: inventory_source.Source) -> None:
-        for group in HOST_GROUPS:
+        in_pods = source.deployment["spec"]["mode"] == "Container"
+        for group in (IN_PODS, ON_HOSTS, HOSTS, *ROLE_GROUPS.values()):
             self.inventory.add_group(group)
-        self._add_host(
-            CONTROL, None, {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
-        )
+        variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
+        # Steps that are done once are done by the first host of a play.
+        self._add_host(CONTROL, IN_PODS if in_pods else ON_HOSTS, {**_HERE, **variables})
+        self.inventory.add_child(ON_HOSTS, HOSTS)
+        for group in ROLE_GROUPS.values():
+            self.inventory.add_child(HOSTS, group)
+
+    def _add_hosts(self, source: inventory_source.Source) -> None:
+        for host in source.deployment["spec"].get("hosts", []):
+            name = host["name"]
+            self._add_host(
+                name,
+                HOSTS,
+                {"karmada_host": host, **ssh.variables(host, source.deployment["spec"]["ssh"], source.connection["secrets"])},
+            )
+            for role in ssh.roles(source.deployment["spec"], host):
+                self.inventory.add_host(name, group=ROLE_GROUPS[role])
 
     def _add_members(self, members: list[dict[str, Any]]) -> None:
         self.inventory.add_group(MEMBERS)
@@ -224,12 +254,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
         for member in members:
             name = member["name"]
             host = f"member_{name}" if name in RESERVED else name
-            self._add_host(host, JOIN, {"karmada_member_name": name, "karmada_member": member})
+            self._add_host(host, JOIN, {**_HERE, "karmada_member_name": name, "karmada_member": member})
 
     def _add_host(self, host: str, group: str | None, variables: dict[str, Any]) -> None:
         self.inventory.add_host(host, group=group)
-        self.inventory.set_variable(host, "ansible_connection", "local")
-        self.inventory.set_variable(host, "ansible_python_interpreter", sys.executable)
         for name, value in variables.items():
             self.inventory.set_variable(host, name, _as_data(value))
         known = self.inventory.get_host(host).get_vars()

@@ -44,6 +44,8 @@ _PROPERTIES = (
     *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus"),
 )
 
+_RUNNING = ("active", "activating", "reloading")
+
 Tree = dict[str, Any]
 
 
@@ -108,6 +110,13 @@ class System:
         prefix = HASH_VARIABLE.encode() + b"="
         return next((each[len(prefix) :].decode() for each in variables if each.startswith(prefix)), "")
 
+    def program_of(self, process: int) -> str:
+        """The path of the program that a process runs; empty for one that is gone."""
+        try:
+            return os.readlink(f"/proc/{process}/exe").removesuffix(" (deleted)") if process else ""  # noqa: PTH115
+        except OSError:
+            return ""
+
 
 class Unit(NamedTuple):
     """A unit as systemd and its process tell of it."""
@@ -120,6 +129,7 @@ class Unit(NamedTuple):
     outdated_file: bool
     started_with: str
     restarts: int
+    process: int
 
 
 def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
@@ -143,12 +153,17 @@ def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
             outdated_file=values.get("NeedDaemonReload") == "yes",
             started_with=system.started_with(process) if process else "",
             restarts=int(values.get("NRestarts") or 0),
+            process=process,
         )
     return found
 
 
-def converge(system: System, tree: Tree, check: bool = False) -> list[Change]:
-    """Make the host what the tree says, without waiting for health. In check mode only say what would be done."""
+def converge(system: System, tree: Tree, check: bool = False, *, restart: bool = True) -> list[Change]:
+    """Make the host what the tree says, without waiting for health. In check mode only say what would be done.
+
+    Without ``restart``, files are written and what does not run is started, but what runs keeps running as it was
+    started; ``outdated`` names it.
+    """
     _refuse_foreign(system, tree)
     changes: list[Change] = []
     changes += _remove_units(system, tree, check)
@@ -156,14 +171,42 @@ def converge(system: System, tree: Tree, check: bool = False) -> list[Change]:
     changes += _directories(system, tree, check)
     changes += _files(system, tree, check)
     changes += _surplus(system, tree, check)
-    changes += _units(system, tree, check)
+    changes += _units(system, tree, check, restart)
     return changes
 
 
-def wait_until_healthy(system: System, tree: Tree, timeout: float) -> None:
-    """Return when each unit answers; raise HostError saying which does not and why, with its last lines of log."""
+def outdated(system: System, tree: Tree) -> list[str]:
+    """Units whose process was started with something older than what the tree says."""
+    present = units(system, [unit["name"] for unit in tree["units"]])
+    return [
+        unit["name"]
+        for unit in tree["units"]
+        if present[unit["name"]].active in _RUNNING and present[unit["name"]].started_with != unit["hash"]
+    ]
+
+
+def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
+    """Each unit of the tree as it is now: the program that runs, and why it is not healthy (empty if it is)."""
+    present = units(system, [unit["name"] for unit in tree["units"]])
+    return {
+        unit["name"]: {
+            "program": system.program_of(present[unit["name"]].process),
+            "reason": (_unhealthy(unit["health"]) if unit.get("health") else "")
+            if present[unit["name"]].active in _RUNNING
+            else present[unit["name"]].detail,
+        }
+        for unit in tree["units"]
+    }
+
+
+def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterable[str] | None = None) -> None:
+    """Return when each unit answers; raise HostError saying which does not and why, with its last lines of log.
+
+    ``names`` are the units waited for, if not all.
+    """
     deadline = time.monotonic() + timeout
-    waiting = [unit for unit in tree["units"] if unit.get("health")]
+    chosen = {unit["name"] for unit in tree["units"]} if names is None else set(names)
+    waiting = [unit for unit in tree["units"] if unit.get("health") and unit["name"] in chosen]
     began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
     while True:
         unhealthy = [(unit, reason) for unit in waiting for reason in [_unhealthy(unit["health"])] if reason]
@@ -327,7 +370,7 @@ def _unlink(path: Path) -> None:
         path.unlink()
 
 
-def _units(system: System, tree: Tree, check: bool) -> list[Change]:
+def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Change]:
     wanted = tree["units"]
     names = [unit["name"] for unit in wanted]
     changes = []
@@ -342,15 +385,15 @@ def _units(system: System, tree: Tree, check: bool) -> list[Change]:
     restarted = [
         unit["name"]
         for unit in wanted
-        if present[unit["name"]].active not in ("active", "activating", "reloading")
-        or present[unit["name"]].started_with != unit["hash"]
+        if present[unit["name"]].active not in _RUNNING
+        or (restart and present[unit["name"]].started_with != unit["hash"])
     ]
     if disabled:
         changes += [Change("enable " + name) for name in disabled]
         if not check:
             system.command("systemctl", "enable", "--quiet", "--", *disabled)
     for name in restarted:
-        running = present[name].active in ("active", "activating", "reloading")
+        running = present[name].active in _RUNNING
         changes.append(Change(("restart " if running else "start ") + name))
     if restarted and not check:
         # What failed too often is given a new chance; without waiting, because health is asked for by itself.

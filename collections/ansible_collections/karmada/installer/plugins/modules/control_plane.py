@@ -32,11 +32,12 @@ options:
         APIs are and, unless C(installCRD) is false, Karmada's CRDs of the release, with verified checksum.
       - V(aggregation) is the registration of the aggregated API server.
       - V(admission) is the registration of the webhooks.
-      - V(addons) is the registration of the APIs of optional components, and the end of those switched off.
+      - V(withdrawal) is the end of the APIs of optional components that are switched off, before their servers go.
+      - V(addons) is the registration of the APIs of optional components, and the same end, for where pods go later.
       - V(discovery) is what a cluster needs to find and trust the control plane when it registers itself.
     type: str
     required: true
-    choices: [rights, foundation, aggregation, admission, discovery, addons]
+    choices: [rights, foundation, withdrawal, aggregation, admission, discovery, addons]
   timeout:
     description: Seconds to wait for the objects of this stage, and again for what it proves.
     type: int

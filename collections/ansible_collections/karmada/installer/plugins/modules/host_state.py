@@ -80,6 +80,11 @@ files:
   description: The files of the components of this host, base64 by path.
   returned: when it was read
   type: dict
+programs:
+  description: Paths of the programs that are as they were installed.
+  returned: when it was read
+  type: list
+  elements: str
 facts:
   description: What preflight wants to know of the host.
   returned: when it was read
@@ -89,7 +94,7 @@ facts:
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_state
+from ansible_collections.karmada.installer.plugins.module_utils import host_program_files, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
 
 
@@ -136,6 +141,7 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
         "stored": host_state.read_state(system, name),
         "files": host_state.read_files(system, f"/etc/karmada/{name}"),
         "facts": host_state.facts(system, wanted["address"], wanted["folders"]),
+        "programs": host_program_files.intact(system, "/usr/local/lib/karmada"),
     }
 
 

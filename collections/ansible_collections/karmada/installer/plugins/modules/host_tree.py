@@ -31,10 +31,17 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  wait:
-    description: Whether to wait until the units answer on their health endpoints.
+  restart:
+    description: >-
+      Whether units that run with older files are restarted. Without it they are left running and named in the result,
+      and only what does not run is started.
     type: bool
     default: true
+  wait_for:
+    description: Which units have to answer on their health endpoints before this returns.
+    type: str
+    choices: [none, started, all]
+    default: all
   timeout:
     description: Seconds to wait.
     type: int
@@ -88,6 +95,16 @@ changes:
   sample:
     - change /etc/karmada/prod/karmada-scheduler/config/karmada.config
     - restart karmada-prod-scheduler.service
+outdated:
+  description: Units that run with older files.
+  returned: success
+  type: list
+  elements: str
+  sample: [karmada-prod-scheduler.service]
+units:
+  description: Each unit as it is, with C(program), what it runs, and C(reason), why it is not healthy.
+  returned: success
+  type: dict
 """
 
 import json
@@ -102,23 +119,34 @@ def main() -> None:
         argument_spec={
             "tree": {"type": "str", "required": True, "no_log": True},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "wait": {"type": "bool", "default": True},
+            "restart": {"type": "bool", "default": True},
+            "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
             "timeout": {"type": "int", "default": 120},
         },
         supports_check_mode=True,
     )
     tree, system, check = json.loads(module.params["tree"]), host_tree.System(), module.check_mode
     changes: list = []
+    found: dict = {}
     try:
         if module.params["state"] == "absent":
             changes = host_tree.remove(system, tree, check)
         else:
-            changes = host_tree.converge(system, tree, check)
-            if module.params["wait"] and not check:
-                host_tree.wait_until_healthy(system, tree, module.params["timeout"])
+            changes = host_tree.converge(system, tree, check, restart=module.params["restart"])
+            if not check:
+                _wait(system, tree, changes, module.params["wait_for"], module.params["timeout"])
+            found = {"outdated": host_tree.outdated(system, tree), "units": host_tree.observed(system, tree)}
     except host_tree.HostError as error:
         module.fail_json(msg=str(error), **_told(changes))
-    module.exit_json(**_told(changes))
+    module.exit_json(**_told(changes), **found)
+
+
+def _wait(system: host_tree.System, tree: dict, changes: list, wait_for: str, timeout: int) -> None:
+    if wait_for == "none":
+        return
+    started = {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(("start ", "restart "))}
+    names = started if wait_for == "started" else None
+    host_tree.wait_until_healthy(system, tree, timeout, names)
 
 
 def _told(changes: list) -> dict:

@@ -12,10 +12,8 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     The installer's state of a control plane on plain hosts lies on those hosts. This takes the newest of what
-    M(karmada.installer.host_state) found there, or makes a first one, and notes in it how far the run has come.
-  - >-
-    The result holds keys. Register it as C(karmada_instance_state), with C(no_log), and have
-    M(karmada.installer.host_state) write it to the hosts.
+    M(karmada.installer.host_observe) found there, or makes a first one, and notes in it how far the run has come.
+    M(karmada.installer.host_journal) writes it to the hosts.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
@@ -23,12 +21,12 @@ options:
   event:
     description:
       - V(chosen) notes nothing.
-      - V(begun) opens the journal.
+      - V(begun) opens the journal, if there is anything to do.
       - V(etcd_bootstrapped) says that no member of etcd may found a cluster any more.
-      - V(ended) closes the journal and keeps the document.
+      - V(finished) closes the journal and keeps the document.
     type: str
     required: true
-    choices: [chosen, begun, etcd_bootstrapped, ended]
+    choices: [chosen, begun, etcd_bootstrapped, finished]
 attributes:
   check_mode:
     support: full
@@ -42,23 +40,13 @@ EXAMPLES = r"""
 - name: Choose the newest state
   karmada.installer.instance_state:
     event: chosen
-  register: karmada_instance_state
-  no_log: true
+  run_once: true
 """
 
 RETURN = r"""
-serial:
-  description: Number of the state; grows with each that differs.
-  returned: success
-  type: int
-  sample: 4
-files:
-  description: The state, base64 by name of the file.
-  returned: success
-  type: dict
-is_new:
-  description: Whether it still has to be written to the hosts.
+due:
+  description: Whether there is anything to do, or was.
   returned: success
   type: bool
-  sample: false
+  sample: true
 """

@@ -6,7 +6,6 @@ An action runs inside ansible-playbook, not as a module: a step costs some 20 ms
 
 from __future__ import annotations
 
-import json
 import os
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -15,10 +14,12 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
@@ -66,8 +67,8 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
         if not deployment:
             raise ProblemsError([_no_document()])
         known = {each.name for each in fields(Connection)}
-        given = _plain(arguments.get("connection") or task_vars.get("karmada_connection") or {})
-        deployment = _plain(deployment)
+        given = plain(arguments.get("connection") or task_vars.get("karmada_connection") or {})
+        deployment = plain(deployment)
         connection = Connection(**{key: value for key, value in given.items() if key in known})
         common: dict[str, Any] = {
             "operation": str(task_vars.get("karmada_operation", "apply")),
@@ -78,17 +79,7 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
         }
         if deployment["spec"]["mode"] != "Binary":
             return Run(deployment, connection, **common)
-        stored = _plain(task_vars.get(host_run.INSTANCE_STATE))
-        return host_run.HostsRun(
-            deployment,
-            connection,
-            **common,
-            observed={
-                entry["name"]: _plain(task_vars["hostvars"][entry["name"]].get(host_run.OBSERVED) or {})
-                for entry in deployment["spec"]["hosts"]
-            },
-            stored=host_run.Stored(stored["serial"], stored["files"]) if stored else None,
-        )
+        return HostsRun(deployment, connection, **common, handover=Handover.of_this_run())
 
 
 def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
@@ -102,11 +93,6 @@ def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
         ],
         **more,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Plain data out of what Ansible wraps: its strings carry tags that serializers do not know."""
-    return json.loads(json.dumps(value))
 
 
 def _no_document() -> Problem:

@@ -1,26 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What actions on plain hosts have in common: they compute here what a module of the same name does there."""
+"""What actions on plain hosts have in common: they compute here what a module does there."""
 
 from __future__ import annotations
 
-import json
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import fields
 from typing import Any, ClassVar
 
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import (
-    INSTANCE_STATE,
-    OBSERVED,
-    HostView,
-    Stored,
-)
+from ansible.utils.display import Display
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, HostView
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection
 
 CONTROL = "karmada_control"
+
+
+def hosts_run(control: Mapping[str, Any], variables: Mapping[str, Any], *, check: bool) -> HostsRun:
+    """The run, from the variables of ``karmada_control`` and those of the play."""
+    known = {each.name for each in fields(Connection)}
+    given = plain(control.get("karmada_connection") or {})
+    return HostsRun(
+        plain(control["karmada_deployment"]),
+        Connection(**{key: value for key, value in given.items() if key in known}),
+        operation=str(variables.get("karmada_operation", "apply")),
+        # Actions run in forks; what they have in common is the process that forked them.
+        holder=holder_identity(os.getppid()),
+        check=check,
+        say=lambda message: Display().display(f"    {message}"),
+        handover=Handover.of_this_run(),
+    )
 
 
 class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
@@ -31,54 +46,59 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate, perform, and turn what a person can mend into a result."""
-        variables = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, variables)
+        self.variables = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, self.variables)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
+        control = self.variables["hostvars"][CONTROL]
+        self.karmada = hosts_run(control, self.variables, check=bool(self._task.check_mode))
         try:
-            result.update(self.perform(variables, arguments))
+            result.update(self.perform(arguments))
         except ProblemsError as error:
             result.update(failed=True, changed=False, msg=str(error))
+        finally:
+            self.karmada.close()
         if not self._task.diff:
             result.pop("diff", None)
         return result
 
     @abstractmethod
-    def perform(self, variables: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Do the step; returns the result's own keys."""
 
-    def on_host(self, module: str, variables: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        """Run a module of this collection on the host."""
-        found: dict[str, Any] = self._execute_module(
-            module_name=f"karmada.installer.{module}", module_args=arguments, task_vars=variables
-        )
-        return found
+    @property
+    def host_name(self) -> str:
+        """The name of the host in the document."""
+        return str(self.variables["karmada_host"]["name"])
 
     @property
-    def holder(self) -> str:
-        """Who holds the lock: the process that all actions of a playbook have in common."""
-        return holder_identity(os.getppid())
+    def view(self) -> HostView:
+        """What this host is to be."""
+        return self.karmada.on_host(self.host_name)
+
+    def note(self, **seen: Any) -> None:
+        """Hand on what was seen of this host."""
+        self.karmada.handover.note(self.host_name, **seen)
+
+    def on_host(self, module: str, *, check: bool | None = None, **arguments: Any) -> dict[str, Any]:
+        """Run a module of this collection on the host; ``check`` as the task has it unless it is given."""
+        own = self._task.check_mode
+        self._task.check_mode = own if check is None else check
+        try:
+            found: dict[str, Any] = self._execute_module(
+                module_name=f"karmada.installer.{module}", module_args=arguments, task_vars=self.variables
+            )
+        finally:
+            self._task.check_mode = own
+        return found
 
 
-def deployment_of(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of this run, as plain data."""
-    found: dict[str, Any] = plain(variables["hostvars"][CONTROL]["karmada_deployment"])
-    return found
-
-
-def stored_of(variables: Mapping[str, Any]) -> Stored:
-    """The state that this run goes on with."""
-    found = plain(variables["hostvars"][CONTROL][INSTANCE_STATE])
-    return Stored(found["serial"], found["files"])
-
-
-def view_of(variables: Mapping[str, Any]) -> HostView:
-    """What the host of this task is to be."""
-    observed = plain(variables[OBSERVED])
-    state = stored_of(variables).state("the state that this run goes on with")
-    name = variables["karmada_host"]["name"]
-    return HostView(deployment_of(variables), name, state, observed["files"], datetime.now(UTC))
-
-
-def plain(value: Any) -> Any:
-    """Plain data out of what Ansible wraps: its strings carry tags that serializers do not know."""
-    return json.loads(json.dumps(value))
+def refusal_of(work: Any) -> tuple[dict[str, Any], str]:
+    """The result of a module, and why the host did not let us have one (empty if it did)."""
+    try:
+        found: dict[str, Any] = work()
+    except (AnsibleConnectionFailure, AnsibleActionFail) as error:
+        return {}, str(error)
+    if found.get("failed") or found.get("unreachable"):
+        told = [found.get(key) for key in ("module_stderr", "module_stdout", "msg")]
+        return found, next((str(each).strip() for each in told if each), "it gives no reason")
+    return found, ""

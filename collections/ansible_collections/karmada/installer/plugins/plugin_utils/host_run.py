@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One control plane on plain hosts, from where the run stands (``HostsRun``) and from one host of it (``HostView``).
+"""One control plane on plain hosts: what an action on it has at hand, and what one of its hosts is to be.
 
-The installer's state lies on the hosts, which only Ansible's connections reach. So it travels as a variable: the first
-step reads it from every host, the newest counts, and steps that change it hand the new one on to a step that writes it
-to all hosts. Such variables hold keys; their tasks are marked ``no_log``.
+The hosts are reached by Ansible's connections only. So the installer's state, which lies on them, is read by the first
+step of a run, goes on through its ``Handover``, and is written back by steps that do nothing else.
 """
 
 from __future__ import annotations
@@ -20,45 +19,64 @@ from uuid import uuid4
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifacts,
     certificates,
     control_plane_objects,
     endpoint,
+    ip_families,
     pki,
     pki_files,
+    programs,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ADMIN,
+    AGGREGATED_SERVERS,
     BY_NAME,
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_WEBHOOK,
     Component,
+    external_etcd,
     wanted_components,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State, from_files, to_files
 
-#: Variables in which the steps of a playbook hand things on; see the roles for hosts.
-OBSERVED, INSTANCE_STATE = "karmada_host_observed", "karmada_instance_state"
 LOCALHOST = "localhost"
+#: Architectures by the name that the kernel has for them.
+ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
 class Stored:
     """A state as it lies on hosts. ``serial`` 0 means that there is none."""
 
-    serial: int
-    files: Mapping[str, str]
+    serial: int = 0
+    files: Mapping[str, str] | None = None
 
-    def state(self, where: str) -> State:
+    @classmethod
+    def of(cls, found: Mapping[str, Any] | None) -> Stored:
+        """From its plain form, ``{serial, files}``."""
+        return cls(found["serial"], found["files"]) if found else cls()
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The reverse."""
+        return {"serial": self.serial, "files": dict(self.files or {})}
+
+    def state(self) -> State | None:
         """What it says. Raises ProblemsError when it cannot be read."""
-        return from_files({name: base64.b64decode(content) for name, content in self.files.items()}, where)
+        if not self.serial:
+            return None
+        files = {name: base64.b64decode(content) for name, content in (self.files or {}).items()}
+        return from_files(files, "/var/lib/karmada-installer of the hosts")
 
     def after(self, state: State) -> Stored:
         """The next one, or this one if nothing differs."""
@@ -68,16 +86,10 @@ class Stored:
 
 def newest(observed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """The newest state of those that the hosts have. Raises ProblemsError if two of the same serial differ."""
-    found = {
-        name: Stored(each["stored"]["serial"], each["stored"]["files"])
-        for name, each in observed.items()
-        if each.get("stored")
-    }
-    if not found:
-        return Stored(0, {})
-    serial = max(each.serial for each in found.values())
+    found = {name: Stored.of(each["stored"]) for name, each in observed.items() if each.get("stored")}
+    serial = max((each.serial for each in found.values()), default=0)
     last = {name: each for name, each in found.items() if each.serial == serial}
-    if len({tuple(sorted(each.files.items())) for each in last.values()}) > 1:
+    if len({tuple(sorted((each.files or {}).items())) for each in last.values()}) > 1:
         raise ProblemsError(
             Problem(
                 what=f"the installer's states on {', '.join(sorted(last))} have the same serial {serial} and differ",
@@ -85,80 +97,11 @@ def newest(observed: Mapping[str, Mapping[str, Any]]) -> Stored:
                 remedy="find out which of them is right, and remove /var/lib/karmada-installer/<name> from the others",
             )
         )
-    return next(iter(last.values()))
-
-
-def first_state(deployment: Mapping[str, Any], now: datetime) -> State:
-    """What an instance begins with: keys, an owner, a token."""
-    spec = deployment["spec"]
-    state = State(
-        owner=str(uuid4()),
-        version=releases.choose(spec.get("version"), None).karmada,
-        etcd=EtcdState(token=str(uuid4()), storage="directory"),
-    )
-    return certificates.with_new_keys(state, spec, now)
-
-
-def endpoint_host(spec: Mapping[str, Any]) -> str:
-    """The name or address at which everyone finds the API server: the document's, else that of the only host."""
-    if spec["endpoint"].get("host"):
-        return str(spec["endpoint"]["host"])
-    if spec["endpoint"].get("virtualIP"):
-        return str(spec["endpoint"]["virtualIP"]["address"])
-    return render.hosts_of(spec, render.CONTROL_PLANE_ROLE)[0].address
-
-
-class HostView:
-    """What one host of an instance is to be. ``files`` is what it has, path → base64."""
-
-    def __init__(
-        self, deployment: Mapping[str, Any], name: str, state: State, files: Mapping[str, str], now: datetime
-    ) -> None:
-        self.spec = deployment["spec"]
-        release = releases.choose(self.spec.get("version"), state.version)
-        self.instance = Instance.of(deployment, release, state.owner)
-        self.state = state
-        self.files = files
-        self.now = now
-        self.host = next(host for host in render.all_hosts(self.spec) if host.name == name)
-
-    def components(self, names: Iterable[str]) -> list[Component]:
-        """Those of the named components that run on this host."""
-        return [
-            BY_NAME[name]
-            for name in names
-            if BY_NAME[name].is_wanted(self.spec) and render.role_of(BY_NAME[name]) in self.host.roles
-        ]
-
-    def tree(self, names: Iterable[str]) -> Object:
-        """These components on this host, and the end of those that are wanted no longer."""
-        wanted = self.components(names)
-        tree = render.merged([self._component(component) for component in wanted], self.instance.owner)
-        gone = [BY_NAME[name] for name in names if BY_NAME[name] not in wanted]
-        tree["absent_units"] = [render.unit_name(self.instance, component) for component in gone]
-        return tree
-
-    def all_of_it(self) -> Object:
-        """Everything that this instance may have on this host, for taking it away."""
-        return render.skeleton(self.instance)
-
-    def _component(self, component: Component) -> Object:
-        where = render.layout(self.instance, self.host, component, endpoint_host(self.spec))
-        present = {}
-        for leaf in component.certificates:
-            folder = where.path(certificates.file_set_of(leaf).directory)
-            certificate, key = (self.files.get(f"{folder}/tls.{kind}") for kind in ("crt", "key"))
-            if certificate and key:
-                present[leaf.name] = pki.Pair(base64.b64decode(certificate), base64.b64decode(key))
-        issued = certificates.issue_missing(self.instance, self.state, where, present, self.now, component.certificates)
-        return render.component_tree(self.instance, component, where, issued.material, self.state.etcd)
+    return next(iter(last.values()), Stored())
 
 
 class HostsRun(Run):
-    """One step that is done from where the run stands, for an instance on plain hosts.
-
-    ``observed`` holds what the first step found on each host, ``stored`` the state that this run goes on with.
-    """
+    """One step of a run for an instance on plain hosts, from where the run stands."""
 
     def __init__(
         self,
@@ -169,32 +112,50 @@ class HostsRun(Run):
         holder: str,
         check: bool,
         say: Callable[[str], None],
-        observed: Mapping[str, Mapping[str, Any]],
-        stored: Stored | None,
+        handover: Handover,
     ) -> None:
         super().__init__(deployment, connection, operation=operation, holder=holder, check=check, say=say)
-        self.observed = observed
-        self.stored = newest(observed) if stored is None else stored
-        #: The state with what this step has added to it, for the step that writes it to the hosts.
-        self.saved: State | None = None
+        self.handover = handover
+        self.hosts = {host.name: host for host in render.all_hosts(self.spec)}
+        self.observed = handover.all_observed(iter(self.hosts))
+
+    # -- what is known of the instance -----------------------------------------------------------------------------
 
     @cached_property
     def host(self) -> Cluster:
         """There is none."""
         raise AssertionError("a control plane on plain hosts has no host cluster")
 
+    @property
+    def stored(self) -> Stored:
+        """The state that this run goes on with: the newest of the hosts, until a step has handed on another."""
+        found = self.handover.stored
+        return newest(self.observed) if found is None else Stored.of(found)
+
     @cached_property
     def stored_state(self) -> State | None:
-        """The state as the hosts have it; None before the first install."""
-        return self.stored.state("/var/lib/karmada-installer of the hosts") if self.stored.serial else None
+        """The same, read; None before the first install."""
+        return self.stored.state()
 
     def _first_state(self) -> State:
-        return first_state(self.deployment, self.now)
+        state = State(
+            owner=str(uuid4()),
+            version=releases.choose(self.spec.get("version"), None).karmada,
+            etcd=EtcdState(token=str(uuid4()), storage="external" if external_etcd(self.spec) else "directory"),
+        )
+        return certificates.with_new_keys(state, self.spec, self.now)
+
+    @property
+    def seen_families(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The versions of IP that the control-plane hosts have addresses of."""
+        hosts = render.hosts_of(self.spec, render.CONTROL_PLANE_ROLE)
+        return tuple(dict.fromkeys(ip_families.IPV6 if ":" in host.address else ip_families.IPV4 for host in hosts))
 
     @cached_property
     def endpoint_host(self) -> str:
         """The name or address at which everyone finds the API server."""
-        return endpoint_host(self.spec)
+        settings = self.spec["endpoint"]
+        return str(settings.get("host") or settings["virtualIP"]["address"])
 
     @cached_property
     def public_url(self) -> str:
@@ -209,7 +170,7 @@ class HostsRun(Run):
             aggregated={
                 each.name: (LOCALHOST, each.ports[each.served_port])
                 for each in wanted_components(self.spec)
-                if each.name in render.AGGREGATED_SERVERS
+                if each.name in AGGREGATED_SERVERS
             },
             public_url=self.public_url,
             ca_bundle=self.state.authorities[KARMADA_CA].certificate,
@@ -217,7 +178,7 @@ class HostsRun(Run):
 
     @cached_property
     def issued(self) -> certificates.Issued:
-        """The administrator's certificate: the one of the kubeconfig that is there, or a new one."""
+        """The administrator's certificate: that of the kubeconfig that is there, or a new one."""
         authority = self.state.authorities[ADMIN.authority]
         present = _admin_of(self.connection.kubeconfig_output)
         settings = self.spec["certificates"]
@@ -249,9 +210,13 @@ class HostsRun(Run):
             try:
                 found.get_raw("/readyz", retry_seconds=0)
             except ApiError as error:
-                refusals.append(str(error))
+                refusals.append(error.message)
                 found.close()
             else:
+                if refusals:
+                    self.endpoint_trouble = (
+                        f"the API server does not answer at {self.public_url} from here: {refusals[0]}"
+                    )
                 return self._kept(found)
         raise ProblemsError(
             Problem(
@@ -267,6 +232,72 @@ class HostsRun(Run):
         folder = f"{render.CONFIGURATION}/{self.name}/{KARMADA_APISERVER.name}/"
         return any(path.startswith(folder) for each in self.observed.values() for path in each.get("files") or ())
 
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    @property
+    def program_source(self) -> artifacts.Source:
+        """Where programs come from."""
+        settings, directory = self.spec["artifacts"], self.connection.artifacts
+        return artifacts.Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
+
+    def program_path(self, component: Component) -> str:
+        """Where the program of a component is on a host."""
+        return render.program(self.instance, component)
+
+    def missing_programs(self) -> dict[str, dict[str, list[Component]]]:
+        """What hosts lack: host name → its architecture → components whose program is not there as we installed it."""
+        found: dict[str, dict[str, list[Component]]] = {}
+        for name, observed in self.observed.items():
+            architecture = ARCHITECTURES.get(observed["facts"]["architecture"], observed["facts"]["architecture"])
+            lacking = [
+                component
+                for component in self.on_host(name).components(BY_NAME)
+                if self.program_path(component) not in observed["programs"]
+            ]
+            if lacking:
+                found[name] = {architecture: lacking}
+        return found
+
+    def program_problems(self) -> list[Problem]:
+        """Programs that hosts lack and that cannot be had."""
+        by_architecture = _by_architecture(self.missing_programs())
+        return [
+            problem
+            for architecture, lacking in by_architecture.items()
+            for problem in programs.check(
+                self.instance.release, architecture, lacking, self.spec, self.program_source
+            )
+        ]
+
+    def fetch_programs(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``."""
+        missing = self.missing_programs()
+        brought = {
+            architecture: programs.programs(
+                self.instance.release, architecture, lacking, self.spec, self.program_source
+            )
+            for architecture, lacking in _by_architecture(missing).items()
+        }
+        return {
+            name: {
+                self.program_path(component): {
+                    "sha256": brought[architecture][component.name].sha256,
+                    "file": str(brought[architecture][component.name].path),
+                }
+                for architecture, lacking in each.items()
+                for component in lacking
+            }
+            for name, each in missing.items()
+        }
+
+    # -- hosts -----------------------------------------------------------------------------------------------------
+
+    def on_host(self, name: str) -> HostView:
+        """What one of the hosts is to be."""
+        return HostView(self, self.hosts[name], self.observed[name].get("files") or {})
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
     @contextmanager
     def writing(self, step: str) -> Iterator[None]:
         """The lock is held on the hosts, from the first step to the last."""
@@ -276,9 +307,9 @@ class HostsRun(Run):
         yield
 
     def save(self, state: State, namespace_uid: str | None = None) -> None:
-        """Hand the state on to the step that writes it to the hosts."""
+        """Hand the state on; the next step that writes to the hosts writes it there."""
         del namespace_uid
-        self.saved = state
+        self.handover.stored = self.stored.after(state).plain
         self.__dict__["state"] = self.__dict__["stored_state"] = state
 
     def resume_lock(self) -> None:
@@ -287,22 +318,91 @@ class HostsRun(Run):
     def release_lock(self) -> None:
         """Nothing to release: see ``writing``."""
 
-    def begun(self) -> State:
-        """The state with this operation in its journal."""
-        journal = self.state.journal
-        if journal.operation == self.operation and journal.run == self.holder and not journal.finished:
-            return self.state
-        started = replace(
-            journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished="", step=""
-        )
-        return replace(self.state, journal=started)
+    def apply_to_host(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
+        """There is no host cluster for objects to be in."""
+        del step, render_objects
+        return []
 
-    def ended(self) -> State:
-        """The state with the operation brought to its end and the document kept."""
-        if not self.state.journal.interrupted and self.state.document == self.deployment:
-            return self.state
-        journal = replace(self.state.journal, finished=datetime.now(UTC).isoformat(), step="")
-        return replace(self.state, journal=journal, document=self.deployment)
+    def begin(self) -> bool:
+        """Open the journal if there is anything to do; returns whether there is."""
+        state = self.state
+        self.save(state)
+        outdated = any((each.get("stored") or {}).get("serial") != self.stored.serial for each in self.observed.values())
+        differs = any(each.get("differs") for each in self.observed.values())
+        due = outdated or differs or state.journal.interrupted or state.document != self.deployment
+        if due and not self.check:
+            journal = replace(
+                state.journal,
+                operation=self.operation,
+                run=self.holder,
+                started=self.now.isoformat(),
+                finished="",
+                step="hosts",
+            )
+            self.save(replace(state, journal=journal, service_subnet=self.service_subnet))
+        return due
+
+    def etcd_bootstrapped(self) -> None:
+        """Note that from now on no member of etcd may found a cluster again."""
+        self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True)))
+
+    def finish(self) -> bool:
+        """Close the journal, and keep the document. False: there was nothing to do."""
+        state = self.state
+        if not state.journal.interrupted and state.document == self.deployment:
+            return False
+        journal = replace(state.journal, finished=datetime.now(UTC).isoformat(), step="")
+        self.save(replace(state, journal=journal, document=self.deployment))
+        return True
+
+
+class HostView:
+    """What one host of an instance is to be. ``files`` is what it has, path → base64."""
+
+    def __init__(self, run: HostsRun, host: render.Host, files: Mapping[str, str]) -> None:
+        self.run = run
+        self.host = host
+        self.files = files
+
+    def components(self, names: Iterable[str]) -> list[Component]:
+        """Those of the named components that run on this host."""
+        return [
+            BY_NAME[name]
+            for name in names
+            if BY_NAME[name].is_wanted(self.run.spec) and render.role_of(BY_NAME[name]) in self.host.roles
+        ]
+
+    def tree(self, names: Iterable[str]) -> Object:
+        """These components on this host, and the end of those that are wanted no longer."""
+        names = list(names)
+        wanted = self.components(names)
+        instance = self.run.instance
+        tree = render.merged([self._component(component) for component in wanted], instance.owner)
+        gone = [BY_NAME[name] for name in names if BY_NAME[name] not in wanted]
+        tree["absent_units"] = [render.unit_name(instance, component) for component in gone]
+        return tree
+
+    def _component(self, component: Component) -> Object:
+        run = self.run
+        where = render.layout(run.instance, self.host, component, run.endpoint_host)
+        present = {}
+        for leaf in component.certificates:
+            folder = where.path(certificates.file_set_of(leaf).directory)
+            certificate, key = (self.files.get(f"{folder}/tls.{kind}") for kind in ("crt", "key"))
+            if certificate and key:
+                present[leaf.name] = pki.Pair(base64.b64decode(certificate), base64.b64decode(key))
+        issued = certificates.issue_missing(
+            run.instance, run.state, where, present, run.now, run.external_etcd_files, component.certificates
+        )
+        return render.component_tree(run.instance, component, where, issued.material, run.state.etcd)
+
+
+def _by_architecture(missing: Mapping[str, Mapping[str, Iterable[Component]]]) -> dict[str, list[Component]]:
+    found: dict[str, dict[str, Component]] = {}
+    for each in missing.values():
+        for architecture, lacking in each.items():
+            found.setdefault(architecture, {}).update({component.name: component for component in lacking})
+    return {architecture: list(lacking.values()) for architecture, lacking in found.items()}
 
 
 def _admin_of(kubeconfig: str | None) -> pki.Pair | None:

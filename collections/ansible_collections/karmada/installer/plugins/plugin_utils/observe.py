@@ -25,17 +25,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Objec
 ANSWER_SECONDS = 5.0
 _TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
 #: An identity that etcd lets in, for its own account of itself.
-_ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
+ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
 
 
 def observe(run: Run) -> Observation:
     """What the host cluster and the control plane say now."""
     components = _components(run)
     etcd = _etcd(run) if components else []
-    api = _control_plane(run) if components else {}
+    api = control_plane_answers(run) if components else {}
     versions = running_versions(run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}"))
     notes = [
-        *_version_notes(versions),
+        *version_notes(versions),
         *(
             warning
             for authority in run.state.authorities.values()
@@ -50,7 +50,7 @@ def observe(run: Run) -> Observation:
     return Observation(
         now=run.now,
         generation=run.deployment["metadata"].get("generation", 0),
-        karmada_version=min(versions.values(), key=_numbers, default=""),
+        karmada_version=min(versions.values(), key=version_numbers, default=""),
         kubernetes_version=api.get("version", ""),
         components=components,
         members=api.get("members", ()),
@@ -83,18 +83,20 @@ def running_versions(pods: Iterable[Object]) -> dict[str, str]:
             continue
         tagged = _TAG.search(pod["spec"]["containers"][0].get("image") or "")
         if tagged:
-            found[name] = min(tagged[1], found.get(name, tagged[1]), key=_numbers)
+            found[name] = min(tagged[1], found.get(name, tagged[1]), key=version_numbers)
     return found
 
 
-def _version_notes(versions: Mapping[str, str]) -> list[str]:
+def version_notes(versions: Mapping[str, str]) -> list[str]:
+    """That components of different versions are at work, where they are."""
     if len(set(versions.values())) < 2:
         return []
     told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     return [f"components of different versions are at work: {told}"]
 
 
-def _numbers(version: str) -> list[int]:
+def version_numbers(version: str) -> list[int]:
+    """For comparing versions."""
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
@@ -135,11 +137,12 @@ def _etcd(run: Run) -> list[EndpointStatus]:
     def dial(url: str, timeout: float) -> ForwardedSocket:
         return Forwarder(run.host, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
 
-    files = certificate_files(_ETCD_CLIENT_CERTIFICATE, run.material)
+    files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
     return EtcdClient(list(pods), files, "etcd's client certificate", dial).status()
 
 
-def _control_plane(run: Run) -> dict[str, Any]:
+def control_plane_answers(run: Run) -> dict[str, Any]:
+    """What the API server says, as far as it says anything: version, crds, members, aggregated."""
     found: dict[str, Any] = {}
     try:
         control_plane = run.control_plane

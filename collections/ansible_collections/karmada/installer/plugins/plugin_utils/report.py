@@ -90,7 +90,8 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": _etcd_version(observed),
-        "secretRef": {"name": observed.kubeconfig_secret},
+        # Hosts have no Secrets: there the kubeconfig is a file only.
+        **({"secretRef": {"name": observed.kubeconfig_secret}} if observed.kubeconfig_secret else {}),
         "conditions": [
             {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
         ],

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Components of an instance on a plain host. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object
+
+
+class ActionModule(HostAction):
+    """Make the tree of the named components, and have the host converge to it."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(BY_NAME)},
+        "state": {"type": "str", "default": "present", "choices": ["present", "absent", "compared"]},
+        "restart": {"type": "bool", "default": True},
+        "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
+        "timeout": {"type": "int", "default": 120},
+    }
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A host without any of the components is left alone."""
+        state: str = arguments["state"]
+        absent = state == "absent"
+        tree = render.skeleton(self.karmada.instance) if absent else self.view.tree(arguments["components"])
+        if not tree["units"] and not tree["absent_units"]:
+            return {"changed": False, "changes": [], "outdated": []}
+        found = self.on_host(
+            "host_tree",
+            check=True if state == "compared" else None,
+            tree=json.dumps(tree),
+            state="absent" if absent else "present",
+            restart=arguments["restart"],
+            wait_for=arguments["wait_for"],
+            timeout=arguments["timeout"],
+        )
+        self._hand_on(found, tree, arguments)
+        if state == "compared" and not self._task.check_mode:
+            # What differs is told by the steps that mend it.
+            return {key: value for key, value in found.items() if key != "diff"} | {"changed": False}
+        return found
+
+    def _hand_on(self, found: Object, tree: Object, arguments: Object) -> None:
+        if arguments["state"] == "compared":
+            self.note(differs=bool(found.get("changed")))
+        elif arguments["state"] == "present" and not self._task.check_mode and not found.get("failed"):
+            # The next step sees the keys that this one has made.
+            files = {file["path"]: file["content"] for file in tree["files"]}
+            self.note(files={**(self.karmada.observed[self.host_name].get("files") or {}), **files})
+        if found.get("units"):
+            seen = self.karmada.observed[self.host_name].get("units") or {}
+            self.note(units={**seen, **found["units"]})

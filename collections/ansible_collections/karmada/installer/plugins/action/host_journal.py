@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installer's state and lock on a plain host. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
+
+
+class ActionModule(HostAction):
+    """Write the state that this run has come to, or let go of the host."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "required": True, "choices": ["written", "absent", "released"]},
+    }
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The journal is bookkeeping: writing it is no change of the control plane."""
+        state: str = arguments["state"]
+        stored = self.karmada.stored
+        seen = self.karmada.observed[self.host_name]
+        if self._task.check_mode or (state == "written" and (seen.get("stored") or {}).get("serial") == stored.serial):
+            return {"changed": False}
+        if state == "released" and seen.get("refusal"):
+            # Never locked by us.
+            return {"changed": False}
+        content = {"content": json.dumps(stored.plain)} if state == "written" else {}
+        found = self.on_host(
+            "host_state", name=self.karmada.name, state=state, holder=self.karmada.holder, **content
+        )
+        if state == "written" and not found.get("failed"):
+            self.note(stored=stored.plain)
+        return {**found, "changed": bool(found.get("changed")) and state == "absent"}

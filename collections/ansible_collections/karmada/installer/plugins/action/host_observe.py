@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is on a plain host. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+
+
+class ActionModule(HostAction):
+    """Look at a host, and hand on what was seen."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {"lock": {"type": "bool", "default": False}}
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """What keeps a host from being looked at is for preflight to tell, with everything else that is wrong."""
+        lock = arguments["lock"] and not self._task.check_mode
+        found, refusal = refusal_of(
+            lambda: self.on_host(
+                "host_state",
+                name=self.karmada.name,
+                state="locked" if lock else "read",
+                holder=self.karmada.holder,
+                address=self.karmada.hosts[self.host_name].address,
+                folders=[render.DATA, render.PROGRAMS],
+            )
+        )
+        seen = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
+        self.note(refusal=refusal, **({} if refusal else seen))
+        return {"changed": False, "reached": not refusal}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that plain hosts lack, brought to this machine. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Fetch once what several hosts need."""
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Nothing on any host is changed by it."""
+        if not isinstance(run, HostsRun):
+            raise TypeError("pods run from images")
+        if run.check:
+            lacking = {
+                name: {run.program_path(component): {"sha256": "", "file": ""} for each in by.values() for component in each}
+                for name, by in run.missing_programs().items()
+            }
+        else:
+            lacking = run.fetch_programs()
+        for name in run.hosts:
+            run.handover.note(name, lacking=lacking.get(name, {}))
+        return {"changed": False, "lacking": {name: sorted(paths) for name, paths in lacking.items()}}

@@ -1,0 +1,23 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes that the documentation of the actions on plain hosts has in common."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What the attributes mean; each module says whether it has them."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: With C(--check) it says what it would change, and changes nothing.
+  diff_mode:
+    description: With C(--diff) it shows each file before and after the change, and nothing of keys.
+  idempotent:
+    description: Run again under the same circumstances, it changes nothing.
+  action:
+    description: What is to be done is worked out inside C(ansible-playbook), and done on the host by a module.
+    support: full
+"""

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of a control plane on a plain host: side by side by version, each known by its checksum.
+
+Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
+A program is ``{path, sha256}``; ``arrived`` is where Ansible's connection has put a file that belongs to one of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+
+Program = dict[str, Any]
+#: Beside the programs of a version: name → checksum, and by what it is seen without reading it that nobody touched it.
+RECORD = ".checksums.json"
+
+
+def intact(system: System, folder: str) -> list[str]:
+    """Paths of the programs below a folder that are as ``install`` left them."""
+    found = []
+    for record in sorted(system.path(folder).glob(f"*/{RECORD}")):
+        for name, entry in _read(record).items():
+            if _stamp(record.parent / name) == entry["stamp"]:
+                found.append(f"/{(record.parent / name).relative_to(system.root)}")
+    return found
+
+
+def install(system: System, programs: list[Program], arrived: dict[str, str]) -> None:
+    """Copy what has arrived (sha256 → file) to its place, and look at its checksum there.
+
+    Never over a program that runs: the new file takes the name, and the process keeps the old one until it is restarted.
+    """
+    for program in programs:
+        target = system.path(program["path"])
+        _make_folders(target.parent)
+        beside = target.with_name(f".{target.name}.new")
+        if _copied(Path(arrived[program["sha256"]]), beside) != program["sha256"]:
+            beside.unlink()
+            raise HostError(f"what arrived for {program['path']} is damaged: its checksum is not {program['sha256']}")
+        beside.chmod(0o755)
+        os.chown(beside, 0, 0)
+        beside.rename(target)
+        record = target.parent / RECORD
+        entries = {**_read(record), target.name: {"sha256": program["sha256"], "stamp": _stamp(target)}}
+        fresh = record.with_name(f"{RECORD}.new")
+        fresh.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n")
+        fresh.chmod(0o644)
+        fresh.rename(record)
+
+
+def remove(system: System, folder: str, kept: list[str], check: bool = False) -> list[str]:
+    """Take away the versions below ``folder`` that are not named in ``kept``; returns them."""
+    base = system.path(folder)
+    if not base.is_dir():
+        return []
+    gone = sorted(path.name for path in base.iterdir() if path.name not in kept)
+    if not check:
+        for name in gone:
+            shutil.rmtree(base / name)
+        if not any(base.iterdir()):
+            base.rmdir()
+    return gone
+
+
+def _make_folders(folder: Path) -> None:
+    """Readable for the users of the components whatever the umask of this session is."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            path.mkdir()
+            path.chmod(0o755)
+
+
+def _copied(source: Path, target: Path) -> str:
+    """Copy a file; returns the checksum of what was written."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reader, target.open("wb") as writer:
+        for block in iter(lambda: reader.read(1 << 20), b""):
+            digest.update(block)
+            writer.write(block)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return digest.hexdigest()
+
+
+def _read(record: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(record.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _stamp(path: Path) -> list[int]:
+    """Differs whenever a file was written, replaced or given other rights."""
+    try:
+        found = path.stat()
+    except OSError:
+        return []
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

@@ -1,0 +1,50 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_journal
+short_description: Write the installer's state to a plain host, or let go of the host
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    The installer's state of a control plane on plain hosts lies on each of them, readable for root only, and is the same
+    on all of them after each run. M(karmada.installer.instance_state) says what is to be written; a host that has it
+    already is not asked.
+options:
+  state:
+    description:
+      - V(written) replaces the state. A host with a newer one refuses it.
+      - V(absent) removes it.
+      - V(released) lets other runs change the host again.
+    type: str
+    required: true
+    choices: [written, absent, released]
+extends_documentation_fragment:
+  - karmada.installer.host_attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Let others write again
+  karmada.installer.host_journal:
+    state: released
+  become: true
+"""
+
+RETURN = r"""
+changed:
+  description: Whether a state was removed. Writing it is bookkeeping and no change of the control plane.
+  returned: always
+  type: bool
+  sample: false
+"""

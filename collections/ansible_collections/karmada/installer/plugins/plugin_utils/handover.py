@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one step of a run on plain hosts leaves for the next: what was seen on each host, and the installer's state.
+
+Both hold private keys, so they do not travel as variables of Ansible, which verbose output, callbacks and caches show.
+They are files in a folder that is ours alone and ends with the run: Ansible's own for temporary files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
+
+_STATE = "state.json"
+
+
+class Handover:
+    """The folder of one run. Several steps may write at the same time, each for another host."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of_this_run(cls) -> Handover:
+        """That of the playbook run which this process belongs to."""
+        return cls(Path(constants.DEFAULT_LOCAL_TMP) / "karmada-installer")
+
+    @property
+    def stored(self) -> dict[str, Any] | None:
+        """The state that the run goes on with, ``{serial, files}``; None before it was chosen."""
+        return _read(self._folder / _STATE)
+
+    @stored.setter
+    def stored(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _STATE, value)
+
+    def observed(self, host: str) -> dict[str, Any]:
+        """What was seen on a host, as ``HostObservation`` has it; empty if nobody has looked."""
+        return _read(self._path(host)) or {}
+
+    def note(self, host: str, **seen: Any) -> None:
+        """Add to what was seen on a host."""
+        self._write(self._path(host), {**self.observed(host), **seen})
+
+    def all_observed(self, hosts: Iterator[str]) -> dict[str, dict[str, Any]]:
+        """The same for several hosts, by name."""
+        return {host: self.observed(host) for host in hosts}
+
+    def _path(self, host: str) -> Path:
+        return self._folder / f"host-{host}.json"
+
+    def _write(self, path: Path, value: Mapping[str, Any]) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_file.write(path, json.dumps(value))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return found

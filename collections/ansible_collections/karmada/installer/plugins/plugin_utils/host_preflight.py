@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that can be known before the first change of a control plane on plain hosts."""
+
+from __future__ import annotations
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+
+
+def host_problems(run: HostsRun) -> list[Problem]:
+    """Everything that is wrong, told at once. Changes nothing."""
+    return [
+        Problem(observed["refusal"], f"host {name}")
+        for name, observed in run.observed.items()
+        if observed.get("refusal")
+    ] or run.program_problems()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at an instance on plain hosts as it is, for the report. What the hosts say was read by the steps before."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    KARMADA_APISERVER,
+    Component,
+    LeafCertificate,
+    wanted_components,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (
+    ETCD_CLIENT_CERTIFICATE,
+    control_plane_answers,
+    version_notes,
+    version_numbers,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, Observation
+
+_VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[^/]+)/")
+
+
+def observe_hosts(run: HostsRun) -> Observation:
+    """What the hosts and the control plane say now."""
+    components = [_component(run, component) for component in wanted_components(run.spec)]
+    installed = run.stored_state is not None
+    try:
+        api = control_plane_answers(run) if installed else {}
+    except ProblemsError as error:
+        api, trouble = {}, [problem.what for problem in error.problems]
+    else:
+        trouble = [run.endpoint_trouble] if run.endpoint_trouble else []
+    versions = _running_versions(run)
+    etcd = _etcd(run) if installed else []
+    return Observation(
+        now=run.now,
+        generation=run.deployment["metadata"].get("generation", 0),
+        karmada_version=min(versions.values(), key=version_numbers, default=""),
+        kubernetes_version=api.get("version", ""),
+        components=components,
+        members=api.get("members", ()),
+        api_ready=bool(api.get("version")),
+        aggregated_ready=api.get("aggregated", False),
+        crds_installed=api.get("crds", False) or not run.spec["installCRD"],
+        etcd_storage=run.state.etcd.storage,
+        etcd_desired=len(etcd),
+        etcd_ready=sum(each.healthy for each in etcd),
+        etcd_endpoints=etcd,
+        certificates=_expiries(run) if installed else {},
+        kubeconfig_secret="",
+        wanted_members=[entry["name"] for entry in run.spec["members"]],
+        notes=[
+            *_hosts_in_trouble(run),
+            *version_notes(versions),
+            *(
+                warning
+                for authority in run.state.authorities.values()
+                for warning in pki.authority_warnings(authority.certificate, run.now)
+            ),
+            *external_etcd.notes(run, etcd),
+            *trouble,
+        ],
+    )
+
+
+def _component(run: HostsRun, component: Component) -> ComponentStatus:
+    hosts = render.hosts_of(run.spec, render.role_of(component))
+    ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
+    return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
+
+
+def _unit(run: HostsRun, host: str, component: Component) -> Mapping[str, str]:
+    units: Mapping[str, Mapping[str, str]] = run.observed[host].get("units") or {}
+    return units.get(render.unit_name(run.instance, component), {})
+
+
+def _hosts_in_trouble(run: HostsRun) -> list[str]:
+    """Each unit that is not healthy, and why."""
+    return [
+        f"host {name}: {unit} {told['reason']}"
+        for name, observed in run.observed.items()
+        for unit, told in sorted((observed.get("units") or {}).items())
+        if told["reason"]
+    ]
+
+
+def _running_versions(run: HostsRun) -> dict[str, str]:
+    """Karmada's components that work → their version, by the place of the program; the oldest where hosts differ."""
+    found: dict[str, str] = {}
+    for component in wanted_components(run.spec):
+        if component.image.release != "karmada":
+            continue
+        for name in run.hosts:
+            unit = _unit(run, name, component)
+            version = _VERSION_IN_PATH.match(unit.get("program", ""))
+            if version and not unit["reason"]:
+                known = found.get(component.name, version[1])
+                found[component.name] = min(version[1], known, key=version_numbers)
+    return found
+
+
+def _etcd(run: HostsRun) -> list[EndpointStatus]:
+    """The members of etcd, each asked for itself."""
+    if external_etcd.is_named(run):
+        return external_etcd.connect(run).status()
+    files = _etcd_client_files(run)
+    urls = [member.client_url for member in render.etcd_members(run.instance)]
+    return EtcdClient(urls, files, "etcd's client certificate").status() if files else []
+
+
+def _etcd_client_files(run: HostsRun) -> dict[str, bytes]:
+    """``ca.crt``, ``tls.crt`` and ``tls.key`` with which some host's API server asks etcd; empty if there is none."""
+    leaf = next(each for each in KARMADA_APISERVER.certificates if each.name == ETCD_CLIENT_CERTIFICATE)
+    folder = _folder(KARMADA_APISERVER, leaf)
+    for observed in run.observed.values():
+        files = {
+            path.rsplit("/", 1)[-1]: base64.b64decode(content)
+            for path, content in (observed.get("files") or {}).items()
+            if folder in path
+        }
+        if {"ca.crt", "tls.crt", "tls.key"} <= files.keys():
+            return files
+    return {}
+
+
+def _folder(component: Component, leaf: LeafCertificate) -> str:
+    return f"/{component.name}/{certificates.file_set_of(leaf).directory}/"
+
+
+def _expiries(run: HostsRun) -> dict[str, str]:
+    """Certificate → when it ends; of those that each host has for itself, the first to end."""
+    found = dict(certificates.expiries(run.material))
+    for component in wanted_components(run.spec):
+        for leaf in component.certificates:
+            ends = [
+                pki.expiry(base64.b64decode(content)).isoformat()
+                for observed in run.observed.values()
+                for path, content in (observed.get("files") or {}).items()
+                if path.endswith(f"{_folder(component, leaf)}tls.crt")
+            ]
+            if ends:
+                found[leaf.name] = min(ends)
+    return dict(sorted(found.items()))

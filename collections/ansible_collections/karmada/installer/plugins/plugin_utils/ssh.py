@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Ansible gets to the plain hosts of a document. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Keys of the Secrets that the document may name.
+PRIVATE_KEY, KNOWN_HOSTS = "ssh-privatekey", "known_hosts"
+
+
+def variables(host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str | None) -> dict[str, Any]:
+    """Connection variables of a host. ``secrets`` is the directory that stands for Secrets, or None.
+
+    Keys only, and no host whose key is not known: these are not left to the configuration of who runs the playbook.
+    """
+    options = ["StrictHostKeyChecking=yes", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+    found: dict[str, Any] = {
+        "ansible_host": host["address"],
+        "ansible_port": host.get("port", settings["port"]),
+        "ansible_pipelining": True,
+        # Hosts with systemd have it there; to look for another one takes a round trip to each host.
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    if "user" in settings:
+        found["ansible_user"] = settings["user"]
+    if "privateKeySecretRef" in settings and secrets:
+        found["ansible_ssh_private_key_file"] = f"{secrets}/{settings['privateKeySecretRef']['name']}/{PRIVATE_KEY}"
+        options.append("IdentitiesOnly=yes")
+    if "knownHostsSecretRef" in settings and secrets:
+        options.append(f"UserKnownHostsFile={secrets}/{settings['knownHostsSecretRef']['name']}/{KNOWN_HOSTS}")
+    if "hostKeyFingerprint" in host:
+        options += ["UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"]
+        options.append(f"KnownHostsCommand={_accepting(host['hostKeyFingerprint'])}")
+    found["ansible_ssh_common_args"] = " ".join(_quoted(f"-o{option}") for option in options)
+    return found
+
+
+def roles(spec: Mapping[str, Any], host: Mapping[str, Any]) -> list[str]:
+    """The roles of a host, with loadBalancer where no host is given it and the endpoint wants one."""
+    given = list(host["roles"])
+    if spec["endpoint"]["type"] != "VirtualIP" or any("loadBalancer" in each["roles"] for each in spec["hosts"]):
+        return given
+    return [*given, "loadBalancer"] if "controlPlane" in given else given
+
+
+def _accepting(fingerprint: str) -> str:
+    """A command that knows the key which a host has just shown if, and only if, it has this fingerprint.
+
+    ssh puts fingerprint, name, type and key in the places of %f, %H, %t and %K. The schema lets no other character
+    into the fingerprint than those of base64.
+    """
+    return f'/bin/sh -c "test %f = {fingerprint} && echo %H %t %K"'
+
+
+def _quoted(option: str) -> str:
+    """As one word for the shell's rules, by which Ansible takes these options apart."""
+    return "'" + option + "'" if " " in option or '"' in option else option
