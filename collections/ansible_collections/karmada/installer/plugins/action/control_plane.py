@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, probes
@@ -56,20 +57,17 @@ class ActionModule(KarmadaAction):
 
 def _objects(run: Run, stage: str) -> list[Object]:
     owner, addresses = run.instance.owner, run.addresses
-    if stage == "rights":
-        return control_plane_objects.rights(owner)
-    if stage == "withdrawal":
-        return []
-    if stage == "foundation":
-        return control_plane_objects.foundation(owner, run.crds(), addresses)
-    if stage == "aggregation":
-        return control_plane_objects.aggregation(owner, addresses, [KARMADA_AGGREGATED_APISERVER.name])
-    if stage == "addons":
-        wanted = [component.name for component in wanted_components(run.spec) if component.optional]
-        return control_plane_objects.aggregation(owner, addresses, wanted)
-    if stage == "admission":
-        return control_plane_objects.admission(owner, addresses)
-    return control_plane_objects.discovery(owner, addresses)
+    optional = [component.name for component in wanted_components(run.spec) if component.optional]
+    made: dict[str, Callable[[], list[Object]]] = {
+        "rights": lambda: control_plane_objects.rights(owner),
+        "foundation": lambda: control_plane_objects.foundation(owner, run.crds(), addresses),
+        "withdrawal": list,
+        "aggregation": lambda: control_plane_objects.aggregation(owner, addresses, [KARMADA_AGGREGATED_APISERVER.name]),
+        "addons": lambda: control_plane_objects.aggregation(owner, addresses, optional),
+        "admission": lambda: control_plane_objects.admission(owner, addresses),
+        "discovery": lambda: control_plane_objects.discovery(owner, addresses),
+    }
+    return made[stage]()
 
 
 def _switched_off(run: Run) -> list[Ref]:

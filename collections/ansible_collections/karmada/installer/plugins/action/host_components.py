@@ -17,7 +17,7 @@ class ActionModule(HostAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(BY_NAME)},
-        "state": {"type": "str", "default": "present", "choices": ["present", "absent", "compared"]},
+        "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "compared"]},
         "restart": {"type": "bool", "default": True},
         "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
         "timeout": {"type": "int", "default": 120},
@@ -26,15 +26,20 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """A host without any of the components is left alone."""
         state: str = arguments["state"]
-        absent = state == "absent"
-        tree = render.skeleton(self.karmada.instance) if absent else self.view.tree(arguments["components"])
+        leaves = state in ("stopped", "absent")
+        keep_data = self.karmada.spec["deletion"]["policy"] == "Retain"
+        tree = (
+            render.skeleton(self.karmada.instance, keep_data=keep_data)
+            if leaves
+            else self.view.tree(arguments["components"])
+        )
         if not tree["units"] and not tree["absent_units"]:
             return {"changed": False, "changes": [], "outdated": []}
         found = self.on_host(
             "host_tree",
             check=True if state == "compared" else None,
             tree=json.dumps(tree),
-            state="absent" if absent else "present",
+            state=state if leaves else "present",
             restart=arguments["restart"],
             wait_for=arguments["wait_for"],
             timeout=arguments["timeout"],

@@ -26,10 +26,11 @@ class ActionModule(HostAction):
         if state == "released" and seen.get("refusal"):
             # Never locked by us.
             return {"changed": False}
+        if state == "absent" and self.karmada.spec["deletion"]["policy"] == "Retain":
+            # It stays where the data stays.
+            return {"changed": False}
         content = {"content": json.dumps(stored.plain)} if state == "written" else {}
-        found = self.on_host(
-            "host_state", name=self.karmada.name, state=state, holder=self.karmada.holder, **content
-        )
+        found = self.on_host("host_state", name=self.karmada.name, state=state, holder=self.karmada.holder, **content)
         if state == "written" and not found.get("failed"):
             self.note(stored=stored.plain)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}

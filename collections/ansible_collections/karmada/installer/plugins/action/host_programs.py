@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
 
@@ -13,9 +13,14 @@ class ActionModule(HostAction):
     """Send what the host lacks."""
 
     TRANSFERS_FILES = True
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+    }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """What it lacks was found out when it was looked at, and was brought to this machine."""
+        if arguments["state"] == "absent":
+            return self.on_host("host_program_files", state="absent")
         lacking = self.karmada.observed[self.host_name].get("lacking") or {}
         if not lacking:
             return {"changed": False, "installed": []}

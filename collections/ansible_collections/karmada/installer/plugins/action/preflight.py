@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_preflight import host_problems
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_preflight import host_problems, unreachable_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
@@ -23,6 +23,7 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "scope": {"type": "str", "default": "install", "choices": ["install", "uninstall"]},
+        "abandon_hosts": {"type": "list", "elements": "str", "default": []},
         "pull_images": {"type": "bool", "default": False},
         "pull_timeout": {"type": "int", "default": 120},
     }
@@ -30,7 +31,10 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without problems, say what this run is about to work with."""
         if arguments["scope"] == "uninstall":
-            _refuse(uninstall_problems(run))
+            if isinstance(run, HostsRun):
+                _refuse(unreachable_hosts(run, arguments["abandon_hosts"]))
+            else:
+                _refuse(uninstall_problems(run))
             return {"changed": False, "installed": run.stored_state is not None}
         _refuse(host_problems(run) if isinstance(run, HostsRun) else all_problems(run))
         if arguments["pull_images"] and run.check:

@@ -17,13 +17,7 @@ class ActionModule(KarmadaAction):
         """Nothing on any host is changed by it."""
         if not isinstance(run, HostsRun):
             raise TypeError("pods run from images")
-        if run.check:
-            lacking = {
-                name: {run.program_path(component): {"sha256": "", "file": ""} for each in by.values() for component in each}
-                for name, by in run.missing_programs().items()
-            }
-        else:
-            lacking = run.fetch_programs()
+        lacking = run.fetch_programs()
         for name in run.hosts:
             run.handover.note(name, lacking=lacking.get(name, {}))
         return {"changed": False, "lacking": {name: sorted(paths) for name, paths in lacking.items()}}

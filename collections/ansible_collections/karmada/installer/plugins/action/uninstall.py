@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, member_join, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -29,6 +30,8 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Each stage finds out for itself what is left to do, so that it can be run again after any interruption."""
+        if isinstance(run, HostsRun):
+            return _on_hosts(run, arguments)
         if run.stored_state is None:
             return self._without_state(run, arguments["stage"], arguments["timeout"])
         stage: str = arguments["stage"]
@@ -36,7 +39,7 @@ class ActionModule(KarmadaAction):
         abandoned: list[str] = arguments["abandon_members"]
         if stage == "confirm":
             _check(run, arguments)
-            return {"changed": False}
+            return {"changed": False, "installed": True}
         if stage == "members":
             return _clean_members(run, abandoned, timeout)
         work: dict[str, Callable[[], list[Change]]] = {
@@ -60,11 +63,31 @@ class ActionModule(KarmadaAction):
         return changed_result(removal.remove_state(run, timeout))
 
 
+def _on_hosts(run: HostsRun, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What of an uninstall is not done on the hosts themselves."""
+    stage, timeout, abandoned = arguments["stage"], arguments["timeout"], arguments["abandon_members"]
+    if run.stored_state is None:
+        return {"changed": False, "installed": False}
+    found: dict[str, Any] = {"changed": False}
+    if stage == "confirm":
+        _check(run, arguments)
+    elif stage == "members":
+        found = _clean_members(run, abandoned, timeout)
+    elif stage == "state":
+        _wait_for_members(run, abandoned, timeout)
+        found["changed"] = removal.remove_local_files(run)
+    return {**found, "installed": True}
+
+
+def _is_going(run: Run) -> bool:
+    return not isinstance(run, HostsRun) and removal.namespace_is_going(run)
+
+
 def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
     """The right to write. A namespace that is going takes the lock along and admits no other, and no state either."""
     if run.check:
         return nullcontext()
-    if removal.namespace_is_going(run):
+    if _is_going(run):
         run.retire_lock()
         return nullcontext()
     return run.writing(f"uninstall: {stage}")
@@ -78,7 +101,7 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
         problems.append(
             Problem(
                 what=f"this removes the control plane {run.name}; its data {data}; members that lose it: {joined}",
-                where=f"namespace {run.namespace} of the host cluster",
+                where=run.place,
                 remedy=f"if that is what you want, say so by its name: -e karmada_confirm={run.name}",
             )
         )
@@ -119,7 +142,7 @@ def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
     if run.check or not entries:
         return
     outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout))
-    if not removal.namespace_is_going(run):
+    if not _is_going(run):
         state = run.state
         for outcome in outcomes:
             state = state if outcome.problem else state.without_member(outcome.name)

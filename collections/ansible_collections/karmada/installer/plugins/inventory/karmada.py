@@ -29,12 +29,12 @@ description:
   - >-
     Plain hosts of the document, in mode Binary, are in the groups V(karmada_etcd), V(karmada_control_plane) and
     V(karmada_load_balancer) by their roles. Together they are the group V(karmada_hosts). Each has the variable
-    C(karmada_host), its entry of the document, and the connection variables that follow from the document: C(ansible_host),
-    C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of your own that comes
-    after this one win.
+    C(karmada_host), its entry of the document, and the connection variables that follow from the document:
+    C(ansible_host), C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of
+    your own that comes after this one win.
   - >-
-    Playbooks work on V(karmada_in_pods) or on V(karmada_on_hosts). The first has V(karmada_control) in mode Container, the
-    other V(karmada_control) and the hosts in mode Binary.
+    Playbooks work on V(karmada_in_pods) or on V(karmada_on_hosts). The first has V(karmada_control) in mode Container,
+    the other V(karmada_control) and the hosts in mode Binary.
   - >-
     Variables contain names of Secrets and never their content. Strings of the document are never taken for templates.
 notes:
@@ -236,15 +236,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
             self.inventory.add_child(HOSTS, group)
 
     def _add_hosts(self, source: inventory_source.Source) -> None:
-        for host in source.deployment["spec"].get("hosts", []):
-            name = host["name"]
-            self._add_host(
-                name,
-                HOSTS,
-                {"karmada_host": host, **ssh.variables(host, source.deployment["spec"]["ssh"], source.connection["secrets"])},
-            )
-            for role in ssh.roles(source.deployment["spec"], host):
-                self.inventory.add_host(name, group=ROLE_GROUPS[role])
+        spec = source.deployment["spec"]
+        for host in spec.get("hosts", []):
+            connection = ssh.variables(host, spec["ssh"], source.connection["secrets"])
+            self._add_host(host["name"], HOSTS, {"karmada_host": host, **connection})
+            for role in ssh.roles(spec, host):
+                self.inventory.add_host(host["name"], group=ROLE_GROUPS[role])
 
     def _add_members(self, members: list[dict[str, Any]]) -> None:
         self.inventory.add_group(MEMBERS)

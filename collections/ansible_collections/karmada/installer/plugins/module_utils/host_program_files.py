@@ -7,6 +7,7 @@ A program is ``{path, sha256}``; ``arrived`` is where Ansible's connection has p
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import UNIT_FOLDER, HostError, System
 
 Program = dict[str, Any]
 #: Beside the programs of a version: name → checksum, and by what it is seen without reading it that nobody touched it.
@@ -34,7 +35,7 @@ def intact(system: System, folder: str) -> list[str]:
 def install(system: System, programs: list[Program], arrived: dict[str, str]) -> None:
     """Copy what has arrived (sha256 → file) to its place, and look at its checksum there.
 
-    Never over a program that runs: the new file takes the name, and the process keeps the old one until it is restarted.
+    Never over a program that runs: the new file takes the name, and the process keeps the old one until its restart.
     """
     for program in programs:
         target = system.path(program["path"])
@@ -54,18 +55,23 @@ def install(system: System, programs: list[Program], arrived: dict[str, str]) ->
         fresh.rename(record)
 
 
-def remove(system: System, folder: str, kept: list[str], check: bool = False) -> list[str]:
-    """Take away the versions below ``folder`` that are not named in ``kept``; returns them."""
-    base = system.path(folder)
-    if not base.is_dir():
-        return []
-    gone = sorted(path.name for path in base.iterdir() if path.name not in kept)
+def remove_unused(system: System, folder: str, check: bool = False) -> list[str]:
+    """Take away the versions that we installed and no unit of this host names; returns their folders."""
+    named = "\n".join(
+        unit.read_text(errors="replace") for unit in system.path(UNIT_FOLDER).glob("*.service") if unit.is_file()
+    )
+    gone = [
+        record.parent
+        for record in sorted(system.path(folder).glob(f"*/{RECORD}"))
+        if f"{folder}/{record.parent.name}/" not in named
+    ]
     if not check:
-        for name in gone:
-            shutil.rmtree(base / name)
-        if not any(base.iterdir()):
-            base.rmdir()
-    return gone
+        for each in gone:
+            shutil.rmtree(each)
+        if gone:
+            with contextlib.suppress(OSError):
+                system.path(folder).rmdir()
+    return [f"{folder}/{each.name}" for each in gone]
 
 
 def _make_folders(folder: Path) -> None:

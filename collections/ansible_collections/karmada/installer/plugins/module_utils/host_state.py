@@ -121,6 +121,8 @@ def release_lock(system: System, instance: str, holder: str) -> None:
     found = _lock(path)
     if found and found["holder"] == holder:
         path.unlink()
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
 
 
 def read_files(system: System, folder: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ a run that was killed between writing a file and restarting.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import pwd
 import shutil
@@ -229,6 +230,7 @@ def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
             changes.append(Change("remove " + folder))
             if not check:
                 shutil.rmtree(path)
+                _remove_if_empty(path.parent)
     for user in reversed(tree["users"]):
         comment = system.user_comment(user["name"])
         if comment is not None and tree["owner"] in comment:
@@ -236,6 +238,21 @@ def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
             if not check:
                 system.command("userdel", user["name"])
     return changes
+
+
+def stop(system: System, tree: Tree, check: bool = False) -> list[Change]:
+    """Stop the units of the tree, as far as they carry its owner, and keep them from starting with the machine."""
+    names = _owned_units(system, tree, [unit["name"] for unit in tree["units"]])
+    running = [name for name, unit in units(system, names).items() if unit.active in _RUNNING or unit.enabled]
+    if running and not check:
+        system.command("systemctl", "disable", "--quiet", "--now", "--", *running)
+    return [Change("stop " + name) for name in running]
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """One that several control planes share goes with the last of them."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _refuse_foreign(system: System, tree: Tree) -> None:
@@ -403,11 +420,7 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
 
 
 def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
-    ours = []
-    for name in tree.get("absent_units", ()):
-        text = _read(system.path(f"{UNIT_FOLDER}/{name}"))
-        if text is not None and _owner_line(tree) in text.decode(errors="replace").splitlines():
-            ours.append(name)
+    ours = _owned_units(system, tree, tree.get("absent_units", ()))
     if ours and not check:
         system.command("systemctl", "disable", "--quiet", "--now", "--", *ours)
         for name in ours:
@@ -418,6 +431,15 @@ def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
             if units(system, [name])[name].active == "failed":
                 system.command("systemctl", "reset-failed", "--", name)
     return [Change("remove unit " + name) for name in ours]
+
+
+def _owned_units(system: System, tree: Tree, names: Iterable[str]) -> list[str]:
+    ours = []
+    for name in names:
+        text = _read(system.path(f"{UNIT_FOLDER}/{name}"))
+        if text is not None and _owner_line(tree) in text.decode(errors="replace").splitlines():
+            ours.append(name)
+    return ours
 
 
 def _unhealthy(health: dict[str, str]) -> str:

@@ -16,8 +16,8 @@ description:
   - >-
     A unit is restarted if, and only if, its process was started with something older than what there is now.
   - >-
-    M(karmada.installer.host_observe) has to look at the host before, and M(karmada.installer.host_programs) has to bring
-    the programs.
+    M(karmada.installer.host_observe) has to look at the host before, and M(karmada.installer.host_programs) has to
+    bring the programs.
 options:
   components:
     description: Which components. Those that are not for this host, or that the document does not name, are left out.
@@ -51,9 +51,12 @@ options:
       - >-
         V(compared) only looks whether the host differs from that, and changes nothing. It says C(changed) in check mode
         only, where no other step will.
-      - V(absent) takes everything of this control plane from the host, etcd's data included.
+      - V(stopped) stops the units of this control plane, and keeps them from starting with the machine.
+      - >-
+        V(absent) takes everything of this control plane from the host. Data of etcd goes with it, unless the document's
+        deletion policy is C(Retain).
     type: str
-    choices: [present, absent, compared]
+    choices: [present, stopped, absent, compared]
     default: present
   restart:
     description: >-

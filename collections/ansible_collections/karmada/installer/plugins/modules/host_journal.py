@@ -11,9 +11,9 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    The installer's state of a control plane on plain hosts lies on each of them, readable for root only, and is the same
-    on all of them after each run. M(karmada.installer.instance_state) says what is to be written; a host that has it
-    already is not asked.
+    The installer's state of a control plane on plain hosts lies on each of them, readable for root only, and is the
+    same on all of them after each run. M(karmada.installer.instance_state) says what is to be written; a host that has
+    it already is not asked.
 options:
   state:
     description:

@@ -18,7 +18,7 @@ options:
     description: Programs, each with C(path) and C(sha256).
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       path:
         description: Where it belongs.
@@ -31,7 +31,12 @@ options:
   arrived:
     description: The files that were sent, by checksum.
     type: dict
-    required: true
+    default: {}
+  state:
+    description: V(absent) removes the versions that no unit of the host names.
+    type: str
+    choices: [present, absent]
+    default: present
 attributes:
   check_mode:
     support: full
@@ -58,9 +63,15 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+removed:
+  description: Folders of the versions that were removed.
+  returned: O(state=absent)
+  type: list
+  elements: str
+  sample: [/usr/local/lib/karmada/v3.6.16]
 installed:
   description: Paths of the programs.
-  returned: success
+  returned: O(state=present)
   type: list
   elements: str
   sample: [/usr/local/lib/karmada/v3.6.16/etcd]
@@ -78,13 +89,17 @@ def main() -> None:
             "programs": {
                 "type": "list",
                 "elements": "dict",
-                "required": True,
+                "default": [],
                 "options": {"path": {"type": "path", "required": True}, "sha256": {"type": "str", "required": True}},
             },
-            "arrived": {"type": "dict", "required": True},
+            "arrived": {"type": "dict", "default": {}},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
         },
         supports_check_mode=True,
     )
+    if module.params["state"] == "absent":
+        gone = host_program_files.remove_unused(System(), "/usr/local/lib/karmada", module.check_mode)
+        module.exit_json(changed=bool(gone), removed=gone)
     programs = module.params["programs"]
     try:
         if not module.check_mode:

@@ -14,7 +14,12 @@ description:
     Sends the programs that M(karmada.installer.programs) has brought to the controller for this host. They lie side by
     side by version, so that an upgrade can go back. Each is looked at by its checksum where it comes from and where it
     arrives; one that was touched since is sent again.
-options: {}
+options:
+  state:
+    description: V(absent) removes the versions that no unit of the host names.
+    type: str
+    choices: [present, absent]
+    default: present
 extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:

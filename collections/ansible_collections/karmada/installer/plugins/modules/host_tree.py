@@ -26,10 +26,11 @@ options:
     required: true
   state:
     description:
-      - V(present) makes the host what the tree says.
-      - V(absent) takes away what carries the owner of the tree.
+      - V(present) brings the host to what the tree says.
+      - V(stopped) stops its units, and keeps them from starting with the machine.
+      - V(absent) takes its units, folders and users away.
     type: str
-    choices: [present, absent]
+    choices: [present, stopped, absent]
     default: present
   restart:
     description: >-
@@ -118,7 +119,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "tree": {"type": "str", "required": True, "no_log": True},
-            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+            "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent"]},
             "restart": {"type": "bool", "default": True},
             "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
             "timeout": {"type": "int", "default": 120},
@@ -131,6 +132,8 @@ def main() -> None:
     try:
         if module.params["state"] == "absent":
             changes = host_tree.remove(system, tree, check)
+        elif module.params["state"] == "stopped":
+            changes = host_tree.stop(system, tree, check)
         else:
             changes = host_tree.converge(system, tree, check, restart=module.params["restart"])
             if not check:

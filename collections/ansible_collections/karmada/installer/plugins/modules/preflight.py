@@ -38,6 +38,12 @@ options:
     default: install
     choices: [install, uninstall]
     version_added: 0.1.0
+  abandon_hosts:
+    description: >-
+      Names of hosts that no longer answer and are given up, for O(scope=uninstall) of a control plane on plain hosts.
+    type: list
+    elements: str
+    default: []
   pull_images:
     description:
       - >-

@@ -95,7 +95,8 @@ def issue_missing(
 ) -> Issued:
     """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used.
 
-    ``leaf_table`` are all leaves that the document calls for, unless others are named. ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content.
+    ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content. ``leaf_table`` are all
+    leaves that the document calls for, unless others are named.
     """
     problems = unusable_authorities(state, instance.spec, now)
     if problems:

@@ -32,6 +32,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, external_etcd
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ADMIN,
     AGGREGATED_SERVERS,
@@ -39,8 +40,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_WEBHOOK,
-    Component,
-    external_etcd,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
@@ -127,6 +126,11 @@ class HostsRun(Run):
         raise AssertionError("a control plane on plain hosts has no host cluster")
 
     @property
+    def place(self) -> str:
+        """Where the instance is, in words."""
+        return f"hosts {', '.join(self.hosts)}"
+
+    @property
     def stored(self) -> Stored:
         """The state that this run goes on with: the newest of the hosts, until a step has handed on another."""
         found = self.handover.stored
@@ -146,7 +150,7 @@ class HostsRun(Run):
         return certificates.with_new_keys(state, self.spec, self.now)
 
     @property
-    def seen_families(self) -> tuple[int, ...]:  # type: ignore[override]
+    def seen_families(self) -> tuple[int, ...]:
         """The versions of IP that the control-plane hosts have addresses of."""
         hosts = render.hosts_of(self.spec, render.CONTROL_PLANE_ROLE)
         return tuple(dict.fromkeys(ip_families.IPV6 if ":" in host.address else ip_families.IPV4 for host in hosts))
@@ -264,14 +268,17 @@ class HostsRun(Run):
         return [
             problem
             for architecture, lacking in by_architecture.items()
-            for problem in programs.check(
-                self.instance.release, architecture, lacking, self.spec, self.program_source
-            )
+            for problem in programs.check(self.instance.release, architecture, lacking, self.spec, self.program_source)
         ]
 
     def fetch_programs(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``."""
+        """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``, empty in check mode."""
         missing = self.missing_programs()
+        if self.check:
+            return {
+                name: {self.program_path(component): {} for lacking in each.values() for component in lacking}
+                for name, each in missing.items()
+            }
         brought = {
             architecture: programs.programs(
                 self.instance.release, architecture, lacking, self.spec, self.program_source
@@ -327,9 +334,11 @@ class HostsRun(Run):
         """Open the journal if there is anything to do; returns whether there is."""
         state = self.state
         self.save(state)
-        outdated = any((each.get("stored") or {}).get("serial") != self.stored.serial for each in self.observed.values())
-        differs = any(each.get("differs") for each in self.observed.values())
-        due = outdated or differs or state.journal.interrupted or state.document != self.deployment
+        differs = any(
+            each.get("differs") or each.get("lacking") or (each.get("stored") or {}).get("serial") != self.stored.serial
+            for each in self.observed.values()
+        )
+        due = differs or state.journal.interrupted or state.document != self.deployment
         if due and not self.check:
             journal = replace(
                 state.journal,

@@ -9,12 +9,8 @@ from collections.abc import Mapping
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    KARMADA_APISERVER,
-    Component,
-    LeafCertificate,
-    wanted_components,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, LeafCertificate
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (

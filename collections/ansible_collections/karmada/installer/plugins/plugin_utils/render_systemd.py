@@ -196,13 +196,16 @@ def component_tree(
 _PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "absent_units")
 
 
-def skeleton(instance: Instance) -> Tree:
+def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
     """All that an instance can have on a host, without its content: what an uninstall takes away."""
     tree: Tree = {"owner": instance.owner, **{part: [] for part in _PARTS}}
     for component in table.COMPONENTS:
         tree["users"].append({"name": user_name(instance, component)})
         tree["units"].append({"name": unit_name(instance, component)})
-    tree["folders"] = [f"{CONFIGURATION}/{instance.name}", f"{DATA}/{instance.name}"]
+    # Data that stays keeps its user, too: a number that is free would be given to the next one.
+    tree["folders"] = [f"{CONFIGURATION}/{instance.name}", *(() if keep_data else (f"{DATA}/{instance.name}",))]
+    if keep_data:
+        tree["users"] = [user for user in tree["users"] if user["name"] != user_name(instance, ETCD)]
     return tree
 
 

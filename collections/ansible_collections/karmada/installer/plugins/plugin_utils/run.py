@@ -252,6 +252,11 @@ class Run:
         namespace: str = self.spec["hostCluster"]["namespace"]
         return namespace
 
+    @property
+    def place(self) -> str:
+        """Where the instance is, in words."""
+        return f"namespace {self.namespace} of the host cluster"
+
     @cached_property
     def stored_state(self) -> State | None:
         """The state as the host cluster has it; None before the first install and after an uninstall."""
