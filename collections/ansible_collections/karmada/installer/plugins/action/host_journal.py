@@ -23,8 +23,8 @@ class ActionModule(HostAction):
         seen = self.karmada.observed[self.host_name]
         if self._task.check_mode or (state == "written" and (seen.get("stored") or {}).get("serial") == stored.serial):
             return {"changed": False}
-        if state == "released" and seen.get("refusal"):
-            # Never locked by us.
+        if seen.get("refusal"):
+            # It could not be reached when this run began, or was somebody else's.
             return {"changed": False}
         if state == "absent" and self.karmada.spec["deletion"]["policy"] == "Retain":
             # It stays where the data stays.

@@ -99,16 +99,28 @@ def remove_state(system: System, instance: str, check: bool = False) -> bool:
     return True
 
 
-def take_lock(system: System, instance: str, holder: str, now: float | None = None) -> None:
-    """Take or renew the lock of this host. Raises HostError naming who holds it."""
+class LockedError(HostError):
+    """Another run works on the instance on this host."""
+
+    def __init__(self, message: str, holder: str) -> None:
+        self.holder = holder
+        super().__init__(message)
+
+
+def take_lock(system: System, instance: str, holder: str, dead: str = "", now: float | None = None) -> None:
+    """Take or renew the lock of this host. ``dead`` is a holder that is known to have ended without letting go.
+
+    Raises LockedError.
+    """
     now = time.time() if now is None else now
     path = system.path(f"{LOCK_FOLDER}/{instance}.lock")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = _lock(path)
-    if found and found["holder"] != holder and now - found["renewed"] < LOCK_SILENCE:
-        raise HostError(
+    if found and found["holder"] not in (holder, dead) and now - found["renewed"] < LOCK_SILENCE:
+        raise LockedError(
             f"{found['holder']} is working on {instance} (last seen {now - found['renewed']:.0f} s ago); wait for it "
-            f"to end, or, if it is certain that it is dead, remove {LOCK_FOLDER}/{instance}.lock on this host"
+            f"to end, or, if it is certain that it is dead, remove {LOCK_FOLDER}/{instance}.lock on this host",
+            found["holder"],
         )
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     _write_private(temporary, json.dumps({"holder": holder, "renewed": now}).encode())

@@ -34,6 +34,10 @@ options:
     description: Who holds the lock.
     type: str
     required: true
+  dead_holder:
+    description: Who is known to have held the lock and ended without letting go.
+    type: str
+    default: ""
   address:
     description: The address that the components of this host are to listen on.
     type: str
@@ -109,6 +113,7 @@ def main() -> None:
                 "choices": ["read", "locked", "written", "absent", "released"],
             },
             "holder": {"type": "str", "required": True},
+            "dead_holder": {"type": "str", "default": ""},
             "address": {"type": "str", "default": ""},
             "folders": {"type": "list", "elements": "str", "default": []},
             "content": {"type": "str", "no_log": True},
@@ -118,6 +123,8 @@ def main() -> None:
     )
     try:
         result = _perform(System(), module.params, module.check_mode)
+    except host_state.LockedError as error:
+        module.fail_json(msg=str(error), holder=error.holder)
     except HostError as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
@@ -129,7 +136,7 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
         host_state.release_lock(system, name, holder)
         return {"changed": False}
     if state != "read" and not check:
-        host_state.take_lock(system, name, holder)
+        host_state.take_lock(system, name, holder, wanted["dead_holder"])
         host_state.recover(system, name)
     if state == "written":
         content = json.loads(wanted["content"])
