@@ -11,17 +11,28 @@ by an older one, whichever hosts answer.
 from __future__ import annotations
 
 import base64
+import fcntl
+import ipaddress
 import json
 import os
 import platform
+import pwd
+import re
 import shutil
 import socket
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import (
+    OWNER_KEY,
+    UNIT_FOLDER,
+    HostError,
+    System,
+)
 
 STATE_FOLDER = "/var/lib/karmada-installer"
 #: Locks are gone after a boot: who held one is, too.
@@ -30,6 +41,10 @@ LOCK_FOLDER = "/run/karmada-installer"
 LOCK_SILENCE = 600
 SERIAL = "serial"
 _LISTENING = "0A"
+#: ioctl numbers of Linux.
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
+#: How often, and how far apart in seconds, it is looked whether a neighbour has answered, which takes milliseconds.
+_NEIGHBOUR_LOOKS, _NEIGHBOUR_PAUSE = 6, 0.05
 
 
 def read_state(system: System, instance: str) -> dict[str, Any]:
@@ -146,18 +161,35 @@ def read_files(system: System, folder: str) -> dict[str, str]:
     }
 
 
-def facts(system: System, address: str, folders: list[str]) -> dict[str, Any]:
-    """What preflight wants to know of the host: the machine, its clock, its ports and its free space (bytes)."""
+def facts(system: System, address: str, folders: list[str], virtual_ip: str = "") -> dict[str, Any]:
+    """What preflight wants to know of the host: the machine, its clock and network, what is there under our names.
+
+    ``address`` is the host's in the document, ``virtual_ip`` that of the endpoint if it has one. Sizes are in bytes,
+    times in seconds since 1970. A fact that cannot be had is empty.
+    """
+    interfaces = _interfaces(system)
     return {
         "architecture": platform.machine(),
         "python": platform.python_version(),
         "systemd": _systemd_version(system),
-        "time": time.time(),
-        "selinux_enforcing": _is_one(system.path("/sys/fs/selinux/enforce")),
+        "machine_id": _text(system.path("/etc/machine-id")),
+        "boot_id": _text(system.path("/proc/sys/kernel/random/boot_id")),
+        "boot_time": _number(r"^btime (\d+)", system.path("/proc/stat")),
+        "memory": _number(r"^MemTotal:\s+(\d+) kB", system.path("/proc/meminfo")) * 1024,
+        "selinux_enforcing": _text(system.path("/sys/fs/selinux/enforce")) == "1",
+        "apparmor_profiles": _enforced_profiles(system.path("/sys/kernel/security/apparmor/profiles")),
         "has_address": _can_bind(address),
+        "interface": next((each["name"] for each in interfaces if _carries(each, address)), ""),
+        "interfaces": interfaces,
+        "virtual_ip_at": _neighbour(system, virtual_ip) if virtual_ip else "",
         "listening": _listening(),
         "free": {folder: _free(system.path(folder)) for folder in folders},
+        "devices": {folder: _there(system.path(folder)).stat().st_dev for folder in folders},
+        "units": _units(system.path(UNIT_FOLDER)),
+        "users": {user.pw_name: user.pw_gecos for user in pwd.getpwall() if user.pw_name.startswith("karmada-")},
         "missing_programs": [name for name in ("systemctl", "useradd", "userdel") if not shutil.which(name)],
+        # Last, so that it is close to the moment at which the answer arrives.
+        "time": time.time(),
     }
 
 
@@ -205,11 +237,96 @@ def _systemd_version(system: System) -> int:
         return 0
 
 
-def _is_one(path: Path) -> bool:
+def _text(path: Path) -> str:
     try:
-        return path.read_text().strip() == "1"
+        return path.read_text(errors="replace").strip()
     except OSError:
-        return False
+        return ""
+
+
+def _number(pattern: str, path: Path) -> int:
+    found = re.search(pattern, _text(path), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _enforced_profiles(path: Path) -> list[str]:
+    """Names of the AppArmor profiles that are enforced."""
+    return re.findall(r"^(.+) \(enforce\)$", _text(path), re.MULTILINE)
+
+
+def _units(folder: Path) -> dict[str, dict[str, str]]:
+    """Unit with a name like ours → the owner that it carries, and its description. Empty without such a line."""
+    found = {}
+    for path in sorted(folder.glob("karmada-*.*")):
+        lines = dict(line.partition("=")[::2] for line in _text(path).splitlines() if "=" in line)
+        found[path.name] = {"owner": lines.get(OWNER_KEY, ""), "description": lines.get("Description", "")}
+    return found
+
+
+def _interfaces(system: System) -> list[dict[str, Any]]:
+    """Each network interface: ``name``, ``mac`` and ``addresses`` with the length of the prefix (``192.0.2.1/24``)."""
+    try:
+        found = json.loads(system.command("ip", "-json", "address", "show"))
+        return [
+            {
+                "name": each["ifname"],
+                "mac": each.get("address", ""),
+                "addresses": [f"{one['local']}/{one['prefixlen']}" for one in each["addr_info"] if "local" in one],
+            }
+            for each in found
+            if "ifname" in each
+        ]
+    except (HostError, KeyError, ValueError):
+        return _interfaces_of_the_kernel()
+
+
+def _interfaces_of_the_kernel() -> list[dict[str, Any]]:
+    """The same without iproute2: of IPv4 only the first address of each interface."""
+    of_ipv6: dict[str, list[str]] = {}
+    for fields in (line.split() for line in _text(Path("/proc/net/if_inet6")).splitlines()):
+        address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0]))
+        of_ipv6.setdefault(fields[5], []).append(f"{address}/{int(fields[2], 16)}")
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _index, name in socket.if_nameindex():
+            addresses = []
+            try:
+                request = name.encode().ljust(256, b"\0")
+                address, mask = (fcntl.ioctl(asked, each, request)[20:24] for each in (_SIOCGIFADDR, _SIOCGIFNETMASK))
+                with_mask = f"{socket.inet_ntoa(address)}/{socket.inet_ntoa(mask)}"
+                addresses = [ipaddress.ip_interface(with_mask).with_prefixlen]
+            except OSError:
+                pass  # none of IPv4
+            mac = _text(Path("/sys/class/net", name, "address"))
+            found.append({"name": name, "mac": mac, "addresses": addresses + of_ipv6.get(name, [])})
+    return found
+
+
+def _carries(interface: dict[str, Any], address: str) -> bool:
+    return any(
+        ipaddress.ip_interface(each).ip == ipaddress.ip_address(address) for each in interface["addresses"] if address
+    )
+
+
+def _neighbour(system: System, address: str) -> str:
+    """The hardware address of who has this address in the networks of this host; empty if nobody answers."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Whatever is sent: the kernel has to ask who has the address. Port 9 throws away what it gets.
+            probe.sendto(b"", (address, 9))
+    except OSError:
+        return ""
+    for _attempt in range(_NEIGHBOUR_LOOKS):
+        try:
+            found = json.loads(system.command("ip", "-json", "neighbour", "show", "to", address) or "[]")
+        except (HostError, ValueError):
+            return ""
+        answered = [each["lladdr"] for each in found if "lladdr" in each and "FAILED" not in each.get("state", ())]
+        if answered:
+            return str(answered[0])
+        time.sleep(_NEIGHBOUR_PAUSE)
+    return ""
 
 
 def _can_bind(address: str) -> bool:
@@ -223,19 +340,26 @@ def _can_bind(address: str) -> bool:
     return True
 
 
-def _listening() -> dict[str, str]:
-    """TCP port (as text, for JSON) → the control group of a process that listens on it, empty where it is not known."""
-    ports = {}
+def _listening() -> list[dict[str, Any]]:
+    """TCP sockets that listen: ``address``, ``port`` and the control ``group`` of a process that has it, if known."""
+    found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for fields in (line.split() for line in lines):
+        for fields in (line.split() for line in _text(Path(table)).splitlines()[1:]):
             if fields[3] == _LISTENING:
-                ports[fields[9]] = str(int(fields[1].rsplit(":", 1)[1], 16))
-    owners = _owners(set(ports))
-    return {port: owners.get(inode, "") for inode, port in ports.items()}
+                address, port = fields[1].split(":")
+                found.append((_address(address), int(port, 16), fields[9]))
+    groups = _owners({inode for _address, _port, inode in found})
+    return [
+        {"address": address, "port": port, "group": groups.get(inode, "")} for address, port, inode in sorted(found)
+    ]
+
+
+def _address(hexadecimal: str) -> str:
+    """An address as the kernel prints it: words of four bytes, each in the order of this machine."""
+    raw = bytes.fromhex(hexadecimal)
+    if sys.byteorder == "little":
+        raw = b"".join(raw[start : start + 4][::-1] for start in range(0, len(raw), 4))
+    return str(ipaddress.ip_address(raw))
 
 
 def _owners(inodes: set[str]) -> dict[str, str]:
@@ -243,17 +367,31 @@ def _owners(inodes: set[str]) -> dict[str, str]:
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            links = [os.readlink(each) for each in (process / "fd").iterdir()]  # noqa: PTH115 - not paths
-            group = (process / "cgroup").read_text().strip().rsplit(":", 1)[-1]
+            ours = inodes.intersection(_sockets(process))
+            if ours:
+                found.update(dict.fromkeys(ours, (process / "cgroup").read_text().strip().rsplit(":", 1)[-1]))
         except OSError:
             continue  # it has ended meanwhile
-        for link in links:
-            if link.startswith("socket:[") and link[8:-1] in inodes:
-                found[link[8:-1]] = group
     return found
 
 
+def _sockets(process: Path) -> Iterator[str]:
+    """Inodes of the sockets that a process has open."""
+    for descriptor in os.scandir(process / "fd"):
+        try:
+            target = os.readlink(descriptor.path)  # noqa: PTH115 - not a path
+        except OSError:
+            continue  # closed meanwhile
+        if target.startswith("socket:["):
+            yield target[8:-1]
+
+
 def _free(path: Path) -> int:
+    return shutil.disk_usage(_there(path)).free
+
+
+def _there(path: Path) -> Path:
+    """The nearest folder above that exists."""
     while not path.exists():
         path = path.parent
-    return shutil.disk_usage(path).free
+    return path

@@ -42,6 +42,10 @@ options:
     description: The address that the components of this host are to listen on.
     type: str
     default: ""
+  virtual_ip:
+    description: The virtual IP of the endpoint, if it has one. It is looked who has it.
+    type: str
+    default: ""
   folders:
     description: Folders whose free space is looked up.
     type: list
@@ -115,6 +119,7 @@ def main() -> None:
             "holder": {"type": "str", "required": True},
             "dead_holder": {"type": "str", "default": ""},
             "address": {"type": "str", "default": ""},
+            "virtual_ip": {"type": "str", "default": ""},
             "folders": {"type": "list", "elements": "str", "default": []},
             "content": {"type": "str", "no_log": True},
         },
@@ -147,7 +152,7 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
         "changed": False,
         "stored": host_state.read_state(system, name),
         "files": host_state.read_files(system, f"/etc/karmada/{name}"),
-        "facts": host_state.facts(system, wanted["address"], wanted["folders"]),
+        "facts": host_state.facts(system, wanted["address"], wanted["folders"], wanted["virtual_ip"]),
         "programs": host_program_files.intact(system, "/usr/local/lib/karmada"),
     }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -96,16 +97,132 @@ def test_one_holder_at_a_time_until_it_lets_go_or_falls_silent(system: System) -
     host_state.take_lock(system, "prod", "anna@one", now=3000)
 
 
+class Facts(System):
+    """A machine of files below a folder, on which some programs print what the test says."""
+
+    def __init__(self, root: str, **printed: str) -> None:
+        super().__init__(root)
+        self.printed = printed
+
+    def command(self, *arguments: str) -> str:
+        if arguments[0] == "ip" and arguments[2] in self.printed:
+            return self.printed[arguments[2]]
+        raise HostError(f"{arguments[0]} cannot be run")
+
+
 def test_facts_know_who_listens_and_which_addresses_are_ours(system: System) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        port = str(listener.getsockname()[1])
+        port = listener.getsockname()[1]
         found = host_state.facts(system, "127.0.0.1", ["/var/lib/karmada"])
-    assert port in found["listening"]
-    assert port not in host_state.facts(system, "127.0.0.1", [])["listening"]
+    (ours,) = [each for each in found["listening"] if each["port"] == port]
+    assert ours["address"] == "127.0.0.1"
+    assert ours["group"] == Path("/proc/self/cgroup").read_text().strip().rsplit(":", 1)[-1]
+    assert port not in {each["port"] for each in host_state.facts(system, "127.0.0.1", [])["listening"]}
     assert found["has_address"] is True
     assert host_state.facts(system, "192.0.2.1", [])["has_address"] is False
     assert found["architecture"] == os.uname().machine
     assert found["free"]["/var/lib/karmada"] > 0
+    assert found["devices"]["/var/lib/karmada"] == system.path("/").stat().st_dev
     assert found["systemd"] == 0
+    assert abs(found["time"] - time.time()) < 10
+
+
+def test_an_address_of_ipv6_is_read_as_it_is_written(system: System) -> None:
+    with socket.socket(socket.AF_INET6) as listener:
+        listener.bind(("::1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        found = host_state.facts(system, "::1", [])["listening"]
+    assert [each["address"] for each in found if each["port"] == port] == ["::1"]
+
+
+def test_facts_of_the_machine(tmp_path: Path) -> None:
+    for path, content in {
+        "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+        "proc/sys/kernel/random/boot_id": "3d2ab1a0-0000-4000-8000-000000000001\n",
+        "proc/stat": "cpu  1 2 3\nbtime 1765000000\nprocesses 5\n",
+        "proc/meminfo": "MemTotal:        2048 kB\nMemFree:  1 kB\n",
+        "sys/fs/selinux/enforce": "1",
+        "sys/kernel/security/apparmor/profiles": "/usr/sbin/haproxy (enforce)\nman_groff (complain)\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    found = host_state.facts(Facts(str(tmp_path)), "127.0.0.1", [])
+    wanted = {
+        "machine_id": "0123456789abcdef0123456789abcdef",
+        "boot_id": "3d2ab1a0-0000-4000-8000-000000000001",
+        "boot_time": 1765000000,
+        "memory": 2048 * 1024,
+        "selinux_enforcing": True,
+        "apparmor_profiles": ["/usr/sbin/haproxy"],
+    }
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_facts_that_cannot_be_had_are_empty(tmp_path: Path) -> None:
+    found = host_state.facts(Facts(str(tmp_path)), "", [], virtual_ip="192.0.2.9")
+    empty = ("machine_id", "boot_id", "boot_time", "memory", "selinux_enforcing", "apparmor_profiles", "units")
+    assert {key for key in empty if found[key]} == set()
+    assert found["interface"] == found["virtual_ip_at"] == ""
+
+
+_ADDRESSES = """[
+ {"ifname": "lo", "address": "00:00:00:00:00:00", "addr_info": [{"local": "127.0.0.1", "prefixlen": 8}]},
+ {"ifname": "eth0", "address": "02:00:00:00:00:01", "addr_info": [
+   {"local": "192.0.2.1", "prefixlen": 24}, {"local": "2001:db8::1", "prefixlen": 64}]},
+ {}
+]"""
+
+
+@pytest.mark.parametrize(
+    ("address", "interface"), [("192.0.2.1", "eth0"), ("2001:DB8:0::1", "eth0"), ("192.0.2.2", ""), ("127.0.0.1", "lo")]
+)
+def test_facts_know_the_interface_of_an_address(tmp_path: Path, address: str, interface: str) -> None:
+    found = host_state.facts(Facts(str(tmp_path), address=_ADDRESSES), address, [])
+    assert found["interface"] == interface
+    assert found["interfaces"][1] == {
+        "name": "eth0",
+        "mac": "02:00:00:00:00:01",
+        "addresses": ["192.0.2.1/24", "2001:db8::1/64"],
+    }
+
+
+def test_without_iproute2_the_kernel_is_asked(tmp_path: Path) -> None:
+    found = host_state.facts(Facts(str(tmp_path)), "127.0.0.1", [])
+    (loopback,) = [each for each in found["interfaces"] if each["name"] == "lo"]
+    assert "127.0.0.1/8" in loopback["addresses"]
+    assert found["interface"] == "lo"
+
+
+@pytest.mark.parametrize(
+    ("answer", "holder"),
+    [
+        (
+            '[{"dst": "127.0.0.9", "dev": "eth0", "lladdr": "02:00:00:00:00:07", "state": ["REACHABLE"]}]',
+            "02:00:00:00:00:07",
+        ),
+        ('[{"dst": "127.0.0.9", "dev": "eth0", "state": ["FAILED"]}]', ""),
+        ('[{"dst": "127.0.0.9", "dev": "eth0", "lladdr": "02:00:00:00:00:07", "state": ["FAILED"]}]', ""),
+        ("[]", ""),
+        ("", ""),
+    ],
+)
+def test_who_has_the_virtual_ip(tmp_path: Path, answer: str, holder: str) -> None:
+    system = Facts(str(tmp_path), neighbour=answer)
+    assert host_state.facts(system, "127.0.0.1", [], virtual_ip="127.0.0.9")["virtual_ip_at"] == holder
+
+
+def test_units_with_names_like_ours_and_whose_they_are(system: System) -> None:
+    folder = system.path("/etc/systemd/system")
+    folder.mkdir(parents=True)
+    (folder / "karmada-prod-etcd.service").write_text(
+        "[Unit]\nDescription=etcd\nX-KarmadaOwner=1-2\n[Service]\nA=b=c\n"
+    )
+    (folder / "karmada-agent.service").write_text("[Unit]\n")
+    (folder / "other.service").write_text("")
+    assert host_state.facts(system, "127.0.0.1", [])["units"] == {
+        "karmada-agent.service": {"owner": "", "description": ""},
+        "karmada-prod-etcd.service": {"owner": "1-2", "description": "etcd"},
+    }
