@@ -322,7 +322,8 @@ def _neighbour(system: System, address: str) -> str:
             found = json.loads(system.command("ip", "-json", "neighbour", "show", "to", address) or "[]")
         except (HostError, ValueError):
             return ""
-        answered = [each["lladdr"] for each in found if "lladdr" in each and "FAILED" not in each.get("state", ())]
+        # Not what is remembered of somebody who may be gone.
+        answered = [each["lladdr"] for each in found if "lladdr" in each and "REACHABLE" in each.get("state", ())]
         if answered:
             return str(answered[0])
         time.sleep(_NEIGHBOUR_PAUSE)

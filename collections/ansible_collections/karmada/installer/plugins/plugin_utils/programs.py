@@ -46,6 +46,8 @@ PUBLISHERS: Mapping[str, str] = {
 SUMS_FILE = "sha256sums"
 #: e_machine in the header of a program, by the name that Go and container images have for it.
 MACHINES: Mapping[str, int] = {"amd64": 62, "arm64": 183}
+#: Architecture as the kernel of a host names it → that name.
+ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 AT_ONCE = 4
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"

@@ -204,7 +204,7 @@ def test_without_iproute2_the_kernel_is_asked(tmp_path: Path) -> None:
             "02:00:00:00:00:07",
         ),
         ('[{"dst": "127.0.0.9", "dev": "eth0", "state": ["FAILED"]}]', ""),
-        ('[{"dst": "127.0.0.9", "dev": "eth0", "lladdr": "02:00:00:00:00:07", "state": ["FAILED"]}]', ""),
+        ('[{"dst": "127.0.0.9", "dev": "eth0", "lladdr": "02:00:00:00:00:07", "state": ["STALE"]}]', ""),
         ("[]", ""),
         ("", ""),
     ],

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which field of the document means something in which mode. A setting that would do nothing is refused, not ignored.
+
+Every leaf of the schema has a row: a new field makes a test fail until somebody has decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+
+
+class Means(Enum):
+    """In which modes a field means something."""
+
+    BOTH = "Binary and Container"
+    CONTAINER = "Container"
+    BINARY = "Binary"
+
+
+_BOTH, _CONTAINER, _BINARY = Means.BOTH, Means.CONTAINER, Means.BINARY
+
+#: Those that the components have in common, by their path below the component.
+COMPONENT_SETTINGS: Mapping[str, Means] = {
+    # Where programs come out of images (artifacts.source Image) these say out of which.
+    "imageRepository": _BOTH,
+    "imageTag": _BOTH,
+    "resources.requests.cpu": _BOTH,
+    "resources.requests.memory": _BOTH,
+    "resources.limits.cpu": _BOTH,
+    "resources.limits.memory": _BOTH,
+    "extraArgs": _BOTH,
+    "extraEnv[].name": _BOTH,
+    "extraEnv[].value": _BOTH,
+    "featureGates": _BOTH,
+    # A unit has no file system of its own that could be limited, and nothing that could be looked up for it.
+    "resources.requests.ephemeral-storage": _CONTAINER,
+    "resources.limits.ephemeral-storage": _CONTAINER,
+    "extraEnv[].valueFrom": _CONTAINER,
+    # How many there are follows from the roles of hosts.
+    "replicas": _CONTAINER,
+    "imagePullPolicy": _CONTAINER,
+    "imagePullSecrets[].name": _CONTAINER,
+    "labels": _CONTAINER,
+    "annotations": _CONTAINER,
+    "nodeSelector": _CONTAINER,
+    "tolerations[].key": _CONTAINER,
+    "tolerations[].operator": _CONTAINER,
+    "tolerations[].value": _CONTAINER,
+    "tolerations[].effect": _CONTAINER,
+    "tolerations[].tolerationSeconds": _CONTAINER,
+    "affinity": _CONTAINER,
+    "topologySpreadConstraints": _CONTAINER,
+    "priorityClassName": _CONTAINER,
+    "podDisruptionBudgetConfig.minAvailable": _CONTAINER,
+    "podDisruptionBudgetConfig.maxUnavailable": _CONTAINER,
+    "extraVolumes": _CONTAINER,
+    "extraVolumeMounts": _CONTAINER,
+    "securityContext": _CONTAINER,
+}
+#: All others, by their path below spec.
+FIELDS: Mapping[str, Means] = {
+    "mode": _BOTH,
+    "version": _BOTH,
+    "hostCluster.namespace": _CONTAINER,
+    "hostCluster.secretRef.name": _CONTAINER,
+    "hostCluster.context": _CONTAINER,
+    # The issuer of service accounts has it, and the name that clients inside of members know.
+    "hostCluster.domain": _BOTH,
+    "hosts[].name": _BINARY,
+    "hosts[].address": _BINARY,
+    "hosts[].roles": _BINARY,
+    "hosts[].port": _BINARY,
+    "hosts[].hostKeyFingerprint": _BINARY,
+    "ssh.user": _BINARY,
+    "ssh.port": _BINARY,
+    "ssh.privateKeySecretRef.name": _BINARY,
+    "ssh.knownHostsSecretRef.name": _BINARY,
+    "endpoint.type": _BOTH,
+    "endpoint.host": _BOTH,
+    "endpoint.port": _BOTH,
+    "endpoint.extraSANs": _BOTH,
+    "endpoint.virtualIP.address": _BINARY,
+    "endpoint.virtualIP.virtualRouterID": _BINARY,
+    "endpoint.ipFamilyPolicy": _CONTAINER,
+    "endpoint.loadBalancerClass": _CONTAINER,
+    "endpoint.serviceAnnotations": _CONTAINER,
+    "endpoint.ingress.className": _CONTAINER,
+    "endpoint.ingress.annotations": _CONTAINER,
+    "endpoint.route.labels": _CONTAINER,
+    "endpoint.route.annotations": _CONTAINER,
+    "images.mirrorCountry": _BOTH,
+    "images.karmadaRegistry": _BOTH,
+    "images.kubeRegistry": _BOTH,
+    "images.etcdRegistry": _BOTH,
+    # On plain hosts it is this machine that pulls, with what its user is logged in to.
+    "images.pullPolicy": _CONTAINER,
+    "images.pullSecrets[].name": _CONTAINER,
+    "artifacts.source": _BOTH,
+    "artifacts.url": _BOTH,
+    "certificates.validity": _BOTH,
+    "certificates.renewBefore": _BOTH,
+    "certificates.keyAlgorithm": _BOTH,
+    "encryption.provider": _BOTH,
+    "overlay.configMapRef.name": _CONTAINER,
+    "audit.enabled": _BOTH,
+    "audit.configMapRef.name": _BOTH,
+    "networkPolicies.enabled": _CONTAINER,
+    "networkPolicies.metricsFrom[].podSelector": _CONTAINER,
+    "networkPolicies.metricsFrom[].namespaceSelector": _CONTAINER,
+    "networkPolicies.metricsFrom[].ipBlock.cidr": _CONTAINER,
+    "networkPolicies.metricsFrom[].ipBlock.except": _CONTAINER,
+    "installCRD": _BOTH,
+    "components.etcd.external.endpoints": _BOTH,
+    "components.etcd.external.keyPrefix": _BOTH,
+    "components.etcd.external.secretRef.name": _BOTH,
+    "components.etcd.local.volumeData.volumeClaim.size": _CONTAINER,
+    "components.etcd.local.volumeData.volumeClaim.storageClassName": _CONTAINER,
+    "components.etcd.local.volumeData.hostPath.path": _CONTAINER,
+    "components.etcd.local.volumeData.emptyDir": _CONTAINER,
+    "components.karmadaAPIServer.serviceSubnet": _BOTH,
+    "members[].name": _BOTH,
+    "members[].mode": _BOTH,
+    "members[].secretRef.name": _BOTH,
+    "members[].context": _BOTH,
+    "members[].provider": _BOTH,
+    "members[].region": _BOTH,
+    "members[].zones": _BOTH,
+    "members[].labels": _BOTH,
+    "deletion.policy": _BOTH,
+}
+#: What to do in mode Binary, for the fields that have something in their place; by the beginning of their path.
+INSTEAD: Mapping[str, str] = {
+    "hostCluster.": "there is no host cluster; hosts and ssh say where the control plane runs",
+    "endpoint.": "types External and VirtualIP have host, port and virtualIP only",
+    "images.pull": "this machine pulls the images, with the logins of who runs the playbook (~/.docker/config.json)",
+    "overlay.": "there are no objects to lay it over; use extraArgs, extraEnv and resources of components",
+    "networkPolicies.": "use the firewall of the hosts; metrics of components listen on loopback only",
+    "components.etcd.local.replicas": "there is one member of etcd on each host with the role etcd",
+    "components.etcd.local.volumeData": "etcd keeps its data below /var/lib/karmada; mount what you want there",
+}
+#: The same for settings of components, by their first word.
+INSTEAD_OF_SETTING: Mapping[str, str] = {
+    "replicas": "there is one on each host with the role controlPlane",
+    "resources": "a unit cannot be limited in what it stores; mount a file system of the size you want",
+    "extraEnv": "write the value itself",
+}
+
+
+def meaning(path: str) -> Means:
+    """Of a field by its path below spec, with ``[]`` for the entries of a list. Raises KeyError if it has no row."""
+    if path in FIELDS:
+        return FIELDS[path]
+    setting = _setting(path)
+    if setting is None:
+        raise KeyError(path)
+    return COMPONENT_SETTINGS[setting]
+
+
+def problems(deployment: Mapping[str, Any]) -> list[Problem]:
+    """Every setting of a resolved document that means nothing in its mode.
+
+    What the schema fills in cannot be told from what was given, so a field with its default value is let pass.
+    """
+    mode = deployment["spec"]["mode"]
+    unwanted = _CONTAINER if mode == "Binary" else _BINARY
+    found = []
+    for path, name in _given(deployment["spec"], manifest.schema()["properties"]["spec"]):
+        if meaning(name) is not unwanted or _follows_from_the_document(name, deployment):
+            continue
+        found.append(
+            Problem(
+                f"has no meaning in mode {mode}", crd.spelt(("spec", *path)), _remedy(name, in_binary=mode == "Binary")
+            )
+        )
+    return found
+
+
+def _follows_from_the_document(name: str, deployment: Mapping[str, Any]) -> bool:
+    """Filled in by ``manifest.resolve``, and not by the schema."""
+    if name != "hostCluster.namespace":
+        return False
+    return bool(deployment["spec"]["hostCluster"]["namespace"] == deployment["metadata"]["namespace"])
+
+
+def _remedy(name: str, *, in_binary: bool) -> str:
+    if not in_binary:
+        return "take it out, or set mode: Binary"
+    setting = _setting(name)
+    reason = next((text for start, text in INSTEAD.items() if name.startswith(start)), "")
+    if not reason and setting:
+        reason = INSTEAD_OF_SETTING.get(setting.partition(".")[0].removesuffix("[]"), "it is a setting of pods")
+    return f"take it out: {reason}" if reason else "take it out"
+
+
+def _setting(path: str) -> str | None:
+    """The part of a path below its component; None for a field of something else."""
+    above, _, below = path.partition(".")
+    if above != "components":
+        return None
+    component, _, setting = below.partition(".")
+    if component == "etcd":
+        kind, _, setting = setting.partition(".")
+        if kind != "local":
+            return None
+    return setting if setting in COMPONENT_SETTINGS else None
+
+
+def _given(
+    value: Any, schema: Mapping[str, Any], path: crd.Path = (), name: str = ""
+) -> Iterator[tuple[crd.Path, str]]:
+    """Leaves that are there with another value than their default, as (path, path without numbers)."""
+    items = schema.get("items", {})
+    if schema.get("properties"):
+        for key, each in schema["properties"].items():
+            if key in value:
+                yield from _given(value[key], each, (*path, key), f"{name}.{key}" if name else key)
+    elif items.get("properties"):
+        for number, entry in enumerate(value):
+            yield from _given(entry, items, (*path, number), f"{name}[]")
+    elif "default" not in schema or value != schema["default"]:
+        yield path, name
