@@ -1,0 +1,575 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong with plain hosts and can be known before the first change. All of it is told at once.
+
+Pure functions over what the first step found on each host: ``observed`` is host name → observation, with
+
+* ``refusal``: why the host could not be looked at, in the words of ssh, sudo or Ansible; nothing else stands there then
+* ``facts``: see ``module_utils.host_state.facts``
+* ``programs``: paths of the programs that are there already
+* ``asked``, ``answered``: when the question left and the answer was here, by our clock, in seconds since 1970
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, host_access, ip_families, mode_fields
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, Component, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+
+Observed = Mapping[str, Mapping[str, Any]]
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: What our units use that came last: ProtectProc.
+OLDEST_SYSTEMD = 247
+#: Clocks that are apart by more than the first (seconds) make etcd complain and leases end late; by more than the
+#: second, certificates that are issued on one side may not be valid yet on the other. Those are 5 minutes old when new.
+NOTICEABLE_SKEW, TOLERABLE_SKEW = 2, 30
+MIB = 1024 * 1024
+#: What a program takes, at most; the largest, kube-apiserver, has 90 MiB.
+PROGRAM_BYTES = 110 * MIB
+#: What the data of etcd needs to begin with, and how much it may grow to unless the document says otherwise.
+ETCD_BYTES, ETCD_QUOTA = 1024 * MIB, 2 * 1024 * MIB
+#: Below this a host with that role works, but not for long.
+MEMORY: Mapping[str, int] = {render.CONTROL_PLANE_ROLE: 1536 * MIB, render.ETCD_ROLE: 512 * MIB}
+MOST_ETCD_MEMBERS = 7
+LOAD_BALANCER_ROLE = "loadBalancer"
+VIRTUAL_IP = "VirtualIP"
+#: What serves a virtual IP.
+HAPROXY, KEEPALIVED = "haproxy", "keepalived"
+#: All addresses of a machine.
+_ANY = "::"
+_NO_LISTENER = ("0", "")
+
+
+@dataclass(frozen=True)
+class Socket:
+    """Where a process of ours listens: ``needed_by`` is the component's name."""
+
+    needed_by: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A host of the document and what was found there."""
+
+    host: Host
+    facts: Mapping[str, Any]
+    observation: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        return f"host {self.host.name} ({self.host.address})"
+
+    @cached_property
+    def interface(self) -> Mapping[str, Any]:
+        """The network interface that carries its address; empty if none does."""
+        return next((each for each in self.facts["interfaces"] if each["name"] == self.facts["interface"]), {})
+
+    @property
+    def addresses(self) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
+        return [ipaddress.ip_interface(each) for one in self.facts["interfaces"] for each in one["addresses"]]
+
+
+def problems(instance: Instance, observed: Observed, state: State | None) -> list[Problem]:
+    """Everything that is wrong. ``state`` is None before the first install."""
+    seen = _seen(instance, observed)
+    found = [
+        *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec}),
+        *_of_the_document(instance),
+        *(_of_the_past(instance, state) if state else ()),
+        *_not_seen(instance, observed),
+        *(problem for one in seen for check in _OF_ONE_HOST for problem in check(instance, one)),
+        *(problem for check in _OF_ALL_HOSTS for problem in check(instance, seen)),
+    ]
+    return list(dict.fromkeys(found))
+
+
+def hints(instance: Instance, observed: Observed) -> list[str]:
+    """What is no reason to stop and a person wants to know."""
+    seen = _seen(instance, observed)
+    return [f"{one.where}: {text}" for one in seen for text in _hints_of_one(instance, one)] + [
+        f"{text}; let all of them follow the same time servers"
+        for text in _skews(seen, NOTICEABLE_SKEW, TOLERABLE_SKEW)
+    ]
+
+
+def load_balancer_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
+    """The hosts that serve the virtual IP: none for an endpoint of another type."""
+    if spec["endpoint"]["type"] != VIRTUAL_IP:
+        return ()
+    return render.hosts_of(spec, LOAD_BALANCER_ROLE) or render.hosts_of(spec, render.CONTROL_PLANE_ROLE)
+
+
+def components_of(spec: Mapping[str, Any], host: Host) -> list[Component]:
+    """The components that run on this host."""
+    return [each for each in table.wanted_components(spec) if render.role_of(each) in host.roles]
+
+
+def sockets(instance: Instance, host: Host) -> list[Socket]:
+    """Where our processes on this host are to listen, by the same flags that they are started with."""
+    found = [socket for each in components_of(instance.spec, host) for socket in _sockets_of(instance, host, each)]
+    if host in load_balancer_hosts(instance.spec):
+        settings = instance.spec["endpoint"]
+        found.append(Socket(HAPROXY, settings["virtualIP"]["address"], endpoint.port(settings, None)))
+    return found
+
+
+def _seen(instance: Instance, observed: Observed) -> list[_Seen]:
+    return [
+        _Seen(host, observed[host.name]["facts"], observed[host.name])
+        for host in render.all_hosts(instance.spec)
+        if "facts" in observed.get(host.name, {})
+    ]
+
+
+# -- the document and the state --------------------------------------------------------------------------------------
+
+
+def _of_the_document(instance: Instance) -> Iterator[Problem]:
+    spec, hosts = instance.spec, render.all_hosts(instance.spec)
+    virtual_ip = (spec["endpoint"].get("virtualIP") or {}).get("address", "")
+    for number, host in enumerate(hosts):
+        address, where = ipaddress.ip_address(host.address), f"spec.hosts[{number}]"
+        if address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local:
+            yield Problem(
+                f"{host.address} is no address at which other hosts can reach {host.name}",
+                f"{where}.address",
+                "name one of a network that all of the hosts are in",
+            )
+        if virtual_ip and ipaddress.ip_address(virtual_ip) == address:
+            yield Problem(
+                f"{virtual_ip} is the address of {host.name} itself",
+                "spec.endpoint.virtualIP.address",
+                "choose an address that no host has: it moves between them",
+            )
+        if LOAD_BALANCER_ROLE in host.roles and spec["endpoint"]["type"] != VIRTUAL_IP:
+            yield Problem(
+                f"the role {LOAD_BALANCER_ROLE} of {host.name} has no meaning without endpoint.type {VIRTUAL_IP}",
+                f"{where}.roles",
+                f"take it out, or set endpoint.type to {VIRTUAL_IP}",
+            )
+    yield from _families(instance, virtual_ip)
+    members = render.hosts_of(spec, render.ETCD_ROLE)
+    if len(members) > MOST_ETCD_MEMBERS:
+        yield Problem(
+            f"has {len(members)} hosts with the role etcd",
+            "spec.hosts",
+            f"use at most {MOST_ETCD_MEMBERS}, better 3 or 5: each write waits for more than half of them",
+        )
+
+
+def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
+    spec, hosts = instance.spec, render.all_hosts(instance.spec)
+    of_family = {
+        version: [host.name for host in hosts if ipaddress.ip_address(host.address).version == version]
+        for version in (4, 6)
+    }
+    if all(of_family.values()):
+        yield Problem(
+            f"mixes addresses of IPv4 ({', '.join(of_family[4])}) and IPv6 ({', '.join(of_family[6])})",
+            "spec.hosts",
+            "name all hosts by addresses of one family; members of etcd and API servers dial each other by them",
+        )
+        return
+    family = 4 if of_family[4] else 6
+    if virtual_ip and ipaddress.ip_address(virtual_ip).version != family:
+        yield Problem(
+            f"{virtual_ip} is of another family than the addresses of the hosts",
+            "spec.endpoint.virtualIP.address",
+            f"choose one of IPv{family}",
+        )
+    subnet = spec["components"]["karmadaAPIServer"].get("serviceSubnet")
+    if subnet and ip_families.networks(subnet)[0].version != family:
+        yield Problem(
+            f"{subnet} begins with another family than the addresses of the hosts have, which kube-apiserver refuses",
+            "spec.components.karmadaAPIServer.serviceSubnet",
+            f"write a range of IPv{family} first",
+        )
+
+
+def _of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
+    """Members of etcd are neither added, removed nor moved by writing other hosts into the document."""
+    if not state.etcd.bootstrapped:
+        return
+    hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or ()
+    addresses_before = {each["name"]: each["address"] for each in hosts_before}
+    before = sorted(
+        state.etcd.nodes
+        or (each["name"] for each in hosts_before if render.ETCD_ROLE in each.get("roles", (render.ETCD_ROLE,)))
+    )
+    members = render.hosts_of(instance.spec, render.ETCD_ROLE)
+    now = sorted(host.name for host in members)
+    if before and before != now:
+        yield Problem(
+            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}; this "
+            "version cannot change the members of etcd",
+            "spec.hosts",
+            f"give the role {render.ETCD_ROLE} to {', '.join(before)} again",
+        )
+    for host in members:
+        address = addresses_before.get(host.name, host.address)
+        if ipaddress.ip_address(address) != ipaddress.ip_address(host.address):
+            yield Problem(
+                f"the member of etcd on {host.name} is known to the others at {address}, and the document says "
+                f"{host.address}; this version cannot change the members of etcd",
+                "spec.hosts",
+                f"set the address of {host.name} back to {address}",
+            )
+
+
+# -- one host --------------------------------------------------------------------------------------------------------
+
+
+def _not_seen(instance: Instance, observed: Observed) -> Iterator[Problem]:
+    user = instance.spec["ssh"].get("user", "")
+    for host in render.all_hosts(instance.spec):
+        observation = observed.get(host.name) or {}
+        if "facts" not in observation:
+            refusal = str(observation.get("refusal") or "")
+            yield host_access.problem(refusal, host=host.name, address=host.address, user=user)
+
+
+def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
+    facts = one.facts
+    if facts["architecture"] not in ARCHITECTURES:
+        yield Problem(
+            f"its architecture is {facts['architecture']}, for which there are no programs",
+            one.where,
+            f"use a host with {' or '.join(ARCHITECTURES)}",
+        )
+    if not facts["systemd"]:
+        yield Problem("it is not run by systemd", one.where, "use a host that is: components are units of systemd")
+    elif facts["systemd"] < OLDEST_SYSTEMD:
+        yield Problem(
+            f"its systemd is version {facts['systemd']}, and units need {OLDEST_SYSTEMD}",
+            one.where,
+            "use a newer release of the distribution, such as Debian 11, Ubuntu 22.04 or RHEL 9",
+        )
+    if _version(facts["python"]) < host_access.OLDEST_PYTHON:
+        yield host_access.problem(
+            f"requires a minimum of Python. Current version: {facts['python']}",
+            host=one.host.name,
+            address=one.host.address,
+        )
+    # Without systemd there is no systemctl either, and one problem is enough.
+    missing = [name for name in facts["missing_programs"] if facts["systemd"] or name != "systemctl"]
+    if missing:
+        yield Problem(
+            f"these programs are missing: {', '.join(missing)}",
+            one.where,
+            "install them; on most distributions useradd and userdel are in the package passwd or shadow-utils",
+        )
+    if not facts["has_address"]:
+        others = ", ".join(str(each.ip) for each in one.addresses if not each.ip.is_loopback) or "none"
+        yield Problem(
+            f"{one.host.address} is none of its addresses (it has {others})",
+            one.where,
+            "write an address that the machine has: components listen on it, so one that is translated does not do",
+        )
+
+
+def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
+    needed: dict[str, int] = {}
+    there = one.observation.get("programs") or ()
+    wanted = components_of(instance.spec, one.host)
+    programs = {render.program(instance, each) for each in wanted} - set(there)
+    needed[render.PROGRAMS] = len(programs) * PROGRAM_BYTES
+    if ETCD in wanted and render.unit_name(instance, ETCD) not in one.facts["units"]:
+        needed[render.DATA] = ETCD_BYTES
+    # Folders of one file system share what is free there.
+    by_device: dict[int, list[str]] = {}
+    for folder in needed:
+        by_device.setdefault(one.facts["devices"][folder], []).append(folder)
+    for folders in by_device.values():
+        amount, free = sum(needed[each] for each in folders), one.facts["free"][folders[0]]
+        if free < amount:
+            yield Problem(
+                f"{_mib(free)} are free for {' and '.join(folders)}, and {_mib(amount)} are needed",
+                one.where,
+                "make room, or mount a larger file system there",
+            )
+
+
+def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
+    wanted = sockets(instance, one.host)
+    for first, second in combinations(wanted, 2):
+        if first.port == second.port and overlap(first.address, second.address):
+            yield Problem(
+                f"{first.needed_by} and {second.needed_by} would both listen on port {first.port} "
+                f"({first.address}, {second.address})",
+                one.where,
+                "give one of them another port or address",
+            )
+    for socket in wanted:
+        for used in one.facts["listening"]:
+            if used["port"] != socket.port or not overlap(used["address"], socket.address):
+                continue
+            if _is_ours(instance, one, used["group"]):
+                continue
+            yield Problem(
+                f"port {socket.port} of {socket.address}, which {socket.needed_by} needs, is used by "
+                f"{_who(one, used['group'])} (on {used['address']})",
+                one.where,
+                _remedy_for_port(one, used["group"]),
+            )
+
+
+def _names(instance: Instance, one: _Seen) -> Iterator[Problem]:
+    """Units and users under our names that are not ours stay as they are."""
+    ours = render.skeleton(instance)
+    remedy = (
+        "choose another metadata.name; if it is what is left of a control plane that is no more, remove it on the host"
+    )
+    for unit in (each["name"] for each in ours["units"]):
+        found = one.facts["units"].get(unit)
+        if found and found["owner"] != instance.owner:
+            owner = f"of another control plane (owner {found['owner']})" if found["owner"] else "not of this installer"
+            yield Problem(f"there is a unit {unit} already, {owner}", one.where, remedy)
+    for user in (each["name"] for each in ours["users"]):
+        comment = one.facts["users"].get(user)
+        if comment is not None and instance.owner not in comment:
+            yield Problem(f"there is a user {user} already, who is not of this control plane", one.where, remedy)
+
+
+_OF_ONE_HOST: tuple[Callable[[Instance, _Seen], Iterable[Problem]], ...] = (_machine, _disk, _ports, _names)
+
+
+# -- all hosts -------------------------------------------------------------------------------------------------------
+
+
+def _same_machine(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
+    for first, second in combinations(seen, 2):
+        # Machine ids are copied with disks, and all containers of a machine share one boot: only both together tell.
+        ids = [(one.facts["machine_id"], one.facts["boot_id"]) for one in (first, second)]
+        if (ids[0] == ids[1] and all(ids[0])) or _has(first, second.host.address) or _has(second, first.host.address):
+            yield Problem(
+                f"{first.host.name} ({first.host.address}) and {second.host.name} ({second.host.address}) are the same "
+                "machine",
+                "spec.hosts",
+                "list each machine once, with all of its roles",
+            )
+
+
+def _clocks(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
+    for text in _skews(seen, TOLERABLE_SKEW, None):
+        yield Problem(text, "spec.hosts", "set the clocks, and let all of them follow the same time servers")
+
+
+def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
+    settings = instance.spec["endpoint"].get("virtualIP")
+    if not settings:
+        return
+    address, where = ipaddress.ip_address(settings["address"]), "spec.endpoint.virtualIP.address"
+    balancers = [one for one in seen if one.host in load_balancer_hosts(instance.spec)]
+    for one in balancers:
+        networks = [ipaddress.ip_interface(each).network for each in one.interface.get("addresses", ())]
+        if networks and not any(address in network for network in networks):
+            yield Problem(
+                f"{address} is not in a network of {one.facts['interface']} ({', '.join(map(str, networks))}), the "
+                "interface that carries the host's address",
+                one.where,
+                f"choose a virtual IP of that network in {where}; it moves between hosts of one network only",
+            )
+    serving = any(_runs_keepalived(instance, one) for one in seen)
+    for one in seen:
+        if _has(one, str(address)) and not (serving and one in balancers):
+            yield Problem(
+                f"{address} is an address of {one.host.name} already, and not put there by us",
+                where,
+                "choose an address that nobody has, or take it off that host",
+            )
+    macs = {interface["mac"] for one in seen for interface in one.facts["interfaces"]}
+    strangers = {one.facts["virtual_ip_at"] for one in seen} - macs - {""}
+    # A host of ours that could not be looked at may be the one that has it.
+    if strangers and not (serving and len(seen) < len(instance.spec["hosts"])):
+        yield Problem(
+            f"{address} is used by somebody else in the network (hardware address {', '.join(sorted(strangers))})",
+            where,
+            "choose an address that nobody has",
+        )
+
+
+_OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], ...] = (
+    _same_machine,
+    _clocks,
+    _virtual_ip,
+)
+
+
+# -- hints -----------------------------------------------------------------------------------------------------------
+
+
+def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
+    facts, wanted = one.facts, components_of(instance.spec, one.host)
+    needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
+    if 0 < facts["memory"] < needed:
+        yield f"it has {_mib(facts['memory'])} of memory; with its roles, {_mib(needed)} are little already"
+    if facts["selinux_enforcing"]:
+        yield (
+            f"SELinux is enforcing. Should a unit fail with 203/EXEC, `restorecon -R {render.PROGRAMS}` gives programs "
+            "their labels back, and `ausearch -m avc -ts recent` says what was denied"
+        )
+    confined = [name for name in facts["apparmor_profiles"] if _program_of(name) in _programs(instance, one.host)]
+    if confined:
+        yield (
+            f"AppArmor enforces a profile for {', '.join(confined)}. Should it be denied something, "
+            "`journalctl -k -g apparmor` says what"
+        )
+    if ETCD in wanted:
+        quota = _quota(instance)
+        free = facts["free"][render.DATA]
+        if free < quota:
+            yield f"etcd may grow to {_mib(quota)}, and {_mib(free)} are free below {render.DATA}"
+
+
+# -- sockets ---------------------------------------------------------------------------------------------------------
+
+
+def _sockets_of(instance: Instance, host: Host, component: Component) -> Iterator[Socket]:
+    where = render.layout(instance, host, component, "")
+    if component is ETCD:
+        yield from _sockets_of_etcd(instance, host, where)
+        return
+    flags = dict(each.removeprefix("--").partition("=")[::2] for each in component.flags(instance.spec, where))
+    if "secure-port" in flags and flags["secure-port"] not in _NO_LISTENER:
+        yield Socket(component.name, flags.get("bind-address") or _ANY, int(flags["secure-port"]))
+    for flag, value in sorted(flags.items()):
+        address, _, port = value.rpartition(":")
+        # controller-runtime takes 0 in the place of an address as a wish for no listener.
+        if flag.endswith("-bind-address") and port not in _NO_LISTENER and port.isdigit():
+            yield Socket(component.name, address.strip("[]") or _ANY, int(port))
+
+
+def _sockets_of_etcd(instance: Instance, host: Host, where: table.Layout) -> Iterator[Socket]:
+    configuration = table.etcd_configuration(
+        next(member for member in where.etcd_members if member.name == host.name),
+        where,
+        token="",
+        existing=False,
+        generation=1,
+        extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
+    )
+    for key in ("listen-client-urls", "listen-peer-urls", "listen-metrics-urls"):
+        for url in map(urlsplit, str(configuration[key]).split(",")):
+            if url.hostname and url.port:
+                yield Socket(ETCD.name, url.hostname, url.port)
+
+
+def overlap(first: str, second: str) -> bool:
+    """Whether two sockets with these addresses and the same port stand in each other's way."""
+    addresses = [_plain(first), _plain(second)]
+    if addresses[0] == addresses[1]:
+        return True
+    # Unless told otherwise, a socket for all addresses of IPv6 is one for those of IPv4, too.
+    return any(
+        one.is_unspecified and one.version in (other.version, 6) for one, other in (addresses, reversed(addresses))
+    )
+
+
+def _plain(text: str) -> Address:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        # A name: of this machine, or its process does not start.
+        return ipaddress.ip_address("127.0.0.1" if text == "localhost" else _ANY)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _unit_of(group: str) -> str:
+    """The unit in the path of a control group; empty for a process that is in none."""
+    return next((part for part in reversed(group.split("/")) if part.endswith((".service", ".scope", ".socket"))), "")
+
+
+def _is_ours(instance: Instance, one: _Seen, group: str) -> bool:
+    found = one.facts["units"].get(_unit_of(group))
+    return bool(found and found["owner"] == instance.owner)
+
+
+def _who(one: _Seen, group: str) -> str:
+    unit = _unit_of(group)
+    description = one.facts["units"].get(unit, {}).get("description", "")
+    return f"{unit} ({description})" if description else unit or group or "a process that could not be found"
+
+
+def _remedy_for_port(one: _Seen, group: str) -> str:
+    if one.facts["units"].get(_unit_of(group), {}).get("owner"):
+        return "two control planes need ports of their own on a host; take another host, or uninstall the other one"
+    return "stop it, let it listen elsewhere, or take another host"
+
+
+# -- small things ----------------------------------------------------------------------------------------------------
+
+
+def _skews(seen: Sequence[_Seen], least: float, most: float | None) -> Iterator[str]:
+    """Pairs of clocks that are certainly apart by more than ``least`` seconds, and not by more than ``most``.
+
+    How long an answer took is not known, so what is known of a clock is a range. Where a host is far from ours and from
+    another host, it is compared with ours only.
+    """
+
+    def apart(low: float, high: float) -> float:
+        return max(low, -high, 0.0)
+
+    def counts(seconds: float) -> bool:
+        return seconds > least and (most is None or seconds <= most)
+
+    ranges = {
+        one.host.name: (one.facts["time"] - one.observation["answered"], one.facts["time"] - one.observation["asked"])
+        for one in seen
+        if "asked" in one.observation and "answered" in one.observation
+    }
+    wrong = set()
+    for name, (low, high) in ranges.items():
+        if counts(apart(low, high)):
+            wrong.add(name)
+            direction = "ahead of" if low > 0 else "behind"
+            yield f"the clock of {name} is {apart(low, high):.1f} s {direction} the one of this machine"
+    for first, second in combinations(ranges, 2):
+        difference = apart(ranges[first][0] - ranges[second][1], ranges[first][1] - ranges[second][0])
+        if counts(difference) and not wrong & {first, second}:
+            yield f"the clocks of {first} and {second} are {difference:.1f} s apart"
+
+
+def _runs_keepalived(instance: Instance, one: _Seen) -> bool:
+    return any(found["owner"] == instance.owner and KEEPALIVED in unit for unit, found in one.facts["units"].items())
+
+
+def _has(one: _Seen, address: str) -> bool:
+    return any(each.ip == ipaddress.ip_address(address) for each in one.addresses)
+
+
+def _programs(instance: Instance, host: Host) -> set[str]:
+    own = {each.binary.rpartition("/")[2] for each in components_of(instance.spec, host)}
+    return own | ({HAPROXY, KEEPALIVED} if host in load_balancer_hosts(instance.spec) else set())
+
+
+def _program_of(profile: str) -> str:
+    return profile.rpartition("/")[2]
+
+
+def _quota(instance: Instance) -> int:
+    text = str(settings_of(ETCD, instance.spec).get("extraArgs", {}).get("quota-backend-bytes", ""))
+    return int(text) if text.isdigit() and int(text) else ETCD_QUOTA
+
+
+def _mib(size: int) -> str:
+    return f"{size // MIB} MiB"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
