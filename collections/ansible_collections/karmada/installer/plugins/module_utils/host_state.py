@@ -292,8 +292,9 @@ def _interfaces_of_the_kernel() -> list[dict[str, Any]]:
             addresses = []
             try:
                 request = name.encode().ljust(256, b"\0")
-                address, mask = (fcntl.ioctl(asked, each, request)[20:24] for each in (_SIOCGIFADDR, _SIOCGIFNETMASK))
-                with_mask = f"{socket.inet_ntoa(address)}/{socket.inet_ntoa(mask)}"
+                # What is asked for stands behind the name, and what kind of address it is.
+                answers = (fcntl.ioctl(asked, each, request)[20:24] for each in (_SIOCGIFADDR, _SIOCGIFNETMASK))
+                with_mask = "/".join(map(socket.inet_ntoa, answers))
                 addresses = [ipaddress.ip_interface(with_mask).with_prefixlen]
             except OSError:
                 pass  # none of IPv4

@@ -55,7 +55,7 @@ class Judge:
 def judge(api_server: Any) -> Iterator[Judge]:
     definition = yaml.safe_load(manifest._SCHEMA_FILE.read_text(encoding="utf-8"))
     status, answer = api_server.request("POST", f"{CRDS}?{STRICT}", definition)
-    assert status == 201, answer
+    assert status == 201, answer["message"]
     for namespace in ("karmada-system", "karmada-prod"):
         api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     deadline = time.monotonic() + 30
