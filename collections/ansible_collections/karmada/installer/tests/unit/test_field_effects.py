@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     manifest,
     member_join,
     members,
+    mode_fields,
     overlay,
     pki,
     releases,
@@ -191,7 +192,9 @@ def _with_variable(path: str) -> Object:
 
 
 #: Fields with one possible value: it cannot be left out of the schema, and there are no two documents to compare.
-ONE_VALUE = {"spec.mode", "spec.members[].mode"}
+ONE_VALUE = {"spec.members[].mode"}
+#: Two documents between which only the mode differs do not exist: one names hosts.
+MODE = {"spec.mode"}
 
 
 def leaves(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -209,8 +212,12 @@ SPEC = manifest.schema()["properties"]["spec"]
 FIELDS = dict(leaves(SPEC, "spec"))
 
 
+#: Fields that mean something on plain hosts only.
+ON_HOSTS = {path for path in FIELDS if mode_fields.meaning(path.removeprefix("spec.")) is mode_fields.Means.BINARY}
+
+
 def test_every_field_has_a_row_and_every_row_a_field() -> None:
-    assert set(ROWS) - {"metadata.name"} | ONE_VALUE == set(FIELDS)
+    assert set(ROWS) - {"metadata.name"} | ONE_VALUE | MODE == set(FIELDS) - ON_HOSTS
 
 
 def test_fields_of_one_value_have_no_second_one() -> None:

@@ -47,8 +47,10 @@ def test_the_corpus_is_large_enough_to_mean_something() -> None:
 @pytest.mark.parametrize("file", corpus_files.good(), ids=str)
 def test_good_document_is_accepted(file: corpus_files.CorpusFile) -> None:
     resolved = manifest.resolve(manifest.parse(file.text, file.path.name))
-    assert resolved["spec"]["mode"] == "Container"
+    assert resolved["spec"]["mode"] == ("Binary" if "hosts" in resolved["spec"] else "Container")
     assert resolved["spec"]["hostCluster"]["namespace"]
+    assert resolved["spec"]["endpoint"]["type"]
+    assert resolved["spec"]["artifacts"]["source"]
 
 
 @pytest.mark.parametrize("file", corpus_files.bad(), ids=str)
@@ -89,6 +91,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "endpoint": {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack"},
         "images": {"pullPolicy": "IfNotPresent"},
         "artifacts": {"source": "URL"},
+        "ssh": {"port": 22},
         "certificates": {"validity": "8760h", "renewBefore": "2920h", "keyAlgorithm": "ECDSA-P256"},
         "encryption": {"provider": "secretbox"},
         "overlay": {},
@@ -110,6 +113,13 @@ def test_an_empty_spec_gets_every_default() -> None:
     assert all(component == OF_ALL for component in components.values())
 
 
+def test_on_hosts_programs_come_out_of_images_and_a_single_host_is_its_own_endpoint() -> None:
+    spec = manifest.resolve(manifest.parse(corpus_files.named("binary_one_host").text))["spec"]
+    assert spec["artifacts"] == {"source": "Image"}
+    assert (spec["endpoint"]["type"], spec["endpoint"]["host"]) == ("External", "192.0.2.1")
+    assert spec["hosts"] == [{"name": "host1", "address": "192.0.2.1", "roles": ["controlPlane", "etcd"]}]
+
+
 @pytest.mark.parametrize("name", ["no_spec", "null_spec", "nulls_everywhere", "empty_spec"])
 def test_saying_nothing_is_the_same_in_every_spelling(name: str) -> None:
     reference = manifest.resolve(manifest.parse(corpus_files.named("no_spec").text))
@@ -119,8 +129,10 @@ def test_saying_nothing_is_the_same_in_every_spelling(name: str) -> None:
 def test_the_full_document_has_every_field_of_the_spec() -> None:
     """Then every field is known to be accepted, and the contract test shows it to an API server."""
     full = manifest.parse(corpus_files.named("full").text)
-    # one document has one type of endpoint
-    others = [manifest.parse(corpus_files.named(name).text) for name in ("endpoint_ingress", "endpoint_route")]
+    # one document has one type of endpoint, and one mode
+    others = [
+        manifest.parse(corpus_files.named(name).text) for name in ("endpoint_ingress", "endpoint_route", "binary")
+    ]
     given = [field for document in (full, *others) for field in _given(document["spec"])]
     missing = set(_fields(manifest.schema()["properties"]["spec"])) - set(given)
     # a setting that all components have need be said of one of them; of the kinds of store one can be said
