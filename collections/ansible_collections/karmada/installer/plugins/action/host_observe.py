@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
@@ -17,6 +18,8 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """What keeps a host from being looked at is for preflight to tell, with everything else that is wrong."""
         lock = arguments["lock"] and not self._task.check_mode
+        virtual_ip = self.karmada.spec["endpoint"].get("virtualIP") or {}
+        asked = time.time()
         found, refusal = refusal_of(
             lambda: self.on_host(
                 "host_state",
@@ -24,9 +27,11 @@ class ActionModule(HostAction):
                 state="locked" if lock else "read",
                 holder=self.karmada.holder,
                 address=self.karmada.hosts[self.host_name].address,
+                virtual_ip=virtual_ip.get("address", ""),
                 folders=[render.DATA, render.PROGRAMS],
             )
         )
-        seen = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
-        self.note(refusal=refusal, **({} if refusal else seen))
+        answered = time.time()
+        seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
+        self.note(refusal=refusal, **({} if refusal else {**seen, "asked": asked, "answered": answered}))
         return {"changed": False, "reached": not refusal}

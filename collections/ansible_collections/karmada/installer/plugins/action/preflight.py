@@ -8,7 +8,11 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_preflight import host_problems, unreachable_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_preflight import (
+    host_hints,
+    host_problems,
+    unreachable_hosts,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
@@ -37,6 +41,8 @@ class ActionModule(KarmadaAction):
                 _refuse(uninstall_problems(run))
             return {"changed": False, "installed": run.stored_state is not None}
         _refuse(host_problems(run) if isinstance(run, HostsRun) else all_problems(run))
+        for hint in host_hints(run) if isinstance(run, HostsRun) else ():
+            run.say(f"hint: {hint}")
         if arguments["pull_images"] and run.check:
             run.say("whether images can be pulled is not tried in check mode, because it takes pods")
         elif arguments["pull_images"]:

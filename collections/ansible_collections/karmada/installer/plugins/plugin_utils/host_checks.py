@@ -19,10 +19,16 @@ from itertools import combinations
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, host_access, ip_families, mode_fields
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    endpoint,
+    etcd_configuration,
+    host_access,
+    ip_families,
+    mode_fields,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, Component, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Layout, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
@@ -117,7 +123,7 @@ def load_balancer_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
 
 def components_of(spec: Mapping[str, Any], host: Host) -> list[Component]:
     """The components that run on this host."""
-    return [each for each in table.wanted_components(spec) if render.role_of(each) in host.roles]
+    return [each for each in wanted_components(spec) if render.role_of(each) in host.roles]
 
 
 def sockets(instance: Instance, host: Host) -> list[Socket]:
@@ -455,8 +461,8 @@ def _sockets_of(instance: Instance, host: Host, component: Component) -> Iterato
             yield Socket(component.name, address.strip("[]") or _ANY, int(port))
 
 
-def _sockets_of_etcd(instance: Instance, host: Host, where: table.Layout) -> Iterator[Socket]:
-    configuration = table.etcd_configuration(
+def _sockets_of_etcd(instance: Instance, host: Host, where: Layout) -> Iterator[Socket]:
+    configuration = etcd_configuration.of_member(
         next(member for member in where.etcd_members if member.name == host.name),
         where,
         token="",

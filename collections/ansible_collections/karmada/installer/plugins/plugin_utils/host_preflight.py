@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 
 
 def unreachable_hosts(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
     """Hosts that cannot be looked at, or that another run works on, apart from those given up by name."""
+    user = run.spec["ssh"].get("user", "")
     return [
-        Problem(observed["refusal"], f"host {name}")
+        host_access.problem(observed["refusal"], host=name, address=run.hosts[name].address, user=user)
         for name, observed in run.observed.items()
         if observed.get("refusal") and name not in abandoned
     ]
@@ -20,4 +23,14 @@ def unreachable_hosts(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Prob
 
 def host_problems(run: HostsRun) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing."""
-    return unreachable_hosts(run) or run.program_problems()
+    found = host_checks.problems(run.instance, run.observed, run.stored_state)
+    seen = [observed.get("facts") for observed in run.observed.values()]
+    # Which programs are lacking is known of hosts that could be looked at and for which there are any.
+    if not all(facts and facts["architecture"] in ARCHITECTURES for facts in seen):
+        return found
+    return found + run.program_problems()
+
+
+def host_hints(run: HostsRun) -> list[str]:
+    """What is no reason to stop and a person wants to know."""
+    return host_checks.hints(run.instance, run.observed)

@@ -45,12 +45,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State, from_files, to_files
 
 LOCALHOST = "localhost"
-#: Architectures by the name that the kernel has for them.
-ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
