@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_is_dead
 
 
 class ActionModule(HostAction):
@@ -20,17 +21,18 @@ class ActionModule(HostAction):
         lock = arguments["lock"] and not self._task.check_mode
         virtual_ip = self.karmada.spec["endpoint"].get("virtualIP") or {}
         asked = time.time()
-        found, refusal = refusal_of(
-            lambda: self.on_host(
-                "host_state",
-                name=self.karmada.name,
-                state="locked" if lock else "read",
-                holder=self.karmada.holder,
-                address=self.karmada.hosts[self.host_name].address,
-                virtual_ip=virtual_ip.get("address", ""),
-                folders=[render.DATA, render.PROGRAMS],
-            )
-        )
+        question = {
+            "name": self.karmada.name,
+            "state": "locked" if lock else "read",
+            "holder": self.karmada.holder,
+            "address": self.karmada.hosts[self.host_name].address,
+            "virtual_ip": virtual_ip.get("address", ""),
+            "folders": [render.DATA, render.PROGRAMS],
+        }
+        found, refusal = refusal_of(lambda: self.on_host("host_state", **question))
+        if refusal and holder_is_dead(found.get("holder", "")):
+            asked, question["dead_holder"] = time.time(), found["holder"]
+            found, refusal = refusal_of(lambda: self.on_host("host_state", **question))
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
         self.note(refusal=refusal, **({} if refusal else {**seen, "asked": asked, "answered": answered}))

@@ -5,14 +5,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_preflight, image_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_preflight import (
-    host_hints,
-    host_problems,
-    unreachable_hosts,
-)
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
@@ -35,15 +30,13 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without problems, say what this run is about to work with."""
         if arguments["scope"] == "uninstall":
-            if isinstance(run, HostsRun):
-                _refuse(unreachable_hosts(run, arguments["abandon_hosts"]))
-            else:
-                _refuse(uninstall_problems(run))
+            _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
             return {"changed": False, "installed": run.stored_state is not None}
-        _refuse(host_problems(run) if isinstance(run, HostsRun) else all_problems(run))
-        for hint in host_hints(run) if isinstance(run, HostsRun) else ():
-            run.say(f"hint: {hint}")
-        if arguments["pull_images"] and run.check:
+        _refuse(all_problems(run))
+        if isinstance(run, HostsRun):
+            for hint in host_preflight.hints(run):
+                run.say(f"hint: {hint}")
+        elif arguments["pull_images"] and run.check:
             run.say("whether images can be pulled is not tried in check mode, because it takes pods")
         elif arguments["pull_images"]:
             _refuse(image_probe.problems(run, arguments["pull_timeout"]))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -13,14 +13,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     endpoint_checks,
     external_etcd,
     fixed_settings,
+    host_preflight,
     host_rights,
     member_join,
+    mode_fields,
     namespace_checks,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, collected
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
     CONTROL_PLANE_ANNOTATION,
@@ -51,10 +54,10 @@ def all_problems(run: Run) -> list[Problem]:
     members = run.spec["members"]
     with ThreadPoolExecutor(len(members) + 5) as pool:
         # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
-        access = pool.submit(collected, partial(_host_access, run))
+        access = pool.submit(collected, partial(_place_access, run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
-            partial(_with_host, access, partial(_host, run)),
+            partial(_hosts, run) if isinstance(run, HostsRun) else partial(_with_host, access, partial(_host, run)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
             *(partial(_member, run, entry, access) for entry in members),
@@ -63,8 +66,10 @@ def all_problems(run: Run) -> list[Problem]:
     return list(dict.fromkeys(problem for problems in (found[0], found[-1], *found[1:-1]) for problem in problems))
 
 
-def uninstall_problems(run: Run) -> list[Problem]:
-    """What would keep an uninstall from its work at the host cluster; its members are asked later, one by one."""
+def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
+    """What would keep an uninstall from its work; its members are asked later, one by one."""
+    if isinstance(run, HostsRun):
+        return host_preflight.unreachable_hosts(run, abandoned_hosts)
     return collected(partial(_uninstall_access, run))
 
 
@@ -86,8 +91,10 @@ def _version(run: Run) -> Iterable[Problem]:
     return ()
 
 
-def _host_access(run: Run) -> Iterable[Problem]:
-    """Whether the host cluster can be worked with at all."""
+def _place_access(run: Run) -> Iterable[Problem]:
+    """Whether the host cluster can be worked with at all. Of plain hosts each tells for itself."""
+    if isinstance(run, HostsRun):
+        return
     run.host.version(retry_seconds=5)
     yield from host_rights.problems(run)
 
@@ -106,13 +113,8 @@ def _host(run: Run) -> Iterable[Problem]:
     if minor > releases.NEWEST_TESTED_HOST_MINOR:
         newest = ".".join(str(part) for part in releases.NEWEST_TESTED_HOST_MINOR)
         run.say(f"the host cluster runs Kubernetes {version['gitVersion']}; {newest} is the newest that was tried")
-    # Reading the state and choosing the release have refusals of their own.
-    state = run.stored_state
-    if state:
-        releases.choose(run.spec.get("version"), state.version)
-        yield from unusable_authorities(state, run.spec, run.now)
-        yield from fixed_settings.changed(run)
-        yield from fixed_settings.store(run)
+    yield from mode_fields.problems(run.deployment)
+    yield from _recorded(run)
     checks = (
         namespace_checks.problems,
         component_checks.storage_class,
@@ -134,6 +136,23 @@ def _host(run: Run) -> Iterable[Problem]:
 def _minor(version: Object) -> tuple[int, int]:
     """Of the version document of an API server, as (1, 35)."""
     return int(version["major"]), int(version["minor"].rstrip("+"))
+
+
+def _hosts(run: HostsRun) -> Iterable[Problem]:
+    yield from host_preflight.problems(run)
+    yield from _recorded(run)
+    for check in (component_checks.flags_and_gates, component_checks.audit, fixed_settings.service_subnet):
+        yield from collected(partial(check, run))
+
+
+def _recorded(run: Run) -> Iterable[Problem]:
+    """What does not go with an installation that is there. Reading its state and choosing the release refuse, too."""
+    state = run.stored_state
+    if state:
+        releases.choose(run.spec.get("version"), state.version)
+        yield from unusable_authorities(state, run.spec, run.now)
+        yield from fixed_settings.changed(run)
+        yield from fixed_settings.store(run)
 
 
 def _external_etcd(run: Run) -> Iterable[Problem]:

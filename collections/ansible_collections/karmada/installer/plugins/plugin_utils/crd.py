@@ -366,6 +366,9 @@ def _for_cel(value: Any, schema: Schema | None) -> Any:
         }
     if isinstance(value, list):
         return [_for_cel(item, (schema or {}).get("items")) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        # What does not fit is no integer for an API server, either.
+        return float(value)
     return value
 
 

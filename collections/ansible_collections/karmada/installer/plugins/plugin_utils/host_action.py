@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
@@ -96,7 +96,7 @@ def refusal_of(work: Any) -> tuple[dict[str, Any], str]:
     """The result of a module, and why the host did not let us have one (empty if it did)."""
     try:
         found: dict[str, Any] = work()
-    except (AnsibleConnectionFailure, AnsibleActionFail) as error:
+    except AnsibleError as error:
         return {}, str(error)
     if found.get("failed") or found.get("unreachable"):
         told = [found.get(key) for key in ("module_stderr", "module_stdout", "msg")]

@@ -21,7 +21,7 @@ def unreachable_hosts(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Prob
     ]
 
 
-def host_problems(run: HostsRun) -> list[Problem]:
+def problems(run: HostsRun) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing."""
     found = host_checks.problems(run.instance, run.observed, run.stored_state)
     seen = [observed.get("facts") for observed in run.observed.values()]
@@ -31,6 +31,6 @@ def host_problems(run: HostsRun) -> list[Problem]:
     return found + run.program_problems()
 
 
-def host_hints(run: HostsRun) -> list[str]:
+def hints(run: HostsRun) -> list[str]:
     """What is no reason to stop and a person wants to know."""
     return host_checks.hints(run.instance, run.observed)

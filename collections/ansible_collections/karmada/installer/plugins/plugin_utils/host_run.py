@@ -352,7 +352,8 @@ class HostsRun(Run):
 
     def etcd_bootstrapped(self) -> None:
         """Note that from now on no member of etcd may found a cluster again."""
-        self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True)))
+        members = tuple(host.name for host in render.hosts_of(self.spec, render.ETCD_ROLE))
+        self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True, nodes=members)))
 
     def finish(self) -> bool:
         """Close the journal, and keep the document. False: there was nothing to do."""

@@ -147,7 +147,7 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
     These are the namespaces: a document without one belongs to ``karmada-system``, and the control plane is installed
     into the namespace of its document unless it says otherwise. Then etcd, which is local where none is named, and what
     depends on the mode: the type of the endpoint and the source of artifacts. What an API server keeps for itself is
-    left out, so a file and an object that say the same give the same result. Raises ProblemsError with all that is wrong.
+    left out, so a file and an object that say the same give the same result. Raises ProblemsError with all problems.
     """
     if problems := validate(document, previous, source):
         raise ProblemsError(problems)

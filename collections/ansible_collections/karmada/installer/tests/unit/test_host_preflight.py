@@ -30,17 +30,17 @@ def run(observed: dict[str, Any]) -> Any:
 def test_hosts_and_programs_are_told_of_together() -> None:
     observed = checks.three()
     checks.put(systemd=200)(observed)
-    first, second = host_preflight.host_problems(run(observed))
+    first, second = host_preflight.problems(run(observed))
     assert "systemd is version 200" in first.what
     assert second == NO_PROGRAM
 
 
 def test_programs_are_asked_for_when_it_is_known_which_are_lacking() -> None:
-    (problem,) = host_preflight.host_problems(run({**checks.three(), "host2": REFUSED}))
+    (problem,) = host_preflight.problems(run({**checks.three(), "host2": REFUSED}))
     assert problem.where == "host host2 (192.0.2.2)"
     observed = checks.three()
     checks.put(architecture="mips")(observed)
-    (problem,) = host_preflight.host_problems(run(observed))
+    (problem,) = host_preflight.problems(run(observed))
     assert "its architecture is mips" in problem.what
 
 
@@ -53,5 +53,5 @@ def test_a_host_that_was_given_up_by_name_may_be_away() -> None:
 def test_hints_come_along() -> None:
     observed = checks.three()
     checks.put(selinux_enforcing=True)(observed)
-    (hint,) = host_preflight.host_hints(run(observed))
+    (hint,) = host_preflight.hints(run(observed))
     assert "SELinux" in hint
