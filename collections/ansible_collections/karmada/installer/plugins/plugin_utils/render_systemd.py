@@ -86,7 +86,7 @@ HARDENING: Mapping[str, str] = {
     "UMask": "0077",
 }
 #: The second line takes away from what the first allows.
-_SYSTEM_CALLS = ("@system-service", "~@privileged @resources")
+SYSTEM_CALLS = ("@system-service", "~@privileged @resources")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,12 @@ def unit_name(instance: Instance, component: Component) -> str:
 
 def user_name(instance: Instance, component: Component) -> str:
     """The user that runs a component of one instance; no longer than Linux allows, and still its own."""
-    name = f"karmada-{instance.object_name(component.name)}"
+    return user_named(instance, component.name)
+
+
+def user_named(instance: Instance, what: str) -> str:
+    """The user for something of one instance that may be no component."""
+    name = f"karmada-{instance.object_name(what)}"
     if len(name) <= _LONGEST_USER_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:10]
@@ -185,7 +190,7 @@ def component_tree(
             *({"path": path, "user": user, "mode": 0o700} for path in _own_folders(where, files)),
             *({"path": path, "user": user, "mode": 0o700} for path in data),
         ],
-        "files": [*files, _file(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
+        "files": [*files, file_entry(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
         "folders": [where.base, *data],
         "data_folders": data,
         "units": [{"name": unit, "hash": digest, "health": _health(component, where)}],
@@ -257,12 +262,16 @@ def unit_text(instance: Instance, component: Component, where: Layout, digest: s
         *_resources(settings.get("resources") or {}),
         *((("ReadWritePaths", where.data),) if component is ETCD else ()),
         *sorted(HARDENING.items()),
-        *(("SystemCallFilter", calls) for calls in _SYSTEM_CALLS),
+        *(("SystemCallFilter", calls) for calls in SYSTEM_CALLS),
     ]
     install = [("WantedBy", "multi-user.target")]
-    sections = (("Unit", unit), ("Service", service), ("Install", install))
+    return unit_file({"Unit": unit, "Service": service, "Install": install})
+
+
+def unit_file(sections: Mapping[str, Iterable[tuple[str, str]]]) -> str:
+    """The text of a unit; a key may stand in it more than once."""
     return "\n".join(
-        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections
+        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections.items()
     )
 
 
@@ -311,11 +320,13 @@ def _configuration(
     """The files that a component reads, apart from its unit."""
     for files in table.enabled_file_sets(component, instance.spec):
         for name, content in sorted(contents(files, material, where).items()):
-            yield _file(where.path(files.directory, name), content, user, 0o600, secret=name.endswith(_SECRET_FILES))
+            yield file_entry(
+                where.path(files.directory, name), content, user, 0o600, secret=name.endswith(_SECRET_FILES)
+            )
     for configuration_files in component.config_files:
         texts = configuration_files.contents(instance.spec, instance.config_maps)
         for name, text in sorted(texts.items()):
-            yield _file(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
+            yield file_entry(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
     if component is ETCD:
         member = next(each for each in where.etcd_members if where.bind_address in each.peer_url)
         configuration = etcd_configuration.of_member(
@@ -326,14 +337,15 @@ def _configuration(
             generation=etcd.generation,
             extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
         )
-        yield _file(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user, 0o600, secret=False)
+        yield file_entry(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user, 0o600, secret=False)
 
 
 #: Names of files that hold something secret.
 _SECRET_FILES = (".key", "encryption.yaml")
 
 
-def _file(path: str, content: bytes, user: str, mode: int, *, secret: bool) -> dict[str, Any]:
+def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool) -> dict[str, Any]:
+    """A file of a tree."""
     return {
         "path": path,
         "content": base64.b64encode(content).decode(),

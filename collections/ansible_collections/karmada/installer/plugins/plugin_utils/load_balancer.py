@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An endpoint of type VirtualIP: HAProxy and keepalived on plain hosts, as users, files and systemd units. No I/O.
+
+keepalived keeps the address on one of the load balancers; HAProxy runs on all of them, listens on the address whether
+or not the host has it at the moment, and passes connections on to a kube-apiserver that is ready. TLS is not ended on
+the way, because clients prove who they are in it. kube-apiserver listens on the address of its host only, so both can
+have the same port.
+
+**What is known of a backend** comes from two questions, asked several times a second over TLS that is verified:
+
+* ``/livez`` without an answer of 200: the process or its host is gone, or it has lost etcd. It gets no connections,
+  and those that it has are cut, so that a client does not wait on them for minutes.
+* ``/livez`` content and ``/readyz`` not: it is starting, or it is told to stop and finishes what it has begun. It gets
+  no new connections and keeps those that it has: cutting them would make requests fail in each rolling restart.
+
+A connection that a backend does not take within a second goes to another one, so clients see nothing of the time until
+the checks have found out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, bracketed
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import (
+    CONFIGURATION,
+    CONTROL_PLANE_ROLE,
+    HARDENING,
+    LOOPBACK,
+    SYSTEM_CALLS,
+    Host,
+    Tree,
+    all_hosts,
+    file_entry,
+    hosts_of,
+    merged,
+    quoted,
+    unit_file,
+    user_named,
+)
+
+VIRTUAL_IP = "VirtualIP"
+ROLE = "loadBalancer"
+HAPROXY, KEEPALIVED = "haproxy", "keepalived"
+#: Where the packages of distributions have the programs.
+PROGRAMS: Mapping[str, str] = {HAPROXY: "/usr/sbin/haproxy", KEEPALIVED: "/usr/sbin/keepalived"}
+#: Where HAProxy tells, on loopback, whether it has a backend to pass connections on to.
+MONITOR_PORT = 5444
+MONITOR_PATH = "/readyz"
+
+_BACKEND = "karmada-apiserver"
+#: With three adverts missed in a row, and a little more for a lower priority, the address moves after about a second.
+_ADVERT_SECONDS = "0.3"
+#: Steps far enough from each other that two backups do not both take over when the holder is gone: the wait of one with
+#: a lower priority is longer by 1/256 of the advert interval for each.
+_HIGHEST_PRIORITY, _PRIORITY_STEP, _LOWEST_PRIORITY = 250, 20, 10
+#: Ports below need a capability.
+_FIRST_UNPRIVILEGED_PORT = 1024
+_INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,15}")
+
+
+def is_wanted(spec: Mapping[str, Any]) -> bool:
+    """Whether the document asks for a virtual IP."""
+    return bool(spec["endpoint"].get("type") == VIRTUAL_IP)
+
+
+def load_balancers(spec: Mapping[str, Any]) -> tuple[Host, ...]:
+    """The hosts that hold the address in turn, in the order of the document; none without a virtual IP."""
+    if not is_wanted(spec):
+        return ()
+    return hosts_of(spec, ROLE) or hosts_of(spec, CONTROL_PLANE_ROLE)
+
+
+def virtual_ip(spec: Mapping[str, Any]) -> str:
+    """The address, in the one form that is compared and written."""
+    return str(ipaddress.ip_address(spec["endpoint"]["virtualIP"]["address"]))
+
+
+def problems(spec: Mapping[str, Any]) -> Iterable[Problem]:
+    """What of the document cannot work, whatever the hosts are like."""
+    if not is_wanted(spec):
+        return
+    address = ipaddress.ip_address(virtual_ip(spec))
+    where = "spec.endpoint.virtualIP.address"
+    for host in all_hosts(spec):
+        if ipaddress.ip_address(host.address) == address:
+            yield Problem(
+                what=f"{address} is the address of host {host.name}",
+                where=where,
+                remedy="choose one of the same network that no machine has: it moves from host to host",
+            )
+    others = [
+        each.name for each in load_balancers(spec) if ipaddress.ip_address(each.address).version != address.version
+    ]
+    if others:
+        yield Problem(
+            what=f"is IPv{address.version}, and the addresses of {', '.join(others)} are not",
+            where=where,
+            remedy="choose an address of the network that the load balancers share",
+        )
+
+
+def interface_problem(host: Host, interface: str) -> Problem | None:
+    """Why the address cannot be put on this host. ``interface`` is what the host told, empty for none."""
+    if _INTERFACE.fullmatch(interface):
+        return None
+    return Problem(
+        what=f"no network interface with the address {host.address} was found"
+        if not interface
+        else f"the network interface with the address {host.address} has the name {interface!r}",
+        where=f"host {host.name}",
+        remedy="spec.hosts has to give an address that the host itself has, on an interface named as Linux names them",
+    )
+
+
+def unit_name(instance: Instance, program: str) -> str:
+    """``karmada-prod-haproxy.service``: not the distribution's own, which may serve something else."""
+    return f"karmada-{instance.object_name(program)}.service"
+
+
+def tree(instance: Instance, host: Host, interface: str, authority: bytes) -> Tree:
+    """What a load balancer is on its host (see ``module_utils.host_tree`` for the form).
+
+    ``interface`` is the one that has the host's address, ``authority`` the certificate (PEM) of the authority that the
+    certificates of kube-apiserver come from. Raises ValueError for an interface that ``interface_problem`` names.
+    """
+    return merged(
+        [_haproxy_tree(instance, host, authority), _keepalived_tree(instance, host, interface)], instance.owner
+    )
+
+
+def absent(instance: Instance) -> Tree:
+    """A host that is a load balancer no longer. The address goes with keepalived, so that unit ends first."""
+    units = [unit_name(instance, program) for program in (KEEPALIVED, HAPROXY)]
+    return {**merged([], instance.owner), "absent_units": units}
+
+
+def skeleton(instance: Instance) -> Tree:
+    """Everything of a load balancer without its content: what an uninstall takes away."""
+    programs = (KEEPALIVED, HAPROXY)
+    return {
+        **merged([], instance.owner),
+        "users": [{"name": user_named(instance, program)} for program in programs],
+        "units": [{"name": unit_name(instance, program)} for program in programs],
+        "folders": [_folder(instance, program) for program in programs],
+    }
+
+
+def haproxy_configuration(instance: Instance, host: Host) -> str:
+    """The configuration of HAProxy on this host."""
+    spec = instance.spec
+    port = KARMADA_APISERVER.ports["https"]
+    address = bracketed(virtual_ip(spec))
+    servers = "\n".join(
+        f"    server {each.name} {bracketed(each.address)}:{port} check-sni {each.name} verifyhost {each.name}"
+        for each in hosts_of(spec, CONTROL_PLANE_ROLE)
+    )
+    return f"""\
+# Of the installer, which overwrites changes.
+global
+    log stdout format raw daemon
+
+defaults
+    mode tcp
+    log global
+    option tcplog
+    # What has gone well is in the audit log of kube-apiserver.
+    option dontlog-normal
+    option dontlognull
+    timeout connect 1s
+    # As long as a kubelet lets a session of kubectl exec be idle, and longer than any watch is silent.
+    timeout client 4h
+    timeout server 4h
+    # A client that has vanished without a word.
+    option clitcpka
+    clitcpka-idle 60s
+    clitcpka-intvl 10s
+    clitcpka-cnt 6
+
+frontend {_BACKEND}
+    # transparent: the host need not have the address yet. It takes no rights, see IP_FREEBIND in ip(7).
+    bind {address}:{endpoint.port(spec["endpoint"], None)} transparent
+    default_backend {_BACKEND}
+
+backend {_BACKEND}
+    balance leastconn
+    # Never by the address that may be on another host in a moment.
+    source {bracketed(host.address)}
+    # What one backend does not take, the next one gets.
+    retries 3
+    option redispatch 1
+    option httpchk
+    timeout check 3s
+    http-check connect default
+    http-check send meth GET uri {KARMADA_APISERVER.health.live}
+    http-check expect status 200
+    http-check connect default
+    http-check send meth GET uri {KARMADA_APISERVER.health.ready}
+    http-check expect error-status L7OKC status 200
+    default-server check inter 500ms fastinter 250ms fall 2 rise 2 on-marked-down shutdown-sessions
+    default-server check-ssl verify required ca-file {_folder(instance, HAPROXY)}/ca.crt
+{servers}
+
+frontend monitor
+    mode http
+    bind {LOOPBACK}:{MONITOR_PORT}
+    timeout client 5s
+    monitor-uri {MONITOR_PATH}
+    monitor fail if {{ nbsrv({_BACKEND}) lt 1 }}
+"""
+
+
+def keepalived_configuration(instance: Instance, host: Host, interface: str) -> str:
+    """The configuration of keepalived on this host.
+
+    There is no password: VRRP version 3 has none, and what version 2 has goes over the network as it is. Instead only
+    adverts of the other load balancers count that come from the same network.
+    """
+    spec = instance.spec
+    balancers = load_balancers(spec)
+    address = ipaddress.ip_address(virtual_ip(spec))
+    peers = [each.address for each in balancers if each != host]
+    # A single one has nobody to talk to, and without peers keepalived would refuse to talk to nobody.
+    unicast = f"""\
+    check_unicast_src
+    unicast_src_ip {host.address}
+    unicast_peer {{
+{"".join(f"        {peer} min_ttl 255 max_ttl 255{chr(10)}" for peer in peers)}    }}
+"""
+    return f"""\
+# Of the installer, which overwrites changes.
+global_defs {{
+    router_id {host.name}
+    vrrp_version 3
+    enable_script_security
+    script_user {user_named(instance, KEEPALIVED)}
+    # The unit has a better share of the processor instead.
+    max_auto_priority -1
+}}
+
+vrrp_script haproxy {{
+    script "{_folder(instance, KEEPALIVED)}/check"
+    interval 1
+    timeout 2
+    # Twice, so that the address stays when HAProxy is restarted.
+    fall 2
+    rise 1
+    init_fail
+}}
+
+vrrp_instance {unit_name(instance, "virtual-ip").removesuffix(".service")} {{
+    # Whoever has the address keeps it: each move cuts the connections of all clients.
+    state BACKUP
+    nopreempt
+    interface {_checked(host, interface)}
+    virtual_router_id {spec["endpoint"]["virtualIP"]["virtualRouterID"]}
+    priority {priority(balancers, host)}
+    advert_int {_ADVERT_SECONDS}
+{unicast if peers else ""}\
+    virtual_ipaddress {{
+        {address}/{address.max_prefixlen}
+    }}
+    track_script {{
+        haproxy
+    }}
+}}
+"""
+
+
+def priority(balancers: Sequence[Host], host: Host) -> int:
+    """Who takes over first: the earlier in the document. Those with the same priority are told apart by address."""
+    return max(_HIGHEST_PRIORITY - _PRIORITY_STEP * balancers.index(host), _LOWEST_PRIORITY)
+
+
+def check_script() -> str:
+    """What keepalived asks each second: whether HAProxy of this host would serve. Needs nothing but bash."""
+    return f"""\
+#!/bin/bash
+# Of the installer, which overwrites changes. Succeeds if HAProxy of this host has a kube-apiserver that is ready.
+exec 3<>/dev/tcp/{LOOPBACK}/{MONITOR_PORT} || exit 1
+printf 'GET {MONITOR_PATH} HTTP/1.0\\r\\n\\r\\n' >&3
+read -r -t 1 _version status _reason <&3 && [[ $status == 200 ]]
+"""
+
+
+def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
+    user, folder = user_named(instance, HAPROXY), _folder(instance, HAPROXY)
+    files = [
+        file_entry(f"{folder}/ca.crt", authority, user, 0o600, secret=False),
+        file_entry(f"{folder}/haproxy.cfg", haproxy_configuration(instance, host).encode(), user, 0o600, secret=False),
+    ]
+    hardening: dict[str, str] = {}
+    if endpoint.port(instance.spec["endpoint"], None) < _FIRST_UNPRIVILEGED_PORT:
+        # In a user namespace of its own it would have the capability there only.
+        right = "CAP_NET_BIND_SERVICE"
+        hardening = {"AmbientCapabilities": right, "CapabilityBoundingSet": right, "PrivateUsers": "no"}
+    service = [
+        ("Type", "notify"),
+        ("ExecStart", f"{PROGRAMS[HAPROXY]} -Ws -f {folder}/haproxy.cfg"),
+        # Sooner than keepalived takes the address away.
+        ("RestartSec", "200ms"),
+        ("TimeoutStopSec", "5"),
+        ("LimitNOFILE", "65536"),
+    ]
+    health = {"url": f"http://{LOOPBACK}:{MONITOR_PORT}{MONITOR_PATH}", "authority": ""}
+    return _unit_tree(instance, HAPROXY, files, service, hardening, health)
+
+
+def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
+    name, folder = unit_name(instance, KEEPALIVED), _folder(instance, KEEPALIVED)
+    configuration = keepalived_configuration(instance, host, interface).encode()
+    # All of it belongs to root: keepalived refuses a check that somebody else could change, its own user included.
+    files = [
+        file_entry(f"{folder}/check", check_script().encode(), "root", 0o755, secret=False),
+        file_entry(f"{folder}/keepalived.conf", configuration, "root", 0o644, secret=False),
+    ]
+    run = name.removesuffix(".service")
+    # To put the address on the interface, to speak VRRP, and to tell neighbours where the address is now. The last one
+    # is for its check: before, it drops groups that it has not, and takes a check that it could not run for passed.
+    rights = "CAP_NET_ADMIN CAP_NET_RAW CAP_SETGID"
+    hardening = {
+        "AmbientCapabilities": rights,
+        "CapabilityBoundingSet": rights,
+        # What a group of the system could read.
+        "InaccessiblePaths": "-/etc/shadow -/etc/gshadow",
+        "PrivateUsers": "no",
+        "RestrictAddressFamilies": "AF_INET AF_INET6 AF_NETLINK AF_PACKET AF_UNIX",
+    }
+    command = [
+        *(PROGRAMS[KEEPALIVED], "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),
+        *(
+            f"--use-file={folder}/keepalived.conf",
+            f"--pid=/run/{run}/keepalived.pid",
+            f"--vrrp_pid=/run/{run}/vrrp.pid",
+        ),
+    ]
+    service = [
+        ("Type", "exec"),
+        ("ExecStart", " ".join(command)),
+        ("RuntimeDirectory", run),
+        ("RestartSec", "1"),
+        ("TimeoutStopSec", "10"),
+        # A host that is busy must not lose the address for it, and none may keep it because keepalived was killed.
+        ("Nice", "-15"),
+        ("OOMScoreAdjust", "-900"),
+    ]
+    health = {
+        "url": endpoint.url(virtual_ip(instance.spec), endpoint.port(instance.spec["endpoint"], None))
+        + KARMADA_APISERVER.health.ready,
+        "authority": f"{_folder(instance, HAPROXY)}/ca.crt",
+    }
+    return _unit_tree(instance, KEEPALIVED, files, service, hardening, health, more_calls="setgid setgroups setuid")
+
+
+def _unit_tree(
+    instance: Instance,
+    program: str,
+    files: Sequence[Mapping[str, Any]],
+    service: Sequence[tuple[str, str]],
+    hardening: Mapping[str, str],
+    health: Mapping[str, str],
+    more_calls: str = "",
+) -> Tree:
+    user, folder, name = user_named(instance, program), _folder(instance, program), unit_name(instance, program)
+    owner = "root" if program == KEEPALIVED else user
+
+    def text(digest: str) -> str:
+        return unit_file(
+            {
+                "Unit": [
+                    ("Description", f"{program} of the endpoint of Karmada control plane {instance.name}"),
+                    ("After", "network-online.target"),
+                    ("Wants", "network-online.target"),
+                    ("StartLimitIntervalSec", "0"),
+                    (OWNER_KEY, instance.owner),
+                ],
+                "Service": [
+                    ("User", user),
+                    ("Group", user),
+                    ("Environment", quoted(f"{HASH_VARIABLE}={digest}")),
+                    *service,
+                    ("Restart", "always"),
+                    *sorted({**HARDENING, **hardening}.items()),
+                    *(("SystemCallFilter", calls) for calls in (*SYSTEM_CALLS, more_calls) if calls),
+                ],
+                "Install": [("WantedBy", "multi-user.target")],
+            }
+        )
+
+    digest = hashlib.sha256(text("").encode())
+    for file in files:
+        digest.update(f"{file['path']}\0{file['content']}\0".encode())
+    unit = text(digest.hexdigest()[:32]).encode()
+    return {
+        **merged([], instance.owner),
+        "users": [{"name": user, "home": "/nonexistent", "comment": f"Karmada {instance.name} {instance.owner}"}],
+        "directories": [
+            *(
+                {"path": path, "user": "root", "mode": 0o755}
+                for path in (CONFIGURATION, f"{CONFIGURATION}/{instance.name}")
+            ),
+            {"path": folder, "user": owner, "mode": 0o755 if owner == "root" else 0o700},
+        ],
+        "files": [*files, file_entry(f"{UNIT_FOLDER}/{name}", unit, "root", 0o644, secret=False)],
+        "folders": [folder],
+        "units": [{"name": name, "hash": digest.hexdigest()[:32], "health": dict(health)}],
+    }
+
+
+def _folder(instance: Instance, program: str) -> str:
+    return f"{CONFIGURATION}/{instance.name}/{program}"
+
+
+def _checked(host: Host, interface: str) -> str:
+    problem = interface_problem(host, interface)
+    if problem:
+        raise ValueError(str(problem))
+    return interface
