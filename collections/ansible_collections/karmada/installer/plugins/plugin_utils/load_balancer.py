@@ -13,7 +13,7 @@ have the same port.
 * ``/livez`` content and ``/readyz`` not: it is starting, or it is told to stop and finishes what it has begun. It gets
   no new connections and keeps those that it has: cutting them would make requests fail in each rolling restart.
 
-A connection that a backend does not take within a second goes to another one, so clients see nothing of the time until
+A connection that a backend does not take within half a second goes to another one, so clients see nothing of the time until
 the checks have found out.
 """
 
@@ -170,12 +170,7 @@ global
 
 defaults
     mode tcp
-    log global
-    option tcplog
-    # What has gone well is in the audit log of kube-apiserver.
-    option dontlog-normal
-    option dontlognull
-    timeout connect 1s
+    timeout connect 500ms
     # As long as a kubelet lets a session of kubectl exec be idle, and longer than any watch is silent.
     timeout client 4h
     timeout server 4h
@@ -191,6 +186,8 @@ frontend {_BACKEND}
     default_backend {_BACKEND}
 
 backend {_BACKEND}
+    # Which backends come and go. Who has asked for what is in the audit log of kube-apiserver.
+    log global
     balance leastconn
     # Never by the address that may be on another host in a moment.
     source {bracketed(host.address)}
