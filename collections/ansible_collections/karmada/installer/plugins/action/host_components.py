@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
@@ -28,8 +29,11 @@ class ActionModule(HostAction):
         state: str = arguments["state"]
         leaves = state in ("stopped", "absent")
         keep_data = self.karmada.spec["deletion"]["policy"] == "Retain"
+        instance = self.karmada.instance
         tree = (
-            render.skeleton(self.karmada.instance, keep_data=keep_data)
+            render.merged(
+                [load_balancer.skeleton(instance), render.skeleton(instance, keep_data=keep_data)], instance.owner
+            )
             if leaves
             else self.view.tree(arguments["components"])
         )

@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     control_plane_objects,
     endpoint,
     ip_families,
+    load_balancer,
     pki,
     pki_files,
     programs,
@@ -390,6 +391,16 @@ class HostView:
         gone = [BY_NAME[name] for name in names if BY_NAME[name] not in wanted]
         tree["absent_units"] = [render.unit_name(instance, component) for component in gone]
         return tree
+
+    def load_balancer_tree(self) -> Object:
+        """HAProxy and keepalived on this host, or their end where it is no load balancer."""
+        run = self.run
+        if self.host not in load_balancer.load_balancers(run.spec):
+            return load_balancer.absent(run.instance)
+        interface = str((run.observed[self.host.name].get("facts") or {}).get("interface") or "")
+        if problem := load_balancer.interface_problem(self.host, interface):
+            raise ProblemsError(problem)
+        return load_balancer.tree(run.instance, self.host, interface, run.state.authorities[KARMADA_CA].certificate)
 
     def _component(self, component: Component) -> Object:
         run = self.run

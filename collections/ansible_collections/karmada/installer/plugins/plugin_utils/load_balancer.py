@@ -13,8 +13,8 @@ have the same port.
 * ``/livez`` content and ``/readyz`` not: it is starting, or it is told to stop and finishes what it has begun. It gets
   no new connections and keeps those that it has: cutting them would make requests fail in each rolling restart.
 
-A connection that a backend does not take within half a second goes to another one, so clients see nothing of the time until
-the checks have found out.
+A connection that a backend does not take within half a second goes to another one, so clients see little of the time
+until the checks have found out.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, bracketed
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import bracketed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import (
     CONFIGURATION,

@@ -400,7 +400,10 @@ def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[st
     """The names of every serving certificate of this host: always the host's own, so that it can be asked directly."""
     own = Names.of(["localhost", "127.0.0.1", "::1", host.name, host.address])
     settings = instance.spec["endpoint"]
-    outside = [name for name in (endpoint_host, settings.get("host"), *settings.get("extraSANs", ())) if name]
+    virtual_ip = (settings.get("virtualIP") or {}).get("address")
+    outside = [
+        name for name in (endpoint_host, settings.get("host"), virtual_ip, *settings.get("extraSANs", ())) if name
+    ]
     kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     return {
         KARMADA_APISERVER.name: own

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases, ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
@@ -85,6 +85,14 @@ class TestWho:
         )
         assert load_balancer.load_balancers(deployment["spec"]) == ()
         assert list(load_balancer.problems(deployment["spec"])) == []
+
+    @pytest.mark.parametrize(
+        "hosts", [STACKED, [host(1), host(2, "etcd"), host(3, "etcd")], [*STACKED, host(4, "loadBalancer")]]
+    )
+    def test_the_group_of_the_inventory_has_the_same(self, hosts: list[dict[str, Any]]) -> None:
+        spec = instance(hosts).spec
+        in_group = [each["name"] for each in spec["hosts"] if "loadBalancer" in ssh.roles(spec, each)]
+        assert in_group == names(load_balancer.load_balancers(spec))
 
 
 class TestProblems:

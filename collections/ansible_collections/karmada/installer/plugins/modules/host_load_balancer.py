@@ -1,0 +1,70 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_load_balancer
+short_description: Run HAProxy and keepalived for the virtual IP of a control plane on a plain host
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Makes users, configuration and hardened units of HAProxy and keepalived as the document wants them, for an endpoint
+    of type C(VirtualIP), and has M(karmada.installer.host_tree) bring the host to that. A host that is no load balancer
+    loses what it has of one.
+  - >-
+    The units are the control plane's own. Those of the distribution's packages, C(haproxy.service) and
+    C(keepalived.service), are not touched.
+  - >-
+    A restart of HAProxy cuts the connections that go through this host, and new ones are refused for a fraction of a
+    second. The virtual IP stays where it is. A restart of keepalived moves it to another host. Either is restarted only
+    when its own configuration differs. So hosts should be done one after the other.
+  - >-
+    M(karmada.installer.host_observe) has to look at the host before, and the programs have to be there.
+options:
+  state:
+    description:
+      - V(present) brings the host to what the document says, and waits until it serves the virtual IP.
+      - >-
+        V(compared) only looks whether the host differs from that, and changes nothing. It says C(changed) in check mode
+        only, where no other step will.
+    type: str
+    choices: [present, compared]
+    default: present
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 60
+extends_documentation_fragment:
+  - karmada.installer.host_attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    description: Shows what changes in files. There is nothing secret in them.
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Serve the virtual IP
+  karmada.installer.host_load_balancer:
+  become: true
+"""
+
+RETURN = r"""
+changes:
+  description: What was done, or in check mode would be done, a line each.
+  returned: success
+  type: list
+  elements: str
+  sample: [restart karmada-prod-haproxy.service]
+differs:
+  description: Whether the host was found to differ.
+  returned: success
+  type: bool
+  sample: true
+"""
