@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     etcd_configuration,
     host_access,
     ip_families,
+    load_balancer,
     mode_fields,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
@@ -51,10 +52,6 @@ ETCD_BYTES, ETCD_QUOTA = 1024 * MIB, 2 * 1024 * MIB
 #: Below this a host with that role works, but not for long.
 MEMORY: Mapping[str, int] = {render.CONTROL_PLANE_ROLE: 1536 * MIB, render.ETCD_ROLE: 512 * MIB}
 MOST_ETCD_MEMBERS = 7
-LOAD_BALANCER_ROLE = "loadBalancer"
-VIRTUAL_IP = "VirtualIP"
-#: What serves a virtual IP.
-HAPROXY, KEEPALIVED = "haproxy", "keepalived"
 #: All addresses of a machine.
 _ANY = "::"
 _NO_LISTENER = ("0", "")
@@ -114,13 +111,6 @@ def hints(instance: Instance, observed: Observed) -> list[str]:
     ]
 
 
-def load_balancer_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
-    """The hosts that serve the virtual IP: none for an endpoint of another type."""
-    if spec["endpoint"]["type"] != VIRTUAL_IP:
-        return ()
-    return render.hosts_of(spec, LOAD_BALANCER_ROLE) or render.hosts_of(spec, render.CONTROL_PLANE_ROLE)
-
-
 def components_of(spec: Mapping[str, Any], host: Host) -> list[Component]:
     """The components that run on this host."""
     return [each for each in wanted_components(spec) if render.role_of(each) in host.roles]
@@ -129,9 +119,10 @@ def components_of(spec: Mapping[str, Any], host: Host) -> list[Component]:
 def sockets(instance: Instance, host: Host) -> list[Socket]:
     """Where our processes on this host are to listen, by the same flags that they are started with."""
     found = [socket for each in components_of(instance.spec, host) for socket in _sockets_of(instance, host, each)]
-    if host in load_balancer_hosts(instance.spec):
+    if host in load_balancer.load_balancers(instance.spec):
         settings = instance.spec["endpoint"]
-        found.append(Socket(HAPROXY, settings["virtualIP"]["address"], endpoint.port(settings, None)))
+        found.append(Socket(load_balancer.HAPROXY, settings["virtualIP"]["address"], endpoint.port(settings, None)))
+        found.append(Socket(load_balancer.HAPROXY, render.LOOPBACK, load_balancer.MONITOR_PORT))
     return found
 
 
@@ -163,11 +154,12 @@ def _of_the_document(instance: Instance) -> Iterator[Problem]:
                 "spec.endpoint.virtualIP.address",
                 "choose an address that no host has: it moves between them",
             )
-        if LOAD_BALANCER_ROLE in host.roles and spec["endpoint"]["type"] != VIRTUAL_IP:
+        if load_balancer.ROLE in host.roles and spec["endpoint"]["type"] != load_balancer.VIRTUAL_IP:
             yield Problem(
-                f"the role {LOAD_BALANCER_ROLE} of {host.name} has no meaning without endpoint.type {VIRTUAL_IP}",
+                f"the role {load_balancer.ROLE} of {host.name} has no meaning without endpoint.type "
+                f"{load_balancer.VIRTUAL_IP}",
                 f"{where}.roles",
-                f"take it out, or set endpoint.type to {VIRTUAL_IP}",
+                f"take it out, or set endpoint.type to {load_balancer.VIRTUAL_IP}",
             )
     yield from _families(instance, virtual_ip)
     members = render.hosts_of(spec, render.ETCD_ROLE)
@@ -381,7 +373,7 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     if not settings:
         return
     address, where = ipaddress.ip_address(settings["address"]), "spec.endpoint.virtualIP.address"
-    balancers = [one for one in seen if one.host in load_balancer_hosts(instance.spec)]
+    balancers = [one for one in seen if one.host in load_balancer.load_balancers(instance.spec)]
     for one in balancers:
         networks = [ipaddress.ip_interface(each).network for each in one.interface.get("addresses", ())]
         if networks and not any(address in network for network in networks):
@@ -552,7 +544,10 @@ def _skews(seen: Sequence[_Seen], least: float, most: float | None) -> Iterator[
 
 
 def _runs_keepalived(instance: Instance, one: _Seen) -> bool:
-    return any(found["owner"] == instance.owner and KEEPALIVED in unit for unit, found in one.facts["units"].items())
+    return any(
+        found["owner"] == instance.owner and load_balancer.KEEPALIVED in unit
+        for unit, found in one.facts["units"].items()
+    )
 
 
 def _has(one: _Seen, address: str) -> bool:
@@ -561,7 +556,11 @@ def _has(one: _Seen, address: str) -> bool:
 
 def _programs(instance: Instance, host: Host) -> set[str]:
     own = {each.binary.rpartition("/")[2] for each in components_of(instance.spec, host)}
-    return own | ({HAPROXY, KEEPALIVED} if host in load_balancer_hosts(instance.spec) else set())
+    return own | (
+        {load_balancer.HAPROXY, load_balancer.KEEPALIVED}
+        if host in load_balancer.load_balancers(instance.spec)
+        else set()
+    )
 
 
 def _program_of(profile: str) -> str:

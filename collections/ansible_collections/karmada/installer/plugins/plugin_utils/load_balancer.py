@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
@@ -39,7 +39,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd i
     SYSTEM_CALLS,
     Host,
     Tree,
-    all_hosts,
     file_entry,
     hosts_of,
     merged,
@@ -83,30 +82,6 @@ def load_balancers(spec: Mapping[str, Any]) -> tuple[Host, ...]:
 def virtual_ip(spec: Mapping[str, Any]) -> str:
     """The address, in the one form that is compared and written."""
     return str(ipaddress.ip_address(spec["endpoint"]["virtualIP"]["address"]))
-
-
-def problems(spec: Mapping[str, Any]) -> Iterable[Problem]:
-    """What of the document cannot work, whatever the hosts are like."""
-    if not is_wanted(spec):
-        return
-    address = ipaddress.ip_address(virtual_ip(spec))
-    where = "spec.endpoint.virtualIP.address"
-    for host in all_hosts(spec):
-        if ipaddress.ip_address(host.address) == address:
-            yield Problem(
-                what=f"{address} is the address of host {host.name}",
-                where=where,
-                remedy="choose one of the same network that no machine has: it moves from host to host",
-            )
-    others = [
-        each.name for each in load_balancers(spec) if ipaddress.ip_address(each.address).version != address.version
-    ]
-    if others:
-        yield Problem(
-            what=f"is IPv{address.version}, and the addresses of {', '.join(others)} are not",
-            where=where,
-            remedy="choose an address of the network that the load balancers share",
-        )
 
 
 def interface_problem(host: Host, interface: str) -> Problem | None:

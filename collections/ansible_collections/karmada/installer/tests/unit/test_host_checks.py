@@ -290,7 +290,10 @@ def test_every_port_of_the_table_is_looked_at() -> None:
     )
     host = render.all_hosts(everything.spec)[0]
     wanted = {(each.needed_by, each.port) for each in host_checks.sockets(everything, host)}
-    assert wanted == {(each.name, port) for each in COMPONENTS for port in each.ports.values()} | {("haproxy", 5443)}
+    assert wanted == {(each.name, port) for each in COMPONENTS for port in each.ports.values()} | {
+        ("haproxy", 5443),
+        ("haproxy", 5444),
+    }
 
 
 def test_only_what_runs_on_a_host_needs_ports_there() -> None:

@@ -84,7 +84,6 @@ class TestWho:
             {"mode": "Binary", "hosts": STACKED, "endpoint": {"type": "External", "host": "k.example"}}
         )
         assert load_balancer.load_balancers(deployment["spec"]) == ()
-        assert list(load_balancer.problems(deployment["spec"])) == []
 
     @pytest.mark.parametrize(
         "hosts", [STACKED, [host(1), host(2, "etcd"), host(3, "etcd")], [*STACKED, host(4, "loadBalancer")]]
@@ -95,19 +94,7 @@ class TestWho:
         assert in_group == names(load_balancer.load_balancers(spec))
 
 
-class TestProblems:
-    def test_none(self) -> None:
-        assert list(load_balancer.problems(instance().spec)) == []
-
-    def test_the_address_of_a_host(self) -> None:
-        assert "is the address of host h2" in str(*load_balancer.problems(instance(address="192.0.2.2").spec))
-        six = [host(1, family=6)]
-        assert "host h1" in str(*load_balancer.problems(instance(six, address="2001:db8:0:0::1").spec))
-
-    def test_of_another_family_than_the_hosts(self) -> None:
-        found = str(*load_balancer.problems(instance(address="2001:db8::100").spec))
-        assert "is IPv6, and the addresses of h1, h2, h3 are not" in found
-
+class TestInterface:
     @pytest.mark.parametrize("interface", ["", "eth0 {", "eth0\nfoo", "x" * 16])
     def test_an_interface_that_was_not_found_or_cannot_be_written(self, interface: str) -> None:
         assert "host h1" in str(load_balancer.interface_problem(first(instance()), interface))
