@@ -205,6 +205,8 @@ def keepalived_configuration(instance: Instance, host: Host, interface: str) -> 
     unicast = f"""\
     check_unicast_src
     unicast_src_ip {host.address}
+    # As a router would not let it through. Unless told, keepalived sends 64 with IPv6.
+    unicast_ttl 255
     unicast_peer {{
 {"".join(f"        {peer} min_ttl 255 max_ttl 255{chr(10)}" for peer in peers)}    }}
 """

@@ -147,6 +147,13 @@ class TestKeepalived:
         assert peers == [["192.0.2.2", "192.0.2.3"], ["192.0.2.1", "192.0.2.3"], ["192.0.2.1", "192.0.2.2"]]
         assert "unicast_src_ip 192.0.2.1\n" in keepalived(instance())
 
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_sends_what_the_others_accept(self, family: int) -> None:
+        address = "192.0.2.100" if family == 4 else "2001:db8::100"
+        text = keepalived(instance([host(number, family=family) for number in (1, 2, 3)], address=address))
+        (sent,) = re.findall(r"unicast_ttl (\d+)$", text, re.MULTILINE)
+        assert set(re.findall(r"min_ttl (\d+) max_ttl (\d+)$", text, re.MULTILINE)) == {(sent, sent)}
+
     def test_a_single_one_is_not_told_to_talk_to_nobody(self) -> None:
         assert "unicast" not in keepalived(instance([host(1)]))
 
