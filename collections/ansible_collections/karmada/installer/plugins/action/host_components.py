@@ -30,13 +30,13 @@ class ActionModule(HostAction):
         leaves = state in ("stopped", "absent")
         keep_data = self.karmada.spec["deletion"]["policy"] == "Retain"
         instance = self.karmada.instance
-        tree = (
-            render.merged(
-                [load_balancer.skeleton(instance), render.skeleton(instance, keep_data=keep_data)], instance.owner
-            )
-            if leaves
-            else self.view.tree(arguments["components"])
-        )
+        if leaves:
+            parts = [load_balancer.skeleton(instance), render.skeleton(instance, keep_data=keep_data)]
+        else:
+            parts = [self.view.tree(arguments["components"])]
+            if state == "compared" or not self.view.is_load_balancer:
+                parts.append(self.view.load_balancer_tree())
+        tree = render.merged(parts, instance.owner)
         if not tree["units"] and not tree["absent_units"]:
             return {"changed": False, "changes": [], "outdated": []}
         found = self.on_host(

@@ -24,15 +24,6 @@ description:
   - >-
     M(karmada.installer.host_observe) has to look at the host before, and the programs have to be there.
 options:
-  state:
-    description:
-      - V(present) brings the host to what the document says, and waits until it serves the virtual IP.
-      - >-
-        V(compared) only looks whether the host differs from that, and changes nothing. It says C(changed) in check mode
-        only, where no other step will.
-    type: str
-    choices: [present, compared]
-    default: present
   timeout:
     description: Seconds to wait.
     type: int
@@ -62,9 +53,4 @@ changes:
   type: list
   elements: str
   sample: [restart karmada-prod-haproxy.service]
-differs:
-  description: Whether the host was found to differ.
-  returned: success
-  type: bool
-  sample: true
 """

@@ -125,6 +125,11 @@ class HostsRun(Run):
         """There is none."""
         raise AssertionError("a control plane on plain hosts has no host cluster")
 
+    def is_host(self, cluster: Cluster) -> bool:
+        """No cluster is."""
+        del cluster
+        return False
+
     @property
     def place(self) -> str:
         """Where the instance is, in words."""
@@ -392,10 +397,15 @@ class HostView:
         tree["absent_units"] = [render.unit_name(instance, component) for component in gone]
         return tree
 
+    @property
+    def is_load_balancer(self) -> bool:
+        """Whether this host serves the virtual IP."""
+        return self.host in load_balancer.load_balancers(self.run.spec)
+
     def load_balancer_tree(self) -> Object:
         """HAProxy and keepalived on this host, or their end where it is no load balancer."""
         run = self.run
-        if self.host not in load_balancer.load_balancers(run.spec):
+        if not self.is_load_balancer:
             return load_balancer.absent(run.instance)
         interface = str((run.observed[self.host.name].get("facts") or {}).get("interface") or "")
         if problem := load_balancer.interface_problem(self.host, interface):

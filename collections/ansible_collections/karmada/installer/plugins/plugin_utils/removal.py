@@ -300,7 +300,7 @@ def _delete_namespace(
             f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
         )
         return []
-    if cluster is run.host:
+    if run.is_host(cluster):
         run.retire_lock()
     held = any(each["metadata"].get("finalizers") for each in (namespace, *found))
     return _delete(run, cluster, [namespace], timeout, wait=held)

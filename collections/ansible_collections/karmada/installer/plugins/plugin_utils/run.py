@@ -165,6 +165,10 @@ class Run:
         )
         return self._kept(forwarded)
 
+    def is_host(self, cluster: Cluster) -> bool:
+        """Whether this is the host cluster."""
+        return cluster is self.host
+
     @property
     def control_plane_exists(self) -> bool:
         """Whether the API server of the instance has been deployed; in check mode it may not have been."""
@@ -673,7 +677,7 @@ class Run:
             return delete_all(cluster, targets, check=True)
         with self.writing(step):
             changes = delete_all(cluster, targets, progress=self.say)
-            if cluster is self.host:
+            if self.is_host(cluster):
                 self.save(self.state.without_owned(HOST, {str(ref) for ref, _uid in targets}))
         return changes
 
