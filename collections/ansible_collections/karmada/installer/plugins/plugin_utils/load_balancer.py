@@ -257,8 +257,8 @@ def priority(balancers: Sequence[Host], host: Host) -> int:
 
 def check_script() -> str:
     """What keepalived asks each second: whether HAProxy of this host would serve. Needs nothing but bash."""
-    return f"""\
-#!/bin/bash
+    # Its first line stands apart, so that this file is not taken for a shell script.
+    return f"""{"#!/bin/bash"}
 # Of the installer, which overwrites changes. Succeeds if HAProxy of this host has a kube-apiserver that is ready.
 exec 3<>/dev/tcp/{LOOPBACK}/{MONITOR_PORT} || exit 1
 printf 'GET {MONITOR_PATH} HTTP/1.0\\r\\n\\r\\n' >&3
