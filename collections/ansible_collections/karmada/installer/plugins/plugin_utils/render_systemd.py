@@ -328,7 +328,8 @@ def _configuration(
         for name, text in sorted(texts.items()):
             yield file_entry(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
     if component is ETCD:
-        member = next(each for each in where.etcd_members if where.bind_address in each.peer_url)
+        own = url(where.bind_address, ETCD.ports["peer"])
+        member = next(each for each in where.etcd_members if each.peer_url == own)
         configuration = etcd_configuration.of_member(
             member,
             where,

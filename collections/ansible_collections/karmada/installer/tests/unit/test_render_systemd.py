@@ -227,3 +227,13 @@ def test_no_value_of_the_document_means_anything_to_systemd(value: str) -> None:
     word = render.quoted(value)
     assert "\n" not in word
     assert _read_as_systemd_does(word) == value
+
+
+@pytest.mark.parametrize(("longer", "shorter"), [("192.0.2.10", "192.0.2.1"), ("2001:db8::10", "2001:db8::1")])
+def test_a_member_is_not_taken_for_one_whose_address_begins_with_its_own(longer: str, shorter: str) -> None:
+    hosts = [
+        {"name": "long", "address": longer, "roles": ["etcd"]},
+        {"name": "short", "address": shorter, "roles": ["etcd"]},
+    ]
+    found = tree(instance(hosts=hosts), ETCD, 1)
+    assert yaml.safe_load(content(found, "/etcd.yaml"))["name"] == "short"
