@@ -48,7 +48,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Object, Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State, from_files, to_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
+    COLLECTION_VERSION,
+    EtcdState,
+    State,
+    from_files,
+    to_files,
+)
 
 LOCALHOST = "localhost"
 
@@ -353,7 +359,9 @@ class HostsRun(Run):
                 finished="",
                 step="hosts",
             )
-            self.save(replace(state, journal=journal, service_subnet=self.service_subnet))
+            self.save(
+                replace(state, journal=journal, service_subnet=self.service_subnet, collection=COLLECTION_VERSION)
+            )
         return due
 
     def etcd_bootstrapped(self) -> None:
