@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on a host: whole or not at all, known by their checksum, and kept as long as any unit names their version."""
+"""Programs on a host: whole or not at all, known by their checksum, kept as long as a unit names their version."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_programs_are_where_they_belong_and_can_be_run_by_every_user(system: Sys
 
 
 def test_a_program_that_arrived_damaged_is_refused_and_the_one_before_stays(system: System, tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="what arrived for .*karmada-scheduler is damaged"):
+    with pytest.raises(HostError, match=r"what arrived for .*karmada-scheduler is damaged"):
         install(system, tmp_path, f"{NEW}/karmada-scheduler", damaged=True)
     assert list(system.path(NEW).iterdir()) == []
     assert host_program_files.intact(system, FOLDER) == []

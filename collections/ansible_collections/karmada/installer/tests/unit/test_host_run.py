@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run on plain hosts: which state it goes on with, when there is something to do, and what each host is to be."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    KARMADA_SCHEDULER,
+    wanted_components,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored, newest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
+    COLLECTION_VERSION,
+    EtcdState,
+    Journal,
+    State,
+)
+from ansible_collections.karmada.installer.tests.unit.samples import NOW, TOKEN, document, state
+from cryptography import x509
+
+Object = dict[str, Any]
+
+EXTERNAL: Object = {"type": "External", "host": "karmada.example.com"}
+VIRTUAL: Object = {"type": "VirtualIP", "virtualIP": {"address": "192.0.2.100"}}
+HOSTS = [
+    {"name": "cp1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"]},
+    {"name": "cp2", "address": "192.0.2.2", "roles": ["controlPlane"]},
+    {"name": "etcd1", "address": "192.0.2.3", "roles": ["etcd"]},
+    {"name": "etcd2", "address": "192.0.2.4", "roles": ["etcd"]},
+]
+NAMES = [host["name"] for host in HOSTS]
+EVERY = [component.name for component in COMPONENTS]
+
+
+def deployment(**spec: Any) -> Object:
+    return document({"mode": "Binary", "hosts": HOSTS, "endpoint": EXTERNAL, **spec})
+
+
+def remembered(**fields: Any) -> State:
+    """After an installation that came to its end."""
+    known = {"etcd": EtcdState(token=TOKEN, storage="directory", bootstrapped=True), "document": deployment()}
+    return state(**{**known, **fields})
+
+
+def seen(stored: Stored, **more: Any) -> Object:
+    """What was seen of a host on which nothing is to be done."""
+    return {"stored": stored.plain, "files": {}, "programs": [], "facts": {"architecture": "x86_64"}, **more}
+
+
+class Runs:
+    """Steps of one playbook run, each with a look of its own at what those before it have left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.handover = Handover(folder)
+
+    def see(self, **hosts: Object) -> None:
+        for name, what in hosts.items():
+            self.handover.note(name, **what)
+
+    def see_all(self, what: Object) -> None:
+        self.see(**dict.fromkeys(NAMES, what))
+
+    def step(self, document: Object | None = None, *, check: bool = False, holder: str = "me@here") -> HostsRun:
+        run = HostsRun(
+            document or deployment(),
+            Connection(),
+            operation="apply",
+            holder=holder,
+            check=check,
+            say=lambda _message: None,
+            handover=self.handover,
+        )
+        run.now = NOW
+        return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path / "run")
+
+
+@pytest.fixture
+def installed(runs: Runs) -> Runs:
+    """All hosts are as an installation has left them."""
+    runs.see_all(seen(Stored(4).after(remembered())))
+    return runs
+
+
+# -- the state as it lies on hosts ---------------------------------------------------------------------------
+
+
+def test_the_serial_grows_if_and_only_if_something_differs() -> None:
+    first = Stored().after(remembered())
+    assert first.serial == 1
+    assert first.after(remembered()) is first
+    second = first.after(remembered(endpoint_host="karmada.example.com"))
+    assert second.serial == 2
+    assert second.after(remembered()).serial == 3, "going back is a change, too"
+
+
+def test_what_was_stored_is_read_again() -> None:
+    stored = Stored.of(Stored(6).after(remembered()).plain)
+    assert stored.serial == 7
+    assert stored.state() == remembered()
+    assert Stored.of(None).state() is None
+
+
+@pytest.mark.parametrize(
+    ("serials", "expected"),
+    [
+        ({}, 0),
+        ({"cp1": None, "cp2": None}, 0),
+        ({"cp1": 0, "cp2": 0}, 0),
+        ({"cp1": 3, "cp2": 0, "etcd1": None}, 3),
+        ({"cp1": 3, "cp2": 12, "etcd1": 4}, 12),
+    ],
+)
+def test_the_newest_state_wins(serials: dict[str, int | None], expected: int) -> None:
+    observed = {
+        name: {} if serial is None else {"stored": {"serial": serial, "files": {"a": str(serial)} if serial else {}}}
+        for name, serial in serials.items()
+    }
+    found = newest(observed)
+    assert found.serial == expected
+    assert (found.files or {}) == ({"a": str(expected)} if expected else {})
+
+
+def test_two_states_of_the_same_serial_that_differ_are_refused_unless_there_is_a_newer_one() -> None:
+    observed = {
+        "cp1": {"stored": {"serial": 3, "files": {"a": "MQ=="}}},
+        "cp2": {"stored": {"serial": 3, "files": {"a": "Mg=="}}},
+        "etcd1": {"stored": {"serial": 2, "files": {"a": "MQ=="}}},
+    }
+    with pytest.raises(ProblemsError, match="states on cp1, cp2 have the same serial 3 and differ"):
+        newest(observed)
+    observed["etcd1"] = {"stored": {"serial": 4, "files": {"a": "MQ=="}}}
+    assert newest(observed).serial == 4
+
+
+# -- when there is something to do ---------------------------------------------------------------------------
+
+
+def test_nothing_is_due_where_all_is_as_it_should_be(installed: Runs) -> None:
+    assert installed.step().begin() is False
+    assert installed.step().stored.serial == 5
+    assert installed.step().finish() is False
+    assert installed.step().stored.serial == 5
+
+
+def interrupted(runs: Runs) -> Object:
+    journal = Journal(operation="apply", run="somebody@else", started=NOW.isoformat(), step="hosts")
+    runs.see_all(seen(Stored(4).after(remembered(journal=journal))))
+    return deployment()
+
+
+def changed(_runs: Runs) -> Object:
+    return deployment(encryption={"provider": "identity"})
+
+
+def of_host(what: Object) -> Callable[[Runs], Object]:
+    def change(runs: Runs) -> Object:
+        runs.see(cp2=what)
+        return deployment()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(of_host({"stored": {"serial": 0, "files": {}}}), id="a fresh host"),
+        pytest.param(of_host({"stored": Stored(3).after(remembered(endpoint_host="a")).plain}), id="an older serial"),
+        pytest.param(of_host({"differs": True}), id="differs"),
+        pytest.param(of_host({"lacking": ["karmada-scheduler"]}), id="lacking programs"),
+        pytest.param(interrupted, id="interrupted"),
+        pytest.param(changed, id="another document"),
+    ],
+)
+def test_a_run_is_due_and_only_a_real_one_opens_the_journal(installed: Runs, change: Callable[[Runs], Object]) -> None:
+    document = change(installed)
+    before = installed.step(document).state.journal
+    assert installed.step(document, check=True).begin() is True
+    assert installed.step(document).state.journal == before
+    assert installed.step(document).begin() is True
+    journal = installed.step(document).state.journal
+    assert journal.interrupted
+    assert (journal.operation, journal.run, journal.step) == ("apply", "me@here", "hosts")
+    assert installed.step(document).state.collection == COLLECTION_VERSION
+    assert installed.step(document).stored.serial == 6
+
+
+def test_a_first_install_is_due_and_its_keys_are_those_of_all_later_steps(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    run = runs.step()
+    assert run.begin() is True
+    later = runs.step()
+    assert later.stored_state == run.state
+    assert later.state.etcd.storage == "directory"
+    assert not later.state.etcd.bootstrapped
+    assert later.state.document is None
+
+
+def test_the_range_for_services_is_noted_by_the_first_install(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    run = runs.step()
+    run.begin()
+    assert runs.step().state.service_subnet == run.service_subnet != ""
+
+
+def test_the_bootstrap_of_etcd_is_noted_with_its_members(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    runs.step().begin()
+    runs.step().etcd_bootstrapped()
+    etcd = runs.step().state.etcd
+    assert etcd.bootstrapped
+    assert etcd.nodes == ("cp1", "etcd1", "etcd2")
+
+
+def test_the_end_closes_the_journal_and_keeps_the_document(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    runs.step().begin()
+    assert runs.step().finish() is True
+    found = runs.step().state
+    assert found.document == deployment()
+    assert found.journal.finished
+    assert not found.journal.interrupted
+    assert runs.step().finish() is False
+
+
+# -- what a host is to be ------------------------------------------------------------------------------------
+
+
+def unit_names(run: HostsRun, *components: str) -> list[str]:
+    return [render.unit_name(run.instance, BY_NAME[name]) for name in components]
+
+
+@pytest.mark.parametrize("host", NAMES)
+def test_a_host_has_the_components_of_its_roles_and_the_end_of_all_others(installed: Runs, host: str) -> None:
+    run = installed.step()
+    roles = next(each["roles"] for each in HOSTS if each["name"] == host)
+    of_control_plane = [each.name for each in wanted_components(run.spec) if each.name != "etcd"]
+    expected = [*(["etcd"] if "etcd" in roles else []), *(of_control_plane if "controlPlane" in roles else [])]
+    tree = run.on_host(host).tree(EVERY)
+    assert [unit["name"] for unit in tree["units"]] == unit_names(run, *expected)
+    assert tree["absent_units"] == unit_names(run, *(name for name in EVERY if name not in expected))
+
+
+def test_an_optional_component_comes_and_goes_with_the_document(installed: Runs) -> None:
+    names = ["karmada-scheduler", "karmada-descheduler"]
+    without, wanted = installed.step(), installed.step(deployment(components={"karmadaDescheduler": {}}))
+    found = without.on_host("cp2").tree(names)
+    assert [unit["name"] for unit in found["units"]] == unit_names(without, "karmada-scheduler")
+    assert found["absent_units"] == unit_names(without, "karmada-descheduler")
+    found = wanted.on_host("cp2").tree(names)
+    assert [unit["name"] for unit in found["units"]] == unit_names(wanted, *names)
+    assert found["absent_units"] == []
+
+
+def files_of(tree: Object) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in tree["files"]}
+
+
+def test_certificates_that_are_there_are_kept_and_what_is_missing_is_issued(installed: Runs) -> None:
+    def look() -> dict[str, str]:
+        return files_of(installed.step().on_host("cp1").tree([KARMADA_SCHEDULER.name, "etcd"]))
+
+    first = look()
+    installed.see(cp1={"files": {path: content for path, content in first.items() if path.startswith("/etc/karmada")}})
+    assert look() == first
+    keys = [path for path in first if path.endswith("/tls.key")]
+    assert len(keys) > 1
+    gone = keys[0]
+    installed.see(cp1={"files": {path: content for path, content in first.items() if path != gone}})
+    second = look()
+    assert {path for path in first if path.endswith("/tls.key") and second[path] != first[path]} == {gone}
+    certificate = gone.replace("tls.key", "tls.crt")
+    assert second[certificate] != first[certificate]
+
+
+def test_a_host_with_another_address_gets_another_certificate(installed: Runs) -> None:
+    def etcd(document: Object) -> dict[str, str]:
+        return files_of(installed.step(document).on_host("cp1").tree(["etcd"]))
+
+    first = etcd(deployment())
+    installed.see(cp1={"files": first})
+    moved = etcd(deployment(hosts=[{**HOSTS[0], "address": "192.0.2.9"}, *HOSTS[1:]]))
+    renewed = {path for path in first if path.endswith("/tls.crt") and moved[path] != first[path]}
+    assert renewed == {path for path in first if path.endswith("/tls.crt") and addresses(first[path])}
+    assert {address for path in renewed for address in addresses(moved[path])} >= {"192.0.2.9"}
+
+
+def addresses(certificate: str) -> set[str]:
+    """The addresses that a certificate is good for; empty for that of a client."""
+    try:
+        names = x509.load_pem_x509_certificate(base64.b64decode(certificate)).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(address) for address in names.value.get_values_for_type(x509.IPAddress)}
+
+
+def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectures(installed: Runs) -> None:
+    run = installed.step()
+    paths = {component.name: run.program_path(component) for component in wanted_components(run.spec)}
+    installed.see(
+        cp1={"programs": list(paths.values())},
+        cp2={"programs": [path for name, path in paths.items() if name != "karmada-webhook"]},
+        etcd2={"programs": list(paths.values())},
+        etcd1={"facts": {"architecture": "aarch64"}},
+    )
+    found = installed.step().missing_programs()
+    named = {
+        host: {architecture: [component.name for component in lacking] for architecture, lacking in each.items()}
+        for host, each in found.items()
+    }
+    assert named == {"cp2": {"amd64": ["karmada-webhook"]}, "etcd1": {"arm64": ["etcd"]}}
+
+
+# -- addresses -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host", "url"),
+    [
+        (EXTERNAL, "karmada.example.com", "https://karmada.example.com:5443"),
+        ({**EXTERNAL, "port": 443}, "karmada.example.com", "https://karmada.example.com:443"),
+        (VIRTUAL, "192.0.2.100", "https://192.0.2.100:5443"),
+        ({**VIRTUAL, "host": "karmada.example.com"}, "karmada.example.com", "https://karmada.example.com:5443"),
+        (
+            {"type": "VirtualIP", "virtualIP": {"address": "2001:db8::100"}},
+            "2001:db8::100",
+            "https://[2001:db8::100]:5443",
+        ),
+    ],
+)
+def test_where_everyone_finds_the_api_server(installed: Runs, endpoint: Object, host: str, url: str) -> None:
+    run = installed.step(deployment(endpoint=endpoint))
+    assert (run.endpoint_host, run.public_url) == (host, url)
+
+
+def test_an_api_server_asks_the_helpers_of_its_own_host(installed: Runs) -> None:
+    found = installed.step(deployment(components={"karmadaSearch": {}, "karmadaMetricsAdapter": {}})).addresses
+    assert found.webhook_url.startswith("https://localhost:")
+    assert set(found.aggregated) == {"karmada-aggregated-apiserver", "karmada-search", "karmada-metrics-adapter"}
+    ports = [port for host, port in found.aggregated.values() if host == "localhost"]
+    assert len(set(ports)) == 3, "they are all on one host, and none at another one"
+    assert int(found.webhook_url.rsplit(":", 1)[1]) not in ports
+    assert found.public_url == "https://karmada.example.com:5443"
+
+
+def test_only_what_was_seen_tells_whether_there_is_an_api_server(installed: Runs) -> None:
+    assert installed.step().control_plane_exists is False
+    installed.see(cp2={"files": {"/etc/karmada/prod/karmada-apiserver/pki/server/tls.crt": ""}})
+    assert installed.step().control_plane_exists is True
+
+
+def test_a_step_hands_its_state_on_to_the_next_one(installed: Runs) -> None:
+    run = installed.step()
+    run.save(replace(run.state, endpoint_host="noted"))
+    assert run.state.endpoint_host == "noted"
+    assert installed.step().state.endpoint_host == "noted"
+    assert newest(installed.step().observed).serial == 5, "what lies on the hosts is written by the step for it only"
