@@ -97,6 +97,27 @@ def test_one_holder_at_a_time_until_it_lets_go_or_falls_silent(system: System) -
     host_state.take_lock(system, "prod", "anna@one", now=3000)
 
 
+def test_who_is_refused_is_told_by_whom_and_takes_over_only_from_the_dead_one_that_it_names(system: System) -> None:
+    host_state.take_lock(system, "prod", "anna@one", now=1000)
+    for dead in ("", "carl@three"):
+        with pytest.raises(host_state.LockedError) as error:
+            host_state.take_lock(system, "prod", "ben@two", dead, now=1001)
+        assert error.value.holder == "anna@one"
+    host_state.take_lock(system, "prod", "ben@two", "anna@one", now=1001)
+    with pytest.raises(host_state.LockedError) as error:
+        host_state.take_lock(system, "prod", "anna@one", now=1002)
+    assert error.value.holder == "ben@two"
+
+
+def test_half_a_lock_is_nobodys(system: System) -> None:
+    host_state.take_lock(system, "prod", "anna@one", now=1000)
+    (lock,) = system.path(host_state.LOCK_FOLDER).iterdir()
+    lock.write_text('{"holder": "anna@one"')
+    host_state.take_lock(system, "prod", "ben@two", now=1001)
+    with pytest.raises(host_state.LockedError, match="ben@two is working"):
+        host_state.take_lock(system, "prod", "anna@one", now=1001)
+
+
 class Facts(System):
     """A machine of files below a folder, on which some programs print what the test says."""
 

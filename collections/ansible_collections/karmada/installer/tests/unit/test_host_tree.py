@@ -307,3 +307,67 @@ def test_a_unit_that_crashes_again_and_again_is_not_waited_for(host: Host) -> No
     Crashing._shown = crashing  # type: ignore[method-assign]
     with pytest.raises(HostError, match="does not answer"):
         host_tree.wait_until_healthy(host, wanted, timeout=60)
+
+
+def test_without_restarts_what_runs_is_left_alone_and_named(host: Host) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    changed = tree("bbb", config="b")
+    assert host_tree.outdated(host, tree("aaa", config="a")) == []
+    assert said(host_tree.converge(host, changed, restart=False)) == [
+        f"change {FOLDER}/config",
+        f"change /etc/systemd/system/{UNIT}",
+    ]
+    assert host.running[UNIT] == "aaa"
+    assert host_tree.outdated(host, changed) == [UNIT]
+    assert said(host_tree.converge(host, changed)) == [f"restart {UNIT}"]
+    assert host_tree.outdated(host, changed) == []
+
+
+def test_without_restarts_what_is_down_is_started_with_what_is_new(host: Host) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    host.running.clear()
+    changed = tree("bbb", config="b")
+    assert host_tree.outdated(host, changed) == [], "what does not run has nothing old about it"
+    assert said(host_tree.converge(host, changed, restart=False))[-1] == f"start {UNIT}"
+    assert host.running[UNIT] == "bbb"
+
+
+@pytest.mark.parametrize(
+    ("status", "running", "reason"),
+    [
+        (200, True, ""),
+        (500, True, "answers 500"),
+        (200, False, "inactive (running), result success, last exit 0"),
+    ],
+)
+def test_a_unit_is_observed_with_its_program_and_what_is_wrong_with_it(
+    host: Host, health: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch, status: int, running: bool, reason: str
+) -> None:
+    url, answers = health
+    answers[:] = [status]
+    wanted = tree(url=url)
+    host_tree.converge(host, wanted)
+    if not running:
+        host.running.clear()
+    program = "/usr/local/lib/karmada/v1.18.2/karmada-scheduler"
+    monkeypatch.setattr(host, "program_of", lambda process: program if process else "")
+    found = host_tree.observed(host, wanted)[UNIT]
+    assert found["program"] == (program if running else "")
+    assert (reason in found["reason"]) if reason else found["reason"] == ""
+
+
+def test_stopping_ends_what_runs_keeps_it_from_the_next_boot_and_leaves_all_else(host: Host) -> None:
+    wanted = tree(config="a")
+    host_tree.converge(host, wanted)
+    other = "karmada-other-scheduler.service"
+    host.unit_file(other).write_text("[Unit]\nX-KarmadaOwner=somebody-else\n")
+    host.loaded[other], host.running[other] = "", "ccc"
+    wanted["units"].append({"name": other, "hash": "", "health": None})
+    assert said(host_tree.stop(host, wanted, check=True)) == [f"stop {UNIT}"]
+    assert UNIT in host.running
+    assert said(host_tree.stop(host, wanted)) == [f"stop {UNIT}"]
+    assert host.running == {other: "ccc"}
+    assert UNIT not in host.enabled
+    assert host.unit_file(UNIT).exists()
+    assert host.path(f"{FOLDER}/config").exists()
+    assert host_tree.stop(host, wanted) == []

@@ -304,3 +304,61 @@ def test_failures_end_with_an_error_where_ansible_is_told_so(site: Path) -> None
     )
     assert done.returncode != 0
     assert "nothing.yaml: cannot be read" in done.stderr
+
+
+BINARY = """\
+apiVersion: installer.karmada.io/v1alpha1
+kind: KarmadaDeployment
+metadata: {name: prod, namespace: karmada}
+spec:
+  mode: Binary
+  ssh: {user: operator, port: 2222, privateKeySecretRef: {name: key}}
+  endpoint: {type: VirtualIP, virtualIP: {address: 192.0.2.100}}
+  hosts:
+    - {name: etcd1, address: 192.0.2.11, roles: [etcd]}
+    - {name: cp1, address: 192.0.2.1, roles: [controlPlane]}
+    - {name: cp2, address: 192.0.2.2, port: 22, roles: [controlPlane]}
+"""
+
+
+def listed(directory: Path, source: str, group: str) -> list[str]:
+    """The hosts of a group, in the order in which a play goes through them."""
+    done = ansible_commands.run("ansible", group, "-i", source, "--list-hosts", directory=directory)
+    return [line.strip() for line in done.stdout.splitlines()[1:]]
+
+
+def test_plain_hosts_are_in_groups_by_their_roles_after_the_host_that_steps_are_done_once_on(site: Path) -> None:
+    (site / "binary.yaml").write_text(BINARY, encoding="utf-8")
+    path = write(site, manifest="binary.yaml", secrets="secrets")
+    assert listed(site, path, "karmada_on_hosts") == ["karmada_control", "etcd1", "cp1", "cp2"]
+    found = inventory(site, path)
+    groups = {
+        group: found.get(group, {}).get("hosts", []) for group in ("karmada_in_pods", *plugin.ROLE_GROUPS.values())
+    }
+    assert groups == {
+        "karmada_in_pods": [],
+        "karmada_etcd": ["etcd1"],
+        "karmada_control_plane": ["cp1", "cp2"],
+        "karmada_load_balancer": ["cp1", "cp2"],
+    }
+    assert found["karmada_hosts"]["hosts"] == ["etcd1", "cp1", "cp2"]
+    variables = found["_meta"]["hostvars"]
+    assert variables["karmada_control"]["ansible_connection"] == "local"
+    assert "ansible_connection" not in variables["cp1"]
+    assert variables["cp1"]["karmada_host"]["name"] == "cp1"
+    assert {
+        name: (of["ansible_host"], of["ansible_port"]) for name, of in variables.items() if "ansible_host" in of
+    } == {
+        "etcd1": ("192.0.2.11", 2222),
+        "cp1": ("192.0.2.1", 2222),
+        "cp2": ("192.0.2.2", 22),
+    }
+    assert variables["cp1"]["ansible_user"] == "operator"
+    assert variables["cp1"]["ansible_ssh_private_key_file"] == str(site / "secrets/key/ssh-privatekey")
+
+
+def test_a_control_plane_in_pods_has_no_plain_hosts(site: Path) -> None:
+    path = write(site, manifest="full.yaml")
+    found = inventory(site, path)
+    assert found["karmada_in_pods"]["hosts"] == ["karmada_control"]
+    assert listed(site, path, "karmada_on_hosts") == []
