@@ -212,7 +212,7 @@ SPEC = manifest.schema()["properties"]["spec"]
 FIELDS = dict(leaves(SPEC, "spec"))
 
 
-#: Fields that mean something on plain hosts only.
+#: Fields that mean something on plain hosts only; test_host_field_effects has their rows.
 ON_HOSTS = {path for path in FIELDS if mode_fields.meaning(path.removeprefix("spec.")) is mode_fields.Means.BINARY}
 
 
