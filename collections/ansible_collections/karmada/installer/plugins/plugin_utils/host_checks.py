@@ -28,7 +28,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     mode_fields,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Layout, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    Layout,
+    settings_of,
+    settings_path,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
@@ -162,6 +167,7 @@ def _of_the_document(instance: Instance) -> Iterator[Problem]:
                 f"take it out, or set endpoint.type to {load_balancer.VIRTUAL_IP}",
             )
     yield from _families(instance, virtual_ip)
+    yield from _moved_ports(instance)
     members = render.hosts_of(spec, render.ETCD_ROLE)
     if len(members) > MOST_ETCD_MEMBERS:
         yield Problem(
@@ -169,6 +175,24 @@ def _of_the_document(instance: Instance) -> Iterator[Problem]:
             "spec.hosts",
             f"use at most {MOST_ETCD_MEMBERS}, better 3 or 5: each write waits for more than half of them",
         )
+
+
+def _moved_ports(instance: Instance) -> Iterator[Problem]:
+    """A component is found by others, and asked how it is, at ports of the table of components."""
+    told = set()
+    for host in render.all_hosts(instance.spec):
+        for component in components_of(instance.spec, host):
+            ports = {socket.port for socket in _sockets_of(instance, host, component)}
+            needed = {component.ports[name] for name in (component.served_port, component.health.port) if name}
+            if needed <= ports or component.name in told:
+                continue
+            told.add(component.name)
+            gone = ", ".join(str(port) for port in sorted(needed - ports))
+            yield Problem(
+                f"{component.name} would not listen on port {gone}, where it is looked for",
+                f"{settings_path(component)}.extraArgs",
+                "leave that port as it is; moving it is not possible on plain hosts yet",
+            )
 
 
 def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:

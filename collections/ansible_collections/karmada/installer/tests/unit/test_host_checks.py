@@ -577,3 +577,26 @@ def test_every_remedy_is_a_sentence_of_its_own() -> None:
     for problem in found(put(systemd=1, architecture="mips"), listens(2379), clock(99)):
         assert problem.remedy
         assert not re.search(r"[.!]$", problem.remedy), problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "port", "where"),
+    [
+        (
+            {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": "127.0.0.1:18080"}}},
+            10351,
+            "karmadaScheduler",
+        ),
+        ({"karmadaAPIServer": {"extraArgs": {"secure-port": "6443"}}}, 5443, "karmadaAPIServer"),
+        ({"etcd": {"local": {"extraArgs": {"listen-metrics-urls": "http://127.0.0.1:12381"}}}}, 2381, "etcd.local"),
+    ],
+)
+def test_a_port_at_which_a_component_is_looked_for_stays(settings: Object, port: int, where: str) -> None:
+    (problem,) = [each for each in found(of=instance(components=settings)) if "looked for" in each.what]
+    assert problem.where == f"spec.components.{where}.extraArgs"
+    assert f"port {port}" in problem.what
+
+
+@pytest.mark.parametrize("metrics", ["0", "127.0.0.1:18080"])
+def test_metrics_may_move_or_go(metrics: str) -> None:
+    assert found(of=instance(components={"karmadaScheduler": {"extraArgs": {"metrics-bind-address": metrics}}})) == []
