@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
@@ -33,4 +34,15 @@ def problems(run: HostsRun) -> list[Problem]:
 
 def hints(run: HostsRun) -> list[str]:
     """What is no reason to stop and a person wants to know."""
-    return host_checks.hints(run.instance, run.observed)
+    return [*host_checks.hints(run.instance, run.observed), *_left(run)]
+
+
+def _left(run: HostsRun) -> list[str]:
+    """Hosts that the last document had and this one has not: nobody looks after what runs there."""
+    before = run.stored_state.document if run.stored_state else None
+    gone = [host for host in (render.all_hosts(before["spec"]) if before else ()) if host.name not in run.hosts]
+    return [
+        f"host {host.name} ({host.address}) has left the document, and what runs there is left running; the guide to "
+        "plain hosts says how to take it away"
+        for host in gone
+    ]

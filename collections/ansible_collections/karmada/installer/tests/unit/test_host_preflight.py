@@ -55,3 +55,11 @@ def test_hints_come_along() -> None:
     checks.put(selinux_enforcing=True)(observed)
     (hint,) = host_preflight.hints(run(observed))
     assert "SELinux" in hint
+
+
+def test_a_host_that_left_the_document_is_told_of() -> None:
+    of = run(checks.three())
+    former = {"name": "host4", "address": "192.0.2.4", "roles": ["controlPlane"]}
+    of.stored_state = SimpleNamespace(document={"spec": {"hosts": [*of.spec["hosts"], former]}})
+    (hint,) = host_preflight.hints(of)
+    assert "host4 (192.0.2.4) has left the document" in hint
