@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object
 
@@ -32,6 +32,10 @@ class ActionModule(HostAction):
         instance = self.karmada.instance
         if leaves:
             parts = [load_balancer.skeleton(instance), render.skeleton(instance, keep_data=keep_data)]
+            if state == "stopped":
+                # An API server whose etcd goes first, here or on most other hosts, takes a minute to give up.
+                etcd = render.unit_name(instance, ETCD)
+                parts[1]["units"] = [unit for unit in parts[1]["units"] if unit["name"] != etcd]
         else:
             parts = [self.view.tree(arguments["components"])]
             if state == "compared" or not self.view.is_load_balancer:

@@ -51,7 +51,8 @@ options:
       - >-
         V(compared) only looks whether the host differs from that, and changes nothing. It says C(changed) in check mode
         only, where no other step will.
-      - V(stopped) stops the units of this control plane, and keeps them from starting with the machine.
+      - >-
+        V(stopped) stops the units of this control plane but etcd, and keeps them from starting with the machine.
       - >-
         V(absent) takes everything of this control plane from the host. Data of etcd goes with it, unless the document's
         deletion policy is C(Retain).
