@@ -187,7 +187,7 @@ def outdated(system: System, tree: Tree) -> list[str]:
 
 
 def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
-    """Each unit of the tree as it is now: the program that runs, and why it is not healthy (empty if it is)."""
+    """Each unit of the tree that is there: the program that runs, and why it is not healthy (empty if it is)."""
     present = units(system, [unit["name"] for unit in tree["units"]])
     return {
         unit["name"]: {
@@ -197,6 +197,7 @@ def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
             else present[unit["name"]].detail,
         }
         for unit in tree["units"]
+        if present[unit["name"]].known
     }
 
 

@@ -39,7 +39,7 @@ class Handover:
         self._write(self._folder / _STATE, value)
 
     def observed(self, host: str) -> dict[str, Any]:
-        """What was seen on a host, as ``HostObservation`` has it; empty if nobody has looked."""
+        """What was seen on a host (``host_checks`` says in which form); empty if nobody has looked."""
         return _read(self._path(host)) or {}
 
     def note(self, host: str, **seen: Any) -> None:

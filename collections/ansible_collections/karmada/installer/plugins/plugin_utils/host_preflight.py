@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
@@ -15,11 +17,19 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.programs import 
 def unreachable_hosts(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
     """Hosts that cannot be looked at, or that another run works on, apart from those given up by name."""
     user = run.spec["ssh"].get("user", "")
-    return [
-        host_access.problem(observed["refusal"], host=name, address=run.hosts[name].address, user=user)
+    found = {
+        name: host_access.problem(observed["refusal"], host=name, address=run.hosts[name].address, user=user)
         for name, observed in run.observed.items()
         if observed.get("refusal") and name not in abandoned
+    }
+    return [
+        replace(problem, remedy=f"{problem.remedy}; or give it up: -e '{_giving_up([*abandoned, name])}'")
+        for name, problem in found.items()
     ]
+
+
+def _giving_up(names: Sequence[str]) -> str:
+    return json.dumps({"uninstall_on_hosts_abandon": list(names)})
 
 
 def problems(run: HostsRun) -> list[Problem]:

@@ -63,3 +63,8 @@ def test_a_host_that_left_the_document_is_told_of() -> None:
     of.stored_state = SimpleNamespace(document={"spec": {"hosts": [*of.spec["hosts"], former]}})
     (hint,) = host_preflight.hints(of)
     assert "host4 (192.0.2.4) has left the document" in hint
+
+
+def test_an_uninstall_says_how_a_lost_host_is_given_up() -> None:
+    (problem,) = host_preflight.unreachable_hosts(run({**checks.three(), "host2": REFUSED}))
+    assert problem.remedy.endswith("""-e '{"uninstall_on_hosts_abandon": ["host2"]}'""")
