@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
@@ -66,20 +66,25 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
         deployment = arguments.get("deployment") or task_vars.get("karmada_deployment")
         if not deployment:
             raise ProblemsError([_no_document()])
-        known = {each.name for each in fields(Connection)}
-        given = plain(arguments.get("connection") or task_vars.get("karmada_connection") or {})
-        deployment = plain(deployment)
-        connection = Connection(**{key: value for key, value in given.items() if key in known})
-        common: dict[str, Any] = {
-            "operation": str(task_vars.get("karmada_operation", "apply")),
-            # Actions run in forks; what they have in common is the process that forked them.
-            "holder": holder_identity(os.getppid()),
-            "check": bool(self._task.check_mode),
-            "say": lambda message: Display().display(f"    {message}"),
-        }
-        if deployment["spec"]["mode"] != "Binary":
-            return Run(deployment, connection, **common)
-        return HostsRun(deployment, connection, **common, handover=Handover.of_this_run())
+        connection = arguments.get("connection") or task_vars.get("karmada_connection")
+        return make_run(deployment, connection, task_vars, check=bool(self._task.check_mode))
+
+
+def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, check: bool) -> Run:
+    """What an action has at hand, from the document and the connection as Ansible's variables have them."""
+    deployment, given = plain(deployment), plain(connection or {})
+    known = {each.name for each in fields(Connection)}
+    common: dict[str, Any] = {
+        "operation": str(task_vars.get("karmada_operation", "apply")),
+        # Actions run in forks; what they have in common is the process that forked them.
+        "holder": holder_identity(os.getppid()),
+        "check": check,
+        "say": lambda message: Display().display(f"    {message}"),
+    }
+    stands = Connection(**{key: value for key, value in given.items() if key in known})
+    if deployment["spec"]["mode"] != "Binary":
+        return Run(deployment, stands, **common)
+    return HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
 
 
 def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:

@@ -3,39 +3,16 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
-from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, HostView
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_identity
-from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection
 
 CONTROL = "karmada_control"
-
-
-def hosts_run(control: Mapping[str, Any], variables: Mapping[str, Any], *, check: bool) -> HostsRun:
-    """The run, from the variables of ``karmada_control`` and those of the play."""
-    known = {each.name for each in fields(Connection)}
-    given = plain(control.get("karmada_connection") or {})
-    return HostsRun(
-        plain(control["karmada_deployment"]),
-        Connection(**{key: value for key, value in given.items() if key in known}),
-        operation=str(variables.get("karmada_operation", "apply")),
-        # Actions run in forks; what they have in common is the process that forked them.
-        holder=holder_identity(os.getppid()),
-        check=check,
-        say=lambda message: Display().display(f"    {message}"),
-        handover=Handover.of_this_run(),
-    )
 
 
 class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
@@ -49,8 +26,11 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, self.variables)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
-        control = self.variables["hostvars"][CONTROL]
-        self.karmada = hosts_run(control, self.variables, check=bool(self._task.check_mode))
+        control, check = self.variables["hostvars"][CONTROL], bool(self._task.check_mode)
+        found = make_run(control["karmada_deployment"], control.get("karmada_connection"), self.variables, check=check)
+        if not isinstance(found, HostsRun):
+            raise TypeError("a control plane in pods has no plain hosts")
+        self.karmada = found
         try:
             result.update(self.perform(arguments))
         except ProblemsError as error:
