@@ -17,24 +17,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
-from urllib.parse import urlsplit
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    endpoint,
-    etcd_configuration,
     host_access,
-    ip_families,
+    host_list_checks,
+    host_sockets,
     load_balancer,
     mode_fields,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
-    Component,
-    Layout,
-    settings_of,
-    settings_path,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, wanted_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
@@ -42,7 +35,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd i
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 
 Observed = Mapping[str, Mapping[str, Any]]
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 #: What our units use that came last: ProtectProc.
 OLDEST_SYSTEMD = 247
@@ -56,19 +48,6 @@ PROGRAM_BYTES = 110 * MIB
 ETCD_BYTES, ETCD_QUOTA = 1024 * MIB, 2 * 1024 * MIB
 #: Below this a host with that role works, but not for long.
 MEMORY: Mapping[str, int] = {render.CONTROL_PLANE_ROLE: 1536 * MIB, render.ETCD_ROLE: 512 * MIB}
-MOST_ETCD_MEMBERS = 7
-#: All addresses of a machine.
-_ANY = "::"
-_NO_LISTENER = ("0", "")
-
-
-@dataclass(frozen=True)
-class Socket:
-    """Where a process of ours listens: ``needed_by`` is the component's name."""
-
-    needed_by: str
-    address: str
-    port: int
 
 
 @dataclass(frozen=True)
@@ -98,8 +77,8 @@ def problems(instance: Instance, observed: Observed, state: State | None) -> lis
     seen = _seen(instance, observed)
     found = [
         *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec}),
-        *_of_the_document(instance),
-        *(_of_the_past(instance, state) if state else ()),
+        *host_list_checks.of_the_document(instance),
+        *(host_list_checks.of_the_past(instance, state) if state else ()),
         *_not_seen(instance, observed),
         *(problem for one in seen for check in _OF_ONE_HOST for problem in check(instance, one)),
         *(problem for check in _OF_ALL_HOSTS for problem in check(instance, seen)),
@@ -116,142 +95,12 @@ def hints(instance: Instance, observed: Observed) -> list[str]:
     ]
 
 
-def components_of(spec: Mapping[str, Any], host: Host) -> list[Component]:
-    """The components that run on this host."""
-    return [each for each in wanted_components(spec) if render.role_of(each) in host.roles]
-
-
-def sockets(instance: Instance, host: Host) -> list[Socket]:
-    """Where our processes on this host are to listen, by the same flags that they are started with."""
-    found = [socket for each in components_of(instance.spec, host) for socket in _sockets_of(instance, host, each)]
-    if host in load_balancer.load_balancers(instance.spec):
-        settings = instance.spec["endpoint"]
-        found.append(Socket(load_balancer.HAPROXY, settings["virtualIP"]["address"], endpoint.port(settings, None)))
-        found.append(Socket(load_balancer.HAPROXY, render.LOOPBACK, load_balancer.MONITOR_PORT))
-    return found
-
-
 def _seen(instance: Instance, observed: Observed) -> list[_Seen]:
     return [
         _Seen(host, observed[host.name]["facts"], observed[host.name])
         for host in render.all_hosts(instance.spec)
         if "facts" in observed.get(host.name, {})
     ]
-
-
-# -- the document and the state --------------------------------------------------------------------------------------
-
-
-def _of_the_document(instance: Instance) -> Iterator[Problem]:
-    spec, hosts = instance.spec, render.all_hosts(instance.spec)
-    virtual_ip = (spec["endpoint"].get("virtualIP") or {}).get("address", "")
-    for number, host in enumerate(hosts):
-        address, where = ipaddress.ip_address(host.address), f"spec.hosts[{number}]"
-        if address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local:
-            yield Problem(
-                f"{host.address} is no address at which other hosts can reach {host.name}",
-                f"{where}.address",
-                "name one of a network that all of the hosts are in",
-            )
-        if virtual_ip and ipaddress.ip_address(virtual_ip) == address:
-            yield Problem(
-                f"{virtual_ip} is the address of {host.name} itself",
-                "spec.endpoint.virtualIP.address",
-                "choose an address that no host has: it moves between them",
-            )
-        if load_balancer.ROLE in host.roles and spec["endpoint"]["type"] != load_balancer.VIRTUAL_IP:
-            yield Problem(
-                f"the role {load_balancer.ROLE} of {host.name} has no meaning without endpoint.type "
-                f"{load_balancer.VIRTUAL_IP}",
-                f"{where}.roles",
-                f"take it out, or set endpoint.type to {load_balancer.VIRTUAL_IP}",
-            )
-    yield from _families(instance, virtual_ip)
-    yield from _moved_ports(instance)
-    members = render.hosts_of(spec, render.ETCD_ROLE)
-    if len(members) > MOST_ETCD_MEMBERS:
-        yield Problem(
-            f"has {len(members)} hosts with the role etcd",
-            "spec.hosts",
-            f"use at most {MOST_ETCD_MEMBERS}, better 3 or 5: each write waits for more than half of them",
-        )
-
-
-def _moved_ports(instance: Instance) -> Iterator[Problem]:
-    """A component is found by others, and asked how it is, at ports of the table of components."""
-    told = set()
-    for host in render.all_hosts(instance.spec):
-        for component in components_of(instance.spec, host):
-            ports = {socket.port for socket in _sockets_of(instance, host, component)}
-            needed = {component.ports[name] for name in (component.served_port, component.health.port) if name}
-            if needed <= ports or component.name in told:
-                continue
-            told.add(component.name)
-            gone = ", ".join(str(port) for port in sorted(needed - ports))
-            yield Problem(
-                f"{component.name} would not listen on port {gone}, where it is looked for",
-                f"{settings_path(component)}.extraArgs",
-                "leave that port as it is; moving it is not possible on plain hosts yet",
-            )
-
-
-def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
-    spec, hosts = instance.spec, render.all_hosts(instance.spec)
-    of_family = {
-        version: [host.name for host in hosts if ipaddress.ip_address(host.address).version == version]
-        for version in (4, 6)
-    }
-    if all(of_family.values()):
-        yield Problem(
-            f"mixes addresses of IPv4 ({', '.join(of_family[4])}) and IPv6 ({', '.join(of_family[6])})",
-            "spec.hosts",
-            "name all hosts by addresses of one family; members of etcd and API servers dial each other by them",
-        )
-        return
-    family = 4 if of_family[4] else 6
-    if virtual_ip and ipaddress.ip_address(virtual_ip).version != family:
-        yield Problem(
-            f"{virtual_ip} is of another family than the addresses of the hosts",
-            "spec.endpoint.virtualIP.address",
-            f"choose one of IPv{family}",
-        )
-    subnet = spec["components"]["karmadaAPIServer"].get("serviceSubnet")
-    if subnet and ip_families.networks(subnet)[0].version != family:
-        yield Problem(
-            f"{subnet} begins with another family than the addresses of the hosts have, which kube-apiserver refuses",
-            "spec.components.karmadaAPIServer.serviceSubnet",
-            f"write a range of IPv{family} first",
-        )
-
-
-def _of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
-    """Members of etcd are neither added, removed nor moved by writing other hosts into the document."""
-    if not state.etcd.bootstrapped:
-        return
-    hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or ()
-    addresses_before = {each["name"]: each["address"] for each in hosts_before}
-    before = sorted(
-        state.etcd.nodes
-        or (each["name"] for each in hosts_before if render.ETCD_ROLE in each.get("roles", (render.ETCD_ROLE,)))
-    )
-    members = render.hosts_of(instance.spec, render.ETCD_ROLE)
-    now = sorted(host.name for host in members)
-    if before and before != now:
-        yield Problem(
-            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}; this "
-            "version cannot change the members of etcd",
-            "spec.hosts",
-            f"give the role {render.ETCD_ROLE} to {', '.join(before)} again",
-        )
-    for host in members:
-        address = addresses_before.get(host.name, host.address)
-        if ipaddress.ip_address(address) != ipaddress.ip_address(host.address):
-            yield Problem(
-                f"the member of etcd on {host.name} is known to the others at {address}, and the document says "
-                f"{host.address}; this version cannot change the members of etcd",
-                "spec.hosts",
-                f"set the address of {host.name} back to {address}",
-            )
 
 
 # -- one host --------------------------------------------------------------------------------------------------------
@@ -308,7 +157,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
 def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
     needed: dict[str, int] = {}
     there = one.observation.get("programs") or ()
-    wanted = components_of(instance.spec, one.host)
+    wanted = render.components_on(instance.spec, one.host)
     programs = {render.program(instance, each) for each in wanted} - set(there)
     needed[render.PROGRAMS] = len(programs) * PROGRAM_BYTES
     if ETCD in wanted and render.unit_name(instance, ETCD) not in one.facts["units"]:
@@ -328,9 +177,9 @@ def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
 
 
 def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
-    wanted = sockets(instance, one.host)
+    wanted = host_sockets.on_host(instance, one.host)
     for first, second in combinations(wanted, 2):
-        if first.port == second.port and overlap(first.address, second.address):
+        if first.port == second.port and host_sockets.overlap(first.address, second.address):
             yield Problem(
                 f"{first.needed_by} and {second.needed_by} would both listen on port {first.port} "
                 f"({first.address}, {second.address})",
@@ -339,7 +188,7 @@ def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
             )
     for socket in wanted:
         for used in one.facts["listening"]:
-            if used["port"] != socket.port or not overlap(used["address"], socket.address):
+            if used["port"] != socket.port or not host_sockets.overlap(used["address"], socket.address):
                 continue
             if _is_ours(instance, one, used["group"]):
                 continue
@@ -437,7 +286,7 @@ _OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], .
 
 
 def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
-    facts, wanted = one.facts, components_of(instance.spec, one.host)
+    facts, wanted = one.facts, render.components_on(instance.spec, one.host)
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
     if 0 < facts["memory"] < needed:
         yield f"it has {_mib(facts['memory'])} of memory; with its roles, {_mib(needed)} are little already"
@@ -457,59 +306,6 @@ def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
         free = facts["free"][render.DATA]
         if free < quota:
             yield f"etcd may grow to {_mib(quota)}, and {_mib(free)} are free below {render.DATA}"
-
-
-# -- sockets ---------------------------------------------------------------------------------------------------------
-
-
-def _sockets_of(instance: Instance, host: Host, component: Component) -> Iterator[Socket]:
-    where = render.layout(instance, host, component, "")
-    if component is ETCD:
-        yield from _sockets_of_etcd(instance, host, where)
-        return
-    flags = dict(each.removeprefix("--").partition("=")[::2] for each in component.flags(instance.spec, where))
-    if "secure-port" in flags and flags["secure-port"] not in _NO_LISTENER:
-        yield Socket(component.name, flags.get("bind-address") or _ANY, int(flags["secure-port"]))
-    for flag, value in sorted(flags.items()):
-        address, _, port = value.rpartition(":")
-        # controller-runtime takes 0 in the place of an address as a wish for no listener.
-        if flag.endswith("-bind-address") and port not in _NO_LISTENER and port.isdigit():
-            yield Socket(component.name, address.strip("[]") or _ANY, int(port))
-
-
-def _sockets_of_etcd(instance: Instance, host: Host, where: Layout) -> Iterator[Socket]:
-    configuration = etcd_configuration.of_member(
-        next(member for member in where.etcd_members if member.name == host.name),
-        where,
-        token="",
-        existing=False,
-        generation=1,
-        extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
-    )
-    for key in ("listen-client-urls", "listen-peer-urls", "listen-metrics-urls"):
-        for url in map(urlsplit, str(configuration[key]).split(",")):
-            if url.hostname and url.port:
-                yield Socket(ETCD.name, url.hostname, url.port)
-
-
-def overlap(first: str, second: str) -> bool:
-    """Whether two sockets with these addresses and the same port stand in each other's way."""
-    addresses = [_plain(first), _plain(second)]
-    if addresses[0] == addresses[1]:
-        return True
-    # Unless told otherwise, a socket for all addresses of IPv6 is one for those of IPv4, too.
-    return any(
-        one.is_unspecified and one.version in (other.version, 6) for one, other in (addresses, reversed(addresses))
-    )
-
-
-def _plain(text: str) -> Address:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        # A name: of this machine, or its process does not start.
-        return ipaddress.ip_address("127.0.0.1" if text == "localhost" else _ANY)
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _unit_of(group: str) -> str:
@@ -579,7 +375,7 @@ def _has(one: _Seen, address: str) -> bool:
 
 
 def _programs(instance: Instance, host: Host) -> set[str]:
-    own = {each.binary.rpartition("/")[2] for each in components_of(instance.spec, host)}
+    own = {each.binary.rpartition("/")[2] for each in render.components_on(instance.spec, host)}
     return own | (
         {load_balancer.HAPROXY, load_balancer.KEEPALIVED}
         if host in load_balancer.load_balancers(instance.spec)

@@ -113,6 +113,11 @@ def role_of(component: Component) -> str:
     return ETCD_ROLE if component is ETCD else CONTROL_PLANE_ROLE
 
 
+def components_on(spec: Mapping[str, Any], host: Host) -> list[Component]:
+    """The components that run on this host."""
+    return [each for each in table.wanted_components(spec) if role_of(each) in host.roles]
+
+
 def unit_name(instance: Instance, component: Component) -> str:
     """``karmada-prod-webhook.service``."""
     return f"karmada-{instance.object_name(component.name)}.service"

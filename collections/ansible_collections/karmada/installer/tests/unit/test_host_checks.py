@@ -13,10 +13,16 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import System
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_checks, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    host_checks,
+    host_list_checks,
+    host_sockets,
+    releases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_checks import MIB, Socket
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_checks import MIB
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_sockets import Socket
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
@@ -289,7 +295,7 @@ def test_every_port_of_the_table_is_looked_at() -> None:
         components={"karmadaDescheduler": {}, "karmadaSearch": {}, "karmadaMetricsAdapter": {}},
     )
     host = render.all_hosts(everything.spec)[0]
-    wanted = {(each.needed_by, each.port) for each in host_checks.sockets(everything, host)}
+    wanted = {(each.needed_by, each.port) for each in host_sockets.on_host(everything, host)}
     assert wanted == {(each.name, port) for each in COMPONENTS for port in each.ports.values()} | {
         ("haproxy", 5443),
         ("haproxy", 5444),
@@ -303,7 +309,7 @@ def test_only_what_runs_on_a_host_needs_ports_there() -> None:
         {"name": "host3", "address": "192.0.2.3", "roles": ["loadBalancer"]},
     ]
     of = instance(hosts)
-    needed = [{each.needed_by for each in host_checks.sockets(of, host)} for host in render.all_hosts(of.spec)]
+    needed = [{each.needed_by for each in host_sockets.on_host(of, host)} for host in render.all_hosts(of.spec)]
     assert needed[0] == {"etcd"}
     assert "karmada-apiserver" in needed[1]
     assert not {"etcd", "haproxy"} & needed[1]
@@ -322,19 +328,19 @@ def test_only_what_runs_on_a_host_needs_ports_there() -> None:
 )
 def test_flags_of_the_document_move_ports(field: str, flags: Mapping[str, str], socket: Socket) -> None:
     of = instance(components={field: {"extraArgs": flags}})
-    assert socket in host_checks.sockets(of, render.all_hosts(of.spec)[0])
+    assert socket in host_sockets.on_host(of, render.all_hosts(of.spec)[0])
 
 
 def test_settings_of_etcd_move_its_ports() -> None:
     urls = "https://192.0.2.1:2379,https://127.0.0.1:4001"
     of = instance(components={"etcd": {"local": {"extraArgs": {"listen-client-urls": urls}}}})
-    wanted = host_checks.sockets(of, render.all_hosts(of.spec)[0])
+    wanted = host_sockets.on_host(of, render.all_hosts(of.spec)[0])
     assert {Socket("etcd", "192.0.2.1", 2379), Socket("etcd", "127.0.0.1", 4001)} <= set(wanted)
 
 
 def test_a_listener_that_is_turned_off_needs_no_port() -> None:
     of = instance(components={"karmadaScheduler": {"extraArgs": {"metrics-bind-address": "0"}}})
-    ports = {each.port for each in host_checks.sockets(of, render.all_hosts(of.spec)[0])}
+    ports = {each.port for each in host_sockets.on_host(of, render.all_hosts(of.spec)[0])}
     assert BY_NAME["karmada-scheduler"].ports["metrics"] not in ports
 
 
@@ -370,8 +376,8 @@ def test_another_control_plane_on_the_host_is_named() -> None:
     ],
 )
 def test_addresses_that_stand_in_each_others_way(first: str, second: str, expected: bool) -> None:
-    assert host_checks.overlap(first, second) is expected
-    assert host_checks.overlap(second, first) is expected
+    assert host_sockets.overlap(first, second) is expected
+    assert host_sockets.overlap(second, first) is expected
 
 
 # -- the document by itself ------------------------------------------------------------------------------------------
@@ -419,7 +425,7 @@ EXTERNAL: Object = {"endpoint": {"type": "External", "host": "karmada.example.co
     ],
 )
 def test_what_the_document_alone_tells(of: Instance, where: str, what: str) -> None:
-    problems = [problem for problem in host_checks._of_the_document(of) if problem.where == where]
+    problems = [problem for problem in host_list_checks.of_the_document(of) if problem.where == where]
     assert [problem for problem in problems if what in problem.what], problems
 
 
