@@ -30,6 +30,7 @@ from measure import users_environment
 from karmada_bench.clusters import KARMADA, ROOT, Clusters
 from karmada_bench.command import BenchError, Ran, Runner, rest, stop_left_over
 from karmada_bench.figures import figures, results, table
+from karmada_bench.hosts import HOSTS, INSTANCE, OursOnHosts
 from karmada_bench.page import Record, page, rows
 from karmada_bench.sides import Contender, Karmadactl, Ours
 
@@ -43,8 +44,8 @@ BUSY = 0.5
 class Benchmark:
     """Runs the rounds and collects what they give."""
 
-    def __init__(self, clusters: Clusters, ours: Ours, peer: Karmadactl) -> None:
-        self.clusters, self.ours, self.peer = clusters, ours, peer
+    def __init__(self, clusters: Clusters, ours: Ours, peer: Karmadactl, on_hosts: OursOnHosts) -> None:
+        self.clusters, self.ours, self.peer, self.on_hosts = clusters, ours, peer, on_hosts
         self.measurements: list[dict[str, Any]] = []
         self.facts: list[dict[str, Any]] = []
         self.tasks: list[dict[str, Any]] = []
@@ -60,6 +61,9 @@ class Benchmark:
         self.peer.begin()
         self.peer.help("warm-up-karmadactl")
         self.clusters.clean()
+        self.on_hosts.begin_on(HOSTS)
+        self.on_hosts.install("warm-up-hosts-install")
+        self.on_hosts.uninstall("warm-up-hosts-uninstall")
 
     def round(self, number: int) -> None:
         """Both sides, and who begins changes."""
@@ -68,6 +72,8 @@ class Benchmark:
         for turn in turns if number % 2 else reversed(turns):
             turn()
             self.clusters.clean()
+        self._one_host()
+        self._three_hosts()
 
     def _ours(self) -> None:
         ours = self.ours
@@ -170,6 +176,61 @@ class Benchmark:
         self._measured(ours, "install_volume", time.monotonic() - started)
         ours.uninstall(self._log(ours, "uninstall-volume"))
 
+    # -- plain hosts -----------------------------------------------------------------------------------------------
+
+    def _one_host(self) -> None:
+        hosts = self.on_hosts
+        hosts.begin_on(HOSTS[:1])
+        self._install_on_hosts("one_host")
+        self._rest()
+        self._measured(hosts, "one_host_uninstall", hosts.uninstall(self._log(hosts, "one_host-uninstall")).seconds)
+
+    def _three_hosts(self) -> None:
+        hosts = self.on_hosts
+        hosts.begin_on(HOSTS)
+        before = hosts.things()
+        self._install_on_hosts("hosts")
+        self._again_on_hosts()
+        self._flag_on_hosts()
+        self._rest()
+        done = hosts.uninstall(self._log(hosts, "hosts-uninstall"))
+        self._measured(hosts, "hosts_uninstall", done.seconds)
+        self._measured(hosts, "hosts_left", len(hosts.things() ^ before))
+
+    def _install_on_hosts(self, case: str) -> None:
+        hosts = self.on_hosts
+        self._rest()
+        started = time.monotonic()
+        done = hosts.install(self._log(hosts, case))
+        self.clusters.wait_until_complete(hosts.control_plane, hosts.units)
+        seconds = time.monotonic() - started
+        self._measured(hosts, case, seconds)
+        self._note_tasks(f"install, {len(hosts.hosts)} plain hosts", done)
+        say(f"  ours, on {len(hosts.hosts)} plain hosts: installed after {seconds:.1f} s")
+
+    def _again_on_hosts(self) -> None:
+        hosts = self.on_hosts
+        started = hosts.started()
+        self._rest()
+        done = hosts.install(self._log(hosts, "hosts-again"))
+        self._measured(hosts, "hosts_again", done.seconds)
+        self._measured(hosts, "hosts_again_changed", changed_tasks(done.output))
+        self._measured(hosts, "hosts_again_restarts", len(started.items() ^ hosts.started().items()))
+
+    def _flag_on_hosts(self) -> None:
+        hosts = self.on_hosts
+        started = hosts.started()
+        hosts.write_hosts_document(scheduler_verbosity=3)
+        self._rest()
+        done, unanswered = hosts.install_while_asking(self._log(hosts, "hosts-flag"))
+        anew = {unit for unit, start in hosts.started().items() if started.get(unit) != start}
+        schedulers = {unit for unit in anew if unit.endswith(f"karmada-{INSTANCE}-scheduler.service")}
+        if len(schedulers) != len(hosts.hosts):
+            raise BenchError(f"the flag has reached the scheduler of {len(schedulers)} of {len(hosts.hosts)} hosts")
+        self._measured(hosts, "hosts_flag", done.seconds)
+        self._measured(hosts, "hosts_flag_restarts", len(anew - schedulers))
+        self._measured(hosts, "hosts_flag_unanswered", unanswered)
+
     # -- what came of it -------------------------------------------------------------------------------------------
 
     def _log(self, side: Contender, step: str) -> str:
@@ -239,12 +300,17 @@ def measure(folder: Path, rounds: int) -> Record:
     work.mkdir(mode=0o700)
     clusters = Clusters(work, folder / "lab")
     runner = Runner(folder / "running.json", work / "logs", users_environment(os.environ, {}))
-    benchmark = Benchmark(clusters, Ours(clusters, runner, work / "ours"), Karmadactl(clusters, runner, work / "peer"))
+    benchmark = Benchmark(
+        clusters,
+        Ours(clusters, runner, work / "ours"),
+        Karmadactl(clusters, runner, work / "peer"),
+        OursOnHosts(clusters, runner, work / "ours-on-hosts"),
+    )
     load = os.getloadavg()[0]
     if load > BUSY * (os.cpu_count() or 1):
         say(f"This machine is busy (load {load:.1f}): the figures will be worse than they could be.")
     say("The lab, and an installation that is not counted")
-    clusters.bring_up()
+    clusters.bring_up(HOSTS)
     where = machine(clusters)
     benchmark.warm_up()
     for number in range(1, rounds + 1):

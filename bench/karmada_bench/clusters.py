@@ -29,6 +29,8 @@ LEFT_BY_JOIN = (
     ("clusterrole,clusterrolebinding", (f"karmada-controller-manager:karmada-{MEMBER}", "karmada-impersonator")),
     ("namespace", ("karmada-cluster",)),
 )
+#: Says what is not as it should be, given the kubeconfig of the control plane.
+Check = Callable[[Path], Iterable[str]]
 #: How long what follows what was removed (volumes after their claims) may take before it counts as left.
 SETTLE_SECONDS = 15.0
 POLL_SECONDS = 0.1
@@ -87,10 +89,11 @@ class Clusters:
             raise BenchError(f"lab {' '.join(arguments)} ended with {done.returncode}")
         return done.stdout.strip()
 
-    def bring_up(self) -> None:
-        """New clusters, whatever a run left that was killed."""
+    def bring_up(self, hosts: Iterable[str]) -> None:
+        """New clusters and plain hosts, whatever a run left that was killed."""
         self.lab("down")
-        self.lab("up", f"--cluster={HOST}", f"--cluster={MEMBER}", f"--images=karmada:{KARMADA}")
+        plain = [f"--host={name}" for name in hosts]
+        self.lab("up", f"--cluster={HOST}", f"--cluster={MEMBER}", f"--images=karmada:{KARMADA}", *plain)
         for name in (HOST, MEMBER):
             self.kubeconfig(name).unlink(missing_ok=True)
             self.lab("kubeconfig", name, "--output", str(self.kubeconfig(name)))
@@ -109,10 +112,13 @@ class Clusters:
 
     # -- what both sides have to bring about -----------------------------------------------------------------------
 
-    def missing(self, control_plane: Path) -> list[str]:
-        """What a control plane does not do yet, of what an installation is for; empty when it does all of it."""
-        checks: list[Callable[[Path], Iterable[str]]] = [
-            self._workloads,
+    def missing(self, control_plane: Path, workloads: Check | None = None) -> list[str]:
+        """What a control plane does not do yet, of what an installation is for; empty when it does all of it.
+
+        ``workloads`` looks at what runs it, where that is not the host cluster.
+        """
+        checks: list[Check] = [
+            workloads or self._workloads,
             self._api_service,
             self._listing,
             self._good_policy,
@@ -121,15 +127,15 @@ class Clusters:
         with ThreadPoolExecutor(len(checks)) as pool:
             return [each for found in pool.map(lambda check: list(check(control_plane)), checks) for each in found]
 
-    def wait_until_complete(self, control_plane: Path) -> list[str]:
+    def wait_until_complete(self, control_plane: Path, workloads: Check | None = None) -> list[str]:
         """Wait until nothing is missing; returns what was at first."""
-        first = now = self.missing(control_plane)
+        first = now = self.missing(control_plane, workloads)
         deadline = time.monotonic() + 180
         while now:
             if time.monotonic() > deadline:
                 raise BenchError(f"this is still missing: {'; '.join(now)}")
             time.sleep(POLL_SECONDS)
-            now = self.missing(control_plane)
+            now = self.missing(control_plane, workloads)
         return first
 
     def _workloads(self, _control_plane: Path) -> Iterator[str]:

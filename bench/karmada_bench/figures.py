@@ -15,36 +15,47 @@ Measurement = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is measured. ``goal`` is the most that the ratio may be; of a count, the most that ours may be.
+    """One thing that is measured. ``goal`` is the most that the ratio may be, or ours itself where there is none.
 
-    ``ratio_to`` is the case of ours that the ratio is to, where it is not the same case of the peer.
-    ``counted`` is for what is counted and not timed: it has no ratio.
+    ``ratio_to`` names the side and the case that the ratio is to, where it is not the same case of the peer.
+    ``absolute`` is for what has no ratio: counts, and times that are not a share of anything.
     """
 
     key: str
     title: str
     unit: str = "s"
     goal: float | None = None
-    ratio_to: str | None = None
-    counted: bool = False
+    ratio_to: tuple[Side, str] | None = None
+    absolute: bool = False
 
 
 CASES = (
     Case("install", "install", goal=0.45),
     Case("install_complete", "install until the same is proved for both"),
     Case("install_volume", "install with etcd on a volume claim"),
-    Case("again", "install again, as a share of our own first", goal=0.2, ratio_to="install"),
-    Case("again_changed", "tasks that change something when installed again", "tasks", goal=0, counted=True),
-    Case("again_writes", "requests that write when installed again", "requests", goal=0, counted=True),
+    Case("again", "install again, as a share of our own first", goal=0.2, ratio_to=("ours", "install")),
+    Case("again_changed", "tasks that change something when installed again", "tasks", goal=0, absolute=True),
+    Case("again_writes", "requests that write when installed again", "requests", goal=0, absolute=True),
     Case("join", "join a member until it is Ready", goal=1.0),
     Case("join_task", "of that, the task that joins"),
     Case("propagation", "application and policy until 2 replicas are ready"),
     Case("uninstall", "uninstall until the namespace is gone", goal=0.5),
-    Case("left_objects", "objects left in the clusters", "objects", goal=0, counted=True),
-    Case("left_files", "files left on the machine it ran on", "files", goal=0, counted=True),
+    Case("left_objects", "objects left in the clusters", "objects", goal=0, absolute=True),
+    Case("left_files", "files left on the machine it ran on", "files", goal=0, absolute=True),
     Case("memory", "memory of the install, at most", "MiB"),
     Case("help", "help"),
     Case("list", "ansible-inventory --list"),
+    Case("one_host", "one plain host from bare to ready", goal=0.3, ratio_to=("peer", "install")),
+    Case("one_host_uninstall", "uninstall from one plain host"),
+    Case("hosts", "three plain hosts from bare to ready", goal=1.0, ratio_to=("peer", "install")),
+    Case("hosts_again", "three plain hosts, install again", goal=8, absolute=True),
+    Case("hosts_again_changed", "tasks that change something then", "tasks", goal=0, absolute=True),
+    Case("hosts_again_restarts", "units started anew then", "units", goal=0, absolute=True),
+    Case("hosts_flag", "three plain hosts, a changed flag of the scheduler"),
+    Case("hosts_flag_restarts", "other units started anew then", "units", goal=0, absolute=True),
+    Case("hosts_flag_unanswered", "requests to the virtual IP that failed then", "requests", goal=0, absolute=True),
+    Case("hosts_uninstall", "uninstall from three plain hosts"),
+    Case("hosts_left", "things left on the hosts", "things", goal=0, absolute=True),
 )
 
 
@@ -69,7 +80,7 @@ class Figure:
     @property
     def reached(self) -> bool | None:
         """Whether the goal is reached; None where there is none, or nothing to compare with it."""
-        found = self.ours.median if self.case.counted and self.ours else self.ratio
+        found = self.ours.median if self.case.absolute and self.ours else self.ratio
         return None if self.case.goal is None or found is None else found <= self.case.goal
 
 
@@ -89,11 +100,12 @@ def figures(measurements: Sequence[Measurement]) -> list[Figure]:
     """A figure for each case that was measured, in the order of CASES."""
     found = []
     for case in CASES:
-        ours, peer = (_spread(measurements, case.key, side) for side in ("ours", "peer"))
+        ours, peer = _spread(measurements, case.key, "ours"), _spread(measurements, case.key, "peer")
         if ours is None and peer is None:
             continue
-        base = _spread(measurements, case.ratio_to, "ours") if case.ratio_to else peer
-        ratio = ours.median / base.median if ours and base and base.median and not case.counted else None
+        side, key = case.ratio_to or ("peer", case.key)
+        base = _spread(measurements, key, side)
+        ratio = ours.median / base.median if ours and base and base.median and not case.absolute else None
         found.append(Figure(case, ours, peer, None if ratio is None else round(ratio, 2)))
     return found
 
@@ -140,7 +152,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _spread(measurements: Sequence[Measurement], key: str | None, side: str) -> Spread | None:
+def _spread(measurements: Sequence[Measurement], key: str, side: Side) -> Spread | None:
     values = [each["value"] for each in measurements if each["case"] == key and each["side"] == side]
     if not values:
         return None

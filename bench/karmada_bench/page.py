@@ -24,7 +24,7 @@ PAGE = """\
 {table}
 
 Median of the rounds, with the least and the greatest. `ratio` is ours by karmadactl's, smaller is faster. `goal` is
-the most that the ratio may be; for what is counted, the most that ours may be.
+the most that the ratio may be; where there is none, the most that ours may be.
 [results.json](../../bench/results.json) has the medians, [rounds.json](../../bench/rounds.json) everything that was
 measured.
 
@@ -54,6 +54,11 @@ object, and made so again.
   --purge-namespace -f` leaves it there, and the wait for its namespace is counted, as ours waits for it, too.
 - **memory** is the resident memory of all processes of the run together at its greatest; pages that they share are
   counted for each of them.
+- **plain hosts** (mode Binary): three hosts of the same lab, each a root file system of Debian with systemd and sshd,
+  HAProxy and keepalived among its packages; programs from a directory on the machine with Ansible. Bare is a host that
+  has nothing of us; ready is what it is for pods, with all units active. The ratio is to `karmadactl init` on a
+  cluster. Three hosts have a virtual IP, at which somebody asks the API server five times a second while the flag is
+  changed.
 - **help** is `ansible-playbook --help` and `karmadactl --help`.
 
 ## What was seen of karmadactl

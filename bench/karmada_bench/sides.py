@@ -8,6 +8,7 @@ import shutil
 import sys
 import tarfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -144,10 +145,13 @@ class Ours(Contender):
         """How long each task of the last playbook took."""
         return [json.loads(line) for line in self._times.read_text().splitlines()]
 
-    def _playbook(self, name: str, verb: str, *options: str) -> Ran:
+    def _playbook(
+        self, name: str, verb: str, *options: str, prefix: Sequence[str] = (), codes: Sequence[int] = (0,)
+    ) -> Ran:
+        """``prefix`` is a command that runs the playbook; ``codes`` are the exit codes that are right."""
         self._times.unlink(missing_ok=True)
-        command = ["ansible-playbook", "-i", str(self.folder / "site.karmada.yml"), f"{COLLECTION}.{verb}", *options]
-        return self.runner.run(name, command, settings=self._settings())
+        playbook = ["ansible-playbook", "-i", str(self.folder / "site.karmada.yml"), f"{COLLECTION}.{verb}", *options]
+        return self.runner.run(name, [*prefix, *playbook], codes=codes, settings=self._settings())
 
     def _settings(self) -> dict[str, str]:
         return {

@@ -43,10 +43,15 @@ def test_the_second_installation_is_compared_with_our_own_first():
 
 
 @pytest.mark.parametrize(("left", "reached"), [(0, True), (1, False)])
-def test_what_is_counted_has_no_ratio_and_ours_is_compared_with_the_goal(left, reached):
+def test_what_is_absolute_has_no_ratio_and_ours_is_compared_with_the_goal(left, reached):
     found = figure(measured("left_objects", "ours", left) + measured("left_objects", "peer", 6), "left_objects")
     assert found.ratio is None
     assert found.reached is reached
+
+
+def test_an_installation_on_plain_hosts_is_compared_with_that_of_the_peer():
+    found = figure(measured("install", "peer", 60) + measured("one_host", "ours", 15), "one_host")
+    assert (found.peer, found.ratio, found.reached) == (None, 0.25, True)
 
 
 def test_a_goal_without_anything_to_compare_is_not_called_reached():
