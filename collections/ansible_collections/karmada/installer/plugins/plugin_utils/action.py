@@ -21,7 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
 
 #: Everything that a user can do something about. Anything else is a defect and keeps its traceback.

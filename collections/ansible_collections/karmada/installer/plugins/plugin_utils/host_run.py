@@ -47,7 +47,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.handover import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,
     EtcdState,

@@ -23,7 +23,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run, cluster_from_secret
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import cluster_from_secret
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 

@@ -11,13 +11,12 @@ import base64
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     certificates,
@@ -26,10 +25,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     host_path,
     ip_families,
     kubernetes_layout,
-    manifest,
     overlay,
     releases,
-    yaml_document,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import lease as lease_module
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
@@ -62,6 +59,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Loc
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import (
+    Connection,
+    References,
+    cluster_from_secret,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,
     EtcdState,
@@ -76,19 +78,6 @@ DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 #: How long a run waits for another one to end before it gives up.
 LOCK_WAIT_SECONDS = 120
 HOST = "host"
-
-
-@dataclass(frozen=True)
-class Connection:
-    """Where this run stands: what the inventory source says beside the document. Paths are absolute or None."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    secrets: str | None = None
-    config_maps: str | None = None
-    artifacts: str | None = None
-    kubeconfig_output: str | None = None
-    report_output: str | None = None
 
 
 class Run:
@@ -179,23 +168,17 @@ class Run:
         )
 
     def secret(self, name: str, where: str) -> dict[str, bytes]:
-        """A Secret that the document refers to: key → content. Raises ProblemsError when it is not there.
+        """A Secret that the document refers to: key → content. Raises ProblemsError when it is not there."""
+        return self._references.secret(name, where)
 
-        A file run has a directory in the place of Secrets, laid out as a mounted Secret is.
-        """
-        if self.connection.secrets:
-            return _secret_directory(Path(self.connection.secrets), name, where)
-        namespace = self.deployment["metadata"]["namespace"]
-        found = self._home.get("v1", "Secret", name, namespace)
-        if found is None:
-            raise ProblemsError(
-                Problem(
-                    what=f"there is no Secret {namespace}/{name}",
-                    where=where,
-                    remedy="create it, or name a directory in the inventory source: secrets: ./secrets",
-                )
-            )
-        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+    @cached_property
+    def config_maps(self) -> dict[str, dict[str, str]]:
+        """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out."""
+        return self._references.config_maps()
+
+    @cached_property
+    def _references(self) -> References:
+        return References(self.deployment, self.connection, lambda: self._home)
 
     @cached_property
     def _home(self) -> Cluster:
@@ -203,26 +186,6 @@ class Run:
         return self._kept(
             Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")
         )
-
-    @cached_property
-    def config_maps(self) -> dict[str, dict[str, str]]:
-        """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out.
-
-        A file run may have a directory in their place, as it has for Secrets.
-        """
-        found = {name: self._config_map(name) for name in manifest.config_map_references(self.deployment).values()}
-        return {name: data for name, data in found.items() if data is not None}
-
-    def _config_map(self, name: str) -> dict[str, str] | None:
-        if self.connection.config_maps:
-            folder = Path(self.connection.config_maps) / name
-            return (
-                {path.name: path.read_text("utf-8", "replace") for path in sorted(folder.iterdir()) if path.is_file()}
-                if folder.is_dir()
-                else None
-            )
-        found = self._home.get("v1", "ConfigMap", name, self.deployment["metadata"]["namespace"])
-        return None if found is None else dict(found.get("data") or {})
 
     def _kept(self, cluster: Cluster) -> Cluster:
         self.attend(cluster)
@@ -689,49 +652,3 @@ class Run:
 
 def _nothing_to_do(planned: Iterable[Change]) -> bool:
     return all(change.action == "unchanged" for change in planned)
-
-
-def cluster_from_secret(
-    files: Mapping[str, bytes], context: str | None, name: str, where: str, kind: type[Cluster] | None = None
-) -> Cluster:
-    """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``."""
-    kind = kind or Cluster
-    if "kubeconfig" in files:
-        try:
-            config = yaml_document.load(files["kubeconfig"])
-        except (yaml.YAMLError, UnicodeDecodeError):
-            config = None
-        if not isinstance(config, dict):
-            raise ProblemsError(
-                Problem(
-                    what="the key `kubeconfig` does not hold a kubeconfig", where=where, remedy="put a kubeconfig there"
-                )
-            )
-        return kind.from_kubeconfig_dict(config, context, name=name)
-    missing = [key for key in ("server", "token", "ca.crt") if key not in files]
-    if missing:
-        raise ProblemsError(
-            Problem(
-                what="the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
-                f"(missing: {', '.join(missing)})",
-                where=where,
-                remedy="add one or the other",
-            )
-        )
-    server, token, authority = (files[key].decode().strip() for key in ("server", "token", "ca.crt"))
-    return kind.from_parts(server, authority, token=token, name=name)
-
-
-def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:
-    folder = secrets / name
-    # Secret names have no slash, so a name can never lead out of the directory; the check is for documents that were
-    # not validated.
-    if folder.parent != secrets or not folder.is_dir():
-        raise ProblemsError(
-            Problem(
-                what=f"there is no directory {name} among the secrets of this run",
-                where=f"{where} ({secrets})",
-                remedy=f"create {folder} with one file per key, such as {folder}/kubeconfig",
-            )
-        )
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

@@ -19,7 +19,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import app
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, passage
 
 CHECKOUT = Path(__file__).resolve().parents[6]

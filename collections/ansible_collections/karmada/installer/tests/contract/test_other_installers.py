@@ -15,7 +15,8 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import namespace_checks, other_installers
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.samples import document
 
 Object = dict[str, Any]

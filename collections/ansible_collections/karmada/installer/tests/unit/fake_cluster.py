@@ -14,7 +14,8 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied, Permission
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State, to_files
 
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 
 COLLECTION = Path(__file__).parents[2]
 PLUGINS = "ansible_collections.karmada.installer.plugins"

@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     mode_fields,
     overlay,
     pki,
+    references,
     releases,
     removal,
 )
@@ -296,8 +297,8 @@ def a_host() -> FakeCluster:
 def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Everything that this document makes the engine render or decide, by where it shows."""
     asked, fetched = Recorder(), []
-    for name in ("Cluster", "HostCluster"):
-        monkeypatch.setattr(run_module, name, asked)
+    for module, name in ((run_module, "Cluster"), (run_module, "HostCluster"), (references, "Cluster")):
+        monkeypatch.setattr(module, name, asked)
     keys = ("kubeconfig", "ca.crt", "tls.crt", "tls.key")
     monkeypatch.setattr(
         Run, "secret", lambda _run, name, _where: {key: json.dumps({"from": name}).encode() for key in keys}

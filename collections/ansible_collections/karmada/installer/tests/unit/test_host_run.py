@@ -20,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored, newest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,
     EtcdState,

@@ -14,7 +14,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Connection, Run, cluster_from_secret
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection, cluster_from_secret
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
     FakeCluster,
     fake_run,
