@@ -15,31 +15,43 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Objec
 class ActionModule(KarmadaAction):
     """Join what is listed and not joined, change what differs, leave the rest alone; every member on its own."""
 
-    OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 120}}
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "stage": {"type": "str", "default": "all", "choices": ["all", "registration", "readiness"]},
+        "timeout": {"type": "int", "default": 120},
+    }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The result holds one entry per member; the step fails, after all were tried, when one could not be joined."""
         entries: list[Entry] = run.spec["members"]
+        stage: str = arguments["stage"]
         if not entries:
             return {"changed": False, "members": []}
-        registered = _registered(run)
-        outcomes = {
-            each.name: each
-            for each in member_join.of_each(
-                entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome)
-            )
-        }
-        work = [entry for entry in entries if _is_due(outcomes[entry["name"]], run)]
-        if not run.check:
-            if work:
-                outcomes.update(_join(run, work, registered, arguments["timeout"]))
-            settled = [entry for entry in entries if entry not in work and not outcomes[entry["name"]].problem]
-            waits = member_join.of_each(
+        outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
+        if stage != "readiness":
+            outcomes = _registration(run, entries)
+        if stage != "registration" and not run.check:
+            # What is on record now: a run that ends while it waits knows what it has put on members.
+            settled = [entry for entry in entries if not outcomes[entry["name"]].problem]
+            for waited in member_join.of_each(
                 settled, lambda entry, _: member_join.wait_ready(run, entry["name"], arguments["timeout"])
-            )
-            for waited in waits:
+            ):
                 outcomes[waited.name].problem = waited.problem
         return _result([outcomes[entry["name"]] for entry in entries])
+
+
+def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
+    """Every member surveyed, and those that differ from what they should be changed, with a record of it."""
+    registered = _registered(run)
+    outcomes = {
+        each.name: each
+        for each in member_join.of_each(
+            entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome)
+        )
+    }
+    work = [entry for entry in entries if _is_due(outcomes[entry["name"]], run)]
+    if work and not run.check:
+        outcomes.update(_join(run, work, registered))
+    return outcomes
 
 
 def _registered(run: Run) -> dict[str, Object]:
@@ -52,10 +64,10 @@ def _is_due(outcome: Outcome, run: Run) -> bool:
     return not outcome.problem and member_join.needs_work(outcome, run.state)
 
 
-def _join(run: Run, work: list[Entry], registered: dict[str, Object], timeout: float) -> dict[str, Outcome]:
+def _join(run: Run, work: list[Entry], registered: dict[str, Object]) -> dict[str, Outcome]:
     with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
         outcomes = member_join.of_each(
-            work, lambda entry, outcome: member_join.join_member(run, entry, registered, timeout, outcome)
+            work, lambda entry, outcome: member_join.register_member(run, entry, registered, outcome)
         )
         state = run.state
         for entry, outcome in zip(work, outcomes, strict=True):

@@ -30,6 +30,15 @@ extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
 options:
+  stage:
+    description:
+      - V(registration) joins and does not wait.
+      - V(readiness) only waits for the members of the document.
+      - >-
+        V(all) does both. On plain hosts the state, with what was made on members, is written to the hosts in between.
+    type: str
+    choices: [all, registration, readiness]
+    default: all
   timeout:
     description: Seconds to wait for each member until it is Ready.
     type: int

@@ -148,8 +148,8 @@ def needs_work(outcome: Outcome, state: State) -> bool:
     return outcome.name not in state.members or unrecorded or bool(outcome.changes)
 
 
-def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeout: float, outcome: Outcome) -> None:
-    """Put accounts on the member and its credentials and Cluster into the control plane; wait until it is Ready."""
+def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
+    """Put accounts on the member and its credentials and Cluster into the control plane."""
     name, owner = entry["name"], run.instance.owner
     with connected(run, entry) as member:
         registration = registration_of(member)
@@ -174,7 +174,6 @@ def join_member(run: Run, entry: Entry, registered: Mapping[str, Object], timeou
     registered_as = apply_all(control_plane, [members.cluster(entry, owner, registration)])
     secrets = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
     outcome.in_control_plane += [*registered_as, *apply_all(control_plane, secrets)]
-    wait_ready(run, name, timeout)
 
 
 def wait_ready(run: Run, name: str, timeout: float) -> None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
@@ -28,45 +29,80 @@ _TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
 ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of an instance where it runs, in a host cluster or on hosts, and what its API server says.
+
+    ``api`` is what ``control_plane_answers`` returns, ``versions`` each of Karmada's components that works → its
+    version. ``notes`` are what is worth telling of the place.
+    """
+
+    api: Mapping[str, Any]
+    components: Sequence[ComponentStatus]
+    versions: Mapping[str, str]
+    etcd: Sequence[EndpointStatus]
+    etcd_desired: int
+    etcd_ready: int
+    certificates: Mapping[str, str]
+    kubeconfig_secret: str = ""
+    notes: Sequence[str] = ()
+
+
 def observe(run: Run) -> Observation:
     """What the host cluster and the control plane say now."""
     components = _components(run)
     etcd = _etcd(run) if components else []
     api = control_plane_answers(run) if components else {}
-    versions = running_versions(run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}"))
-    notes = [
-        *version_notes(versions),
-        *(
-            warning
-            for authority in run.state.authorities.values()
-            for warning in pki.authority_warnings(authority.certificate, run.now)
-        ),
-        *external_etcd.notes(run, etcd),
-        *_host_path_notes(run),
-    ]
+    notes = _host_path_notes(run)
     # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
     if api.get("version") and run.endpoint_trouble:
         notes.append(run.endpoint_trouble)
-    return Observation(
-        now=run.now,
-        generation=run.deployment["metadata"].get("generation", 0),
-        karmada_version=min(versions.values(), key=version_numbers, default=""),
-        kubernetes_version=api.get("version", ""),
+    pods = run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}")
+    seen = Seen(
+        api=api,
         components=components,
-        members=api.get("members", ()),
-        api_ready=bool(api.get("version")),
-        aggregated_ready=api.get("aggregated", False),
-        crds_installed=api.get("crds", False) or not run.spec["installCRD"],
-        etcd_storage=run.state.etcd.storage,
+        versions=running_versions(pods),
+        etcd=etcd,
         etcd_desired=len(etcd_client_urls(run.spec, run.layout)),
         etcd_ready=sum(each.healthy for each in etcd)
         if external_etcd.is_named(run)
         else sum(each.ready for each in components if each.name == ETCD.name),
-        etcd_endpoints=etcd,
         certificates=certificates.expiries(run.material) if run.stored_state else {},
         kubeconfig_secret=run.instance.object_name("admin-config"),
-        wanted_members=[entry["name"] for entry in run.spec["members"]],
         notes=notes,
+    )
+    return observation(run, seen)
+
+
+def observation(run: Run, seen: Seen) -> Observation:
+    """The facts of the report, of an instance wherever it runs."""
+    return Observation(
+        now=run.now,
+        generation=run.deployment["metadata"].get("generation", 0),
+        karmada_version=min(seen.versions.values(), key=version_numbers, default=""),
+        kubernetes_version=seen.api.get("version", ""),
+        components=seen.components,
+        members=seen.api.get("members", ()),
+        api_ready=bool(seen.api.get("version")),
+        aggregated_ready=seen.api.get("aggregated", False),
+        crds_installed=seen.api.get("crds", False) or not run.spec["installCRD"],
+        etcd_storage=run.state.etcd.storage,
+        etcd_desired=seen.etcd_desired,
+        etcd_ready=seen.etcd_ready,
+        etcd_endpoints=seen.etcd,
+        certificates=seen.certificates,
+        kubeconfig_secret=seen.kubeconfig_secret,
+        wanted_members=[entry["name"] for entry in run.spec["members"]],
+        notes=[
+            *version_notes(seen.versions),
+            *(
+                warning
+                for authority in run.state.authorities.values()
+                for warning in pki.authority_warnings(authority.certificate, run.now)
+            ),
+            *external_etcd.notes(run, seen.etcd),
+            *seen.notes,
+        ],
     )
 
 

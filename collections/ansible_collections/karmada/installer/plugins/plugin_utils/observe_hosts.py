@@ -15,8 +15,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (
     ETCD_CLIENT_CERTIFICATE,
+    Seen,
     control_plane_answers,
-    version_notes,
+    observation,
     version_numbers,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -26,46 +27,26 @@ _VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[^/]+)/")
 
 
 def observe_hosts(run: HostsRun) -> Observation:
-    """What the hosts and the control plane say now."""
-    components = [_component(run, component) for component in wanted_components(run.spec)]
-    installed = run.stored_state is not None
+    """What the hosts and the control plane say now. A check run before the first install finds neither."""
+    installed = run.stored_state is not None and run.control_plane_exists
     try:
         api = control_plane_answers(run) if installed else {}
     except ProblemsError as error:
         api, trouble = {}, [problem.what for problem in error.problems]
     else:
         trouble = [run.endpoint_trouble] if run.endpoint_trouble else []
-    versions = _running_versions(run)
     etcd = _etcd(run) if installed else []
-    return Observation(
-        now=run.now,
-        generation=run.deployment["metadata"].get("generation", 0),
-        karmada_version=min(versions.values(), key=version_numbers, default=""),
-        kubernetes_version=api.get("version", ""),
-        components=components,
-        members=api.get("members", ()),
-        api_ready=bool(api.get("version")),
-        aggregated_ready=api.get("aggregated", False),
-        crds_installed=api.get("crds", False) or not run.spec["installCRD"],
-        etcd_storage=run.state.etcd.storage,
+    seen = Seen(
+        api=api,
+        components=[_component(run, component) for component in wanted_components(run.spec)],
+        versions=_running_versions(run),
+        etcd=etcd,
         etcd_desired=len(etcd),
         etcd_ready=sum(each.healthy for each in etcd),
-        etcd_endpoints=etcd,
         certificates=_expiries(run) if installed else {},
-        kubeconfig_secret="",
-        wanted_members=[entry["name"] for entry in run.spec["members"]],
-        notes=[
-            *_hosts_in_trouble(run),
-            *version_notes(versions),
-            *(
-                warning
-                for authority in run.state.authorities.values()
-                for warning in pki.authority_warnings(authority.certificate, run.now)
-            ),
-            *external_etcd.notes(run, etcd),
-            *trouble,
-        ],
+        notes=[*_hosts_in_trouble(run), *trouble],
     )
+    return observation(run, seen)
 
 
 def _component(run: HostsRun, component: Component) -> ComponentStatus:

@@ -30,6 +30,8 @@ HOSTS = [
     for number, name in enumerate(NAMES, 1)
 ]
 ANSWERS = {"version": "v1.31.3", "crds": True, "aggregated": True, "members": []}
+#: What tells that a host has an API server.
+API_SERVER = {"/etc/karmada/prod/karmada-apiserver/audit/policy.yaml": ""}
 CRASHED = "failed (failed), result exit-code, last exit 1"
 
 
@@ -40,7 +42,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     runs = Runs(tmp_path / "run")
     document = deployment(hosts=HOSTS)
     stored = Stored(4).after(remembered(document=document))
-    runs.see(**dict.fromkeys(NAMES, seen(stored)))
+    runs.see(**dict.fromkeys(NAMES, seen(stored, files=API_SERVER)))
     run = step(runs)
     units = {
         unit["name"]: {"program": "", "reason": ""}
@@ -119,7 +121,7 @@ def certificate(path: str, days: int) -> dict[str, Any]:
     """A certificate of a host that ends in so many days."""
     wanted = pki.Certificate("any", "karmada-ca", "any", (), client=True)
     pair = pki.issue(wanted, authorities()["karmada-ca"], "ECDSA-P256", NOW, timedelta(days=days))
-    return {"files": {path: base64.b64encode(pair.certificate).decode()}}
+    return {"files": {**API_SERVER, path: base64.b64encode(pair.certificate).decode()}}
 
 
 def test_of_certificates_that_each_host_has_the_first_to_end_is_told(runs: Runs) -> None:
@@ -145,6 +147,17 @@ def test_a_control_plane_that_cannot_be_reached_is_a_note_beside_what_hosts_say(
     assert not found.api_ready
     assert "no API server can be reached from here" in found.notes
     assert status(found, KARMADA_SCHEDULER) == (3, 3)
+
+
+def test_a_check_run_before_the_first_install_does_not_miss_what_is_not_there_yet(tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "run")
+    runs.see(**dict.fromkeys(NAMES, seen(Stored())))
+    chosen = step(runs)
+    # As the step does that begins a state, also where nothing is written.
+    chosen.save(chosen.state)
+    found = report(runs)
+    assert not found.api_ready
+    assert found.notes == []
 
 
 def test_before_an_installation_nothing_is_asked_and_nothing_works(tmp_path: Path) -> None:
