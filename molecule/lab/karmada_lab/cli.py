@@ -18,6 +18,7 @@ from karmada_lab import (
     images,
     lifecycle,
     machine,
+    power,
     prepare,
     products,
     registry,
@@ -32,7 +33,7 @@ from karmada_lab.state import Lab, cluster_records, exclusive, machine_records, 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-_CHANGING = {"up", "down", "load"}
+_CHANGING = {"up", "down", "load", "power"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,6 +125,11 @@ def _add_more(commands: _Commands, versions: argparse.ArgumentParser, source: ar
     one.add_argument("name")
     one.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
     one.set_defaults(run=_exec)
+
+    one = commands.add_parser("power", help="plain hosts lose power (off), are shut down, boot again (on)")
+    one.add_argument("action", choices=["off", "shutdown", "on"])
+    one.add_argument("names", nargs="+", metavar="NAME")
+    one.set_defaults(run=_power)
 
     one = commands.add_parser("ssh-config", help="ssh configuration for the plain hosts")
     one.add_argument("names", nargs="*", metavar="NAME")
@@ -244,6 +250,10 @@ def _exec(lab: Lab, options: argparse.Namespace) -> int:
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
     command = [*machine.enter(leader), *(words or ["bash", "-l"])]
     os.execvp(command[0], command)  # noqa: S606 - becoming the command is the point: signals, exit code, terminal
+
+
+def _power(lab: Lab, options: argparse.Namespace) -> None:
+    {"off": power.off, "shutdown": power.shutdown, "on": power.on}[options.action](lab, options.names)
 
 
 def _ssh_config(lab: Lab, options: argparse.Namespace) -> None:

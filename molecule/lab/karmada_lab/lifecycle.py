@@ -141,6 +141,11 @@ def check_wanted(lab: Lab, wanted: Wanted) -> None:
         for name in wanted.hosts
         if name in machines and machines[name].kind == "node"
     ]
+    problems += [
+        f"{name} is switched off: `lab power on {name}`"
+        for name in wanted.hosts
+        if name in machines and machines[name].off
+    ]
     problems += [f"{name} is wanted twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if problems:
         raise LabError("\n".join(problems))
@@ -181,7 +186,7 @@ def leftovers(lab: Lab) -> list[MachineRecord]:
     return [
         record
         for record in machine_records(lab).values()
-        if not machine.reusable(record)
+        if not (record.off or machine.reusable(record))
         or (record.kind == "node" and (record.cluster not in clusters or not clusters[record.cluster].ready))
     ]
 
@@ -399,7 +404,7 @@ def status(lab: Lab) -> dict[str, Any]:
             "address": record.address,
             "second_address": record.second_address,
             "pid": record.pid if machine.is_alive(record) else 0,
-            "state": "up" if machine.reusable(record) else "leftover",
+            "state": "off" if record.off else "up" if machine.reusable(record) else "leftover",
             "age_seconds": round(now - record.created),
         }
         for name, record in machine_records(lab).items()

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from karmada_lab.errors import LabError
@@ -61,13 +61,25 @@ def start(
     """
     remove(lab, machine)
     home = folder(lab, machine.name)
-    upper, work, root = home / "upper", home / "work", home / "root"
-    for path in (upper, work, root):
+    upper = home / "upper"
+    for path in (upper, home / "work", home / "root"):
         path.mkdir(parents=True)
     save(lab, machine)
     _lay(upper, {**_identity(lab, machine), **files})
     _host_key(lab, machine, upper)
-    for source in binds.values():
+    boot(lab, machine, binds, read_only)
+
+
+def boot(
+    lab: Lab,
+    machine: MachineRecord,
+    binds: Mapping[str, Path] | None = None,
+    read_only: Mapping[str, Path] | None = None,
+) -> None:
+    """Boot a machine with what it has on its disk, on a fresh cable, and return when systemd in it answers."""
+    home = folder(lab, machine.name)
+    upper, work, root = home / "upper", home / "work", home / "root"
+    for source in (binds or {}).values():
         source.mkdir(parents=True, exist_ok=True)
     plug_in(lab, machine)
     name = namespace(lab, machine.name)
@@ -77,13 +89,13 @@ def start(
         "systemd-nspawn", "-q", "-D", str(root), "--boot", "--register=no", "--keep-unit",
         f"--network-namespace-path=/run/netns/{name}", f"--machine={machine.name}", "--capability=all",
         "--system-call-filter=@known", "--console=pipe", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
-        *[f"--bind={source}:{target}" for target, source in binds.items()],
-        *[f"--bind-ro={source}:{target}" for target, source in read_only.items()],
+        *[f"--bind={source}:{target}" for target, source in (binds or {}).items()],
+        *[f"--bind-ro={source}:{target}" for target, source in (read_only or {}).items()],
     ]  # fmt: skip
     if machine.kind == "node":
         command.append("--bind=/dev/kmsg")
     environment = {**os.environ, "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes", "SYSTEMD_NSPAWN_LOCK": "0"}
-    with (home / "console.log").open("w") as console:
+    with (home / "console.log").open("a") as console:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True, env=environment
         )
@@ -173,7 +185,7 @@ def remove(lab: Lab, machine: MachineRecord) -> None:
 
 
 def reusable(machine: MachineRecord) -> bool:
-    """Whether the machine is up and was finished: anything else is a leftover to be made anew."""
+    """Whether the machine is up and was finished: anything else that has not been switched off is a leftover."""
     return machine.ready and find_leader(machine) is not None
 
 

@@ -171,6 +171,11 @@ def plug_in(lab: Lab, machine: MachineRecord) -> None:
     run(["ip", "-n", name, "-batch", "-"], stdin="\n".join(inside) + "\n")
 
 
+def cut(lab: Lab, machine: MachineRecord) -> None:
+    """From now on nothing reaches the machine or leaves it, and neither side is told."""
+    run(["ip", "link", "set", link_name(lab, machine.index), "down"], check=False)
+
+
 def unplug(lab: Lab, machine: MachineRecord) -> None:
     """Remove the machine's namespace and cable, if there."""
     if (NETNS / namespace(lab, machine.name)).exists():

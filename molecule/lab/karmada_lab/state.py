@@ -196,6 +196,8 @@ class MachineRecord:
     started: int = 0
     created: float = field(default_factory=time.time)
     ready: bool = False
+    #: switched off by `lab power`: not running, and no leftover
+    off: bool = False
 
     @property
     def addresses(self) -> list[str]:
