@@ -1,0 +1,182 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""The steady client notices what an API server forgets, keeps from the watcher, refuses, or is late with."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+import steady_client
+from steady_client import Write
+
+
+class Store(ThreadingHTTPServer):
+    """As much of an API server as the client needs, over plain HTTP, with faults on demand."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.objects, self.history, self.version = {}, [], 0
+        self.forget, self.conceal = set(), set()
+        self.dark_from = self.dark_to = float("inf")
+        self.break_watch_at = float("inf")
+        self.began = time.monotonic()
+        self.changed = threading.Condition()
+
+    def put(self, name, data):
+        with self.changed:
+            self.version += 1
+            found = self.objects.setdefault(name, {"metadata": {"name": name}, "data": {}})
+            found["data"].update(data)
+            found["metadata"]["resourceVersion"] = str(self.version)
+            event = json.loads(json.dumps({"type": "MODIFIED", "object": found}))
+            if self.version not in self.conceal:
+                self.history.append((self.version, event))
+            if self.version in self.forget:
+                del self.objects[name]
+            self.changed.notify_all()
+            return event["object"]
+
+    @property
+    def dark(self):
+        return self.dark_from <= time.monotonic() - self.began < self.dark_to
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_arguments):
+        return
+
+    def answer(self, status, content):
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def body(self):
+        return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+
+    def do_POST(self):
+        wanted = self.body()
+        if self.path == "/api/v1/namespaces":
+            return self.answer(201, {})
+        if self.server.dark:
+            return self.answer(503, {"message": "dark"})
+        return self.answer(201, self.server.put(wanted["metadata"]["name"], wanted["data"]))
+
+    def do_PATCH(self):
+        wanted = self.body()
+        if self.server.dark:
+            return self.answer(503, {"message": "dark"})
+        return self.answer(200, self.server.put(self.path.rsplit("/", 1)[1], wanted["data"]))
+
+    def do_DELETE(self):
+        self.answer(200, {})
+
+    def do_GET(self):
+        if "watch=1" not in self.path:
+            listed = {"metadata": {"resourceVersion": str(self.server.version)}}
+            return self.answer(200, {**listed, "items": list(self.server.objects.values())})
+        version = int(self.path.rsplit("=", 1)[1])
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            while True:
+                with self.server.changed:
+                    self.server.changed.wait(0.2)
+                    events = [event for at, event in self.server.history if at > version]
+                for event in events:
+                    version = int(event["object"]["metadata"]["resourceVersion"])
+                    self.wfile.write(json.dumps(event).encode() + b"\n")
+                    if version >= self.server.break_watch_at:
+                        self.server.break_watch_at = float("inf")
+                        return None
+                self.wfile.flush()
+        except OSError:
+            return None
+
+
+def _without_tls(api, timeout):
+    return http.client.HTTPConnection(api._server.host, api._server.port, timeout=timeout)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(steady_client, "CATCH_UP", 0.5)
+    monkeypatch.setattr(steady_client, "LONGEST_SILENCE", 0.4)
+    monkeypatch.setattr(steady_client.Api, "connect", _without_tls)
+    store = Store()
+    threading.Thread(target=store.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield store
+    store.shutdown()
+    store.server_close()
+
+
+def _during(store, command="true"):
+    upstream = SimpleNamespace(host="127.0.0.1", port=store.server_address[1], tls=None)
+    store.began = time.monotonic()
+    return steady_client.during(upstream, ["sh", "-c", command], rate=50, before=0.3, after=0.7)
+
+
+def test_nothing_is_lost_by_a_server_that_keeps_its_word(server):
+    found = _during(server)
+    assert found["acknowledged"] > 20
+    assert steady_client.broken(found, 0.5, no_failures=True) == []
+    assert {key for each in server.objects.values() for key in each["data"]} == {"created", "changed"}
+
+
+def test_a_write_that_is_forgotten_is_lost(server):
+    server.forget = {6}
+    assert steady_client.broken(_during(server), None, no_failures=False)[0].endswith("acknowledged writes are lost")
+
+
+def test_an_event_that_is_kept_back_is_missing(server):
+    server.conceal = {6, 9}
+    assert steady_client.broken(_during(server), None, no_failures=False) == ["the watcher was not told of 2 writes"]
+
+
+def test_a_watch_that_breaks_goes_on_where_it_was(server):
+    server.break_watch_at = 8
+    found = _during(server)
+    assert found["missing"] == []
+    assert found["watches"][2].endswith("from 8")
+
+
+def test_a_time_without_answers_is_measured_and_the_refusals_are_counted(server):
+    server.dark_from, server.dark_to = 0.3, 0.8
+    found = _during(server)
+    assert 0.45 < found["pause"] < 0.75
+    assert list(found["reasons"]) == ["503 dark"]
+    told = steady_client.broken(found, 0.3, no_failures=True)
+    assert [each.split(" ", 1)[1] for each in told[1:]] == ["requests failed"]
+    assert "no request was answered" in told[0]
+
+
+def test_a_server_that_never_answers_again_is_noticed(server):
+    server.dark_from = 0.5
+    assert _during(server)["pause"] > 0.3
+
+
+def test_the_code_of_the_command_is_kept(server):
+    assert _during(server, "exit 3")["code"] == 3
+
+
+def test_a_write_counts_by_its_key_and_an_event_by_its_version():
+    written = [Write("a", "created", "1"), Write("a", "changed", "2")]
+    assert steady_client.lost(written, [{"metadata": {"name": "a"}, "data": {"created": "0"}}]) == written[1:]
+    assert steady_client.missing(written, [("a", "2"), ("b", "1")]) == written[:1]
+
+
+def test_a_pause_is_between_two_answers():
+    assert steady_client.longest_pause([0.0, 3.5, 1.0, 3.0]) == (2.0, 1.0)
+    assert steady_client.longest_pause([]) == (0.0, 0.0)
