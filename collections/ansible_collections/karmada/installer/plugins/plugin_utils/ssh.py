@@ -16,6 +16,9 @@ def variables(host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str
     Keys only, and no host whose key is not known: these are not left to the configuration of who runs the playbook.
     """
     options = ["StrictHostKeyChecking=yes", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+    # A host that is gone without a word is known to be after half a minute, and not after the quarter of an hour that
+    # the kernel goes on sending.
+    options += ["ServerAliveInterval=10", "ServerAliveCountMax=3"]
     found: dict[str, Any] = {
         "ansible_host": host["address"],
         "ansible_port": host.get("port", settings["port"]),

@@ -10,7 +10,10 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import ssh
 
 FINGERPRINT = "SHA256:n3v+rTe11/aB0dy0123456789abcdefghijklmnopqr"
-ALWAYS = ["-oStrictHostKeyChecking=yes", "-oPasswordAuthentication=no", "-oKbdInteractiveAuthentication=no"]
+ALWAYS = [
+    *("-oStrictHostKeyChecking=yes", "-oPasswordAuthentication=no", "-oKbdInteractiveAuthentication=no"),
+    *("-oServerAliveInterval=10", "-oServerAliveCountMax=3"),
+]
 
 
 def variables(host: dict[str, Any], settings: dict[str, Any], secrets: str | None = "/s") -> dict[str, Any]:
