@@ -42,7 +42,7 @@ UNIT_FOLDER = "/etc/systemd/system"
 RESTARTS_BEFORE_GIVING_UP = 5
 _PROPERTIES = (
     *("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState"),
-    *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus"),
+    *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus", "Job"),
 )
 
 _RUNNING = ("active", "activating", "reloading")
@@ -131,6 +131,8 @@ class Unit(NamedTuple):
     started_with: str
     restarts: int
     process: int
+    #: systemd still has something to do with it: end the old process, or start the new one
+    in_transition: bool
 
 
 def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
@@ -155,6 +157,7 @@ def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
             started_with=system.started_with(process) if process else "",
             restarts=int(values.get("NRestarts") or 0),
             process=process,
+            in_transition=values.get("Job", "0") not in ("", "0"),
         )
     return found
 
@@ -211,12 +214,22 @@ def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterab
     waiting = [unit for unit in tree["units"] if unit.get("health") and unit["name"] in chosen]
     began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
     while True:
-        unhealthy = [(unit, reason) for unit in waiting for reason in [_unhealthy(unit["health"])] if reason]
+        # Asked before its health: until the old process has ended it is that one that answers.
+        now = units(system, [unit["name"] for unit in waiting])
+        unhealthy = [
+            (unit, reason)
+            for unit in waiting
+            for reason in [_in_transition(now[unit["name"]]) or _unhealthy(unit["health"])]
+            if reason
+        ]
         if not unhealthy:
             return
         waiting = [unit for unit, _reason in unhealthy]
-        now = units(system, [unit["name"] for unit in waiting])
-        hopeless = [name for name, unit in now.items() if unit.restarts - began[name] >= RESTARTS_BEFORE_GIVING_UP]
+        hopeless = [
+            unit["name"]
+            for unit in waiting
+            if now[unit["name"]].restarts - began[unit["name"]] >= RESTARTS_BEFORE_GIVING_UP
+        ]
         if hopeless or time.monotonic() > deadline:
             raise HostError("\n".join(_explained(system, unit["name"], reason, now) for unit, reason in unhealthy))
         time.sleep(0.2)
@@ -441,6 +454,11 @@ def _owned_units(system: System, tree: Tree, names: Iterable[str]) -> list[str]:
         if text is not None and _owner_line(tree) in text.decode(errors="replace").splitlines():
             ours.append(name)
     return ours
+
+
+def _in_transition(unit: Unit) -> str:
+    """Why it is too early to ask a unit; empty if it is not."""
+    return "systemd is still stopping or starting it" if unit.in_transition else ""
 
 
 def _unhealthy(health: dict[str, str]) -> str:

@@ -32,6 +32,8 @@ class Host(host_tree.System):
         self.enabled: set[str] = set()
         self.commands: list[str] = []
         self.restarts: dict[str, int] = {}
+        #: how many more looks find a unit that systemd has not done with
+        self.looks_in_transition = 0
         (root / "etc/systemd/system").mkdir(parents=True)
 
     def user_ids(self, name: str) -> list[int] | None:
@@ -73,6 +75,10 @@ class Host(host_tree.System):
                 self.running[name] = text.split(f"{host_tree.HASH_VARIABLE}=")[1].split('"')[0]
         return ""
 
+    def _job(self) -> str:
+        self.looks_in_transition -= 1
+        return "4711" if self.looks_in_transition >= 0 else ""
+
     def _shown(self, name: str) -> str:
         path = self.unit_file(name)
         outdated = name in self.loaded and path.exists() and path.read_text() != self.loaded[name]
@@ -88,6 +94,7 @@ class Host(host_tree.System):
                 f"NeedDaemonReload={'yes' if outdated else 'no'}",
                 f"MainPID={list(self.running).index(name) + 1 if name in self.running else 0}",
                 f"NRestarts={self.restarts.get(name, 0)}",
+                f"Job={self._job()}",
             )
         )
 
@@ -277,6 +284,20 @@ def test_waiting_ends_when_the_unit_answers(host: Host, health: tuple[str, list[
     answers[:] = [500, 500, 200]
     host_tree.wait_until_healthy(host, wanted, timeout=10)
     assert answers == [200]
+
+
+def test_the_answer_of_a_process_that_is_being_stopped_does_not_count(
+    host: Host, health: tuple[str, list[int]]
+) -> None:
+    url, answers = health
+    wanted = tree(url=url)
+    host_tree.converge(host, wanted)
+    host.looks_in_transition, answers[:] = 3, [200, 500]
+    host_tree.wait_until_healthy(host, wanted, timeout=10)
+    assert answers == [500], "it was asked once, when systemd had done with it"
+    host.looks_in_transition = 100
+    with pytest.raises(HostError, match="systemd is still stopping or starting it"):
+        host_tree.wait_until_healthy(host, wanted, timeout=0.3)
 
 
 def test_waiting_in_vain_says_which_unit_why_and_its_last_lines(host: Host, health: tuple[str, list[int]]) -> None:
