@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
 
 
 class ActionModule(HostAction):
@@ -14,6 +14,7 @@ class ActionModule(HostAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "required": True, "choices": ["written", "absent", "released"]},
+        "required": {"type": "bool", "default": True},
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +31,14 @@ class ActionModule(HostAction):
             # It stays where the data stays.
             return {"changed": False}
         content = {"content": json.dumps(stored.plain)} if state == "written" else {}
-        found = self.on_host("host_state", name=self.karmada.name, state=state, holder=self.karmada.holder, **content)
+        wanted = {"name": self.karmada.name, "state": state, "holder": self.karmada.holder, **content}
+        if arguments["required"]:
+            found = self.on_host("host_state", **wanted)
+        else:
+            found, refusal = refusal_of(lambda: self.on_host("host_state", **wanted))
+            if refusal:
+                self.note(lost={"step": self._task.name, "reason": refusal})
+                return {"changed": False}
         if state == "written" and not found.get("failed"):
             self.note(stored=stored.plain)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}

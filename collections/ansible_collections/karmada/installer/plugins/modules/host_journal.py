@@ -23,6 +23,12 @@ options:
     type: str
     required: true
     choices: [written, absent, released]
+  required:
+    description: >-
+      Whether a host that cannot do it fails the step. Otherwise it is noted for M(karmada.installer.hosts_outcome), so
+      that one host does not keep the others from being let go.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:

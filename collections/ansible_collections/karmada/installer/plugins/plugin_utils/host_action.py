@@ -13,6 +13,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 CONTROL = "karmada_control"
+#: Modules that change what a host is; how far a host has come is told by the tasks that ran them.
+CHANGING_MODULES = ("host_tree", "host_program_files")
 
 
 class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
@@ -35,6 +37,10 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             result.update(self.perform(arguments))
         except ProblemsError as error:
             result.update(failed=True, changed=False, msg=str(error))
+        except AnsibleError as error:
+            # The connection, or a file on its way. Ansible tells it; what else it means is told at the end of the run.
+            self.note(lost={"step": self._task.name, "reason": str(error)})
+            raise
         finally:
             self.karmada.close()
         if not self._task.diff:
@@ -69,6 +75,8 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             )
         finally:
             self._task.check_mode = own
+        if module in CHANGING_MODULES and not (own if check is None else check):
+            self.note(**{"stopped" if found.get("failed") else "done": self._task.name})
         return found
 
 

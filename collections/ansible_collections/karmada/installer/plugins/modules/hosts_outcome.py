@@ -1,0 +1,40 @@
+# Copyright the karmada.installer authors
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hosts_outcome
+short_description: Say how far a run on plain hosts has come that did not come to its end
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    The last step of a run on plain hosts. It fails if the run has opened the journal and not closed it, or has lost a
+    host, and says of each host what is done there, what is not, and why. It changes nothing.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Say how far each host has come
+  karmada.installer.hosts_outcome:
+  run_once: true
+"""
+
+RETURN = r"""
+changed:
+  description: Always false.
+  returned: always
+  type: bool
+  sample: false
+"""
