@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import UNIT_FOLDER, HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import UNIT_FOLDER, HostError, System, writing
 
 Program = dict[str, Any]
 #: Beside the programs of a version: name → checksum, and by what it is seen without reading it that nobody touched it.
@@ -39,20 +39,27 @@ def install(system: System, programs: list[Program], arrived: dict[str, str]) ->
     """
     for program in programs:
         target = system.path(program["path"])
-        _make_folders(target.parent)
-        beside = target.with_name(f".{target.name}.new")
-        if _copied(Path(arrived[program["sha256"]]), beside) != program["sha256"]:
-            beside.unlink()
-            raise HostError(f"what arrived for {program['path']} is damaged: its checksum is not {program['sha256']}")
-        beside.chmod(0o755)
-        os.chown(beside, 0, 0)
-        beside.rename(target)
-        record = target.parent / RECORD
-        entries = {**_read(record), target.name: {"sha256": program["sha256"], "stamp": _stamp(target)}}
-        fresh = record.with_name(f"{RECORD}.new")
-        fresh.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n")
-        fresh.chmod(0o644)
-        fresh.rename(record)
+        beside, fresh = target.with_name(f".{target.name}.new"), target.with_name(f"{RECORD}.new")
+        try:
+            with writing(target):
+                _install_one(program, Path(arrived[program["sha256"]]), target, beside, fresh)
+        finally:
+            for half in (beside, fresh):
+                half.unlink(missing_ok=True)
+
+
+def _install_one(program: Program, arrived: Path, target: Path, beside: Path, fresh: Path) -> None:
+    _make_folders(target.parent)
+    if _copied(arrived, beside) != program["sha256"]:
+        raise HostError(f"what arrived for {program['path']} is damaged: its checksum is not {program['sha256']}")
+    beside.chmod(0o755)
+    os.chown(beside, 0, 0)
+    beside.rename(target)
+    record = target.with_name(RECORD)
+    entries = {**_read(record), target.name: {"sha256": program["sha256"], "stamp": _stamp(target)}}
+    fresh.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n")
+    fresh.chmod(0o644)
+    fresh.rename(record)
 
 
 def remove_unused(system: System, folder: str, check: bool = False) -> list[str]:

@@ -32,6 +32,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_tree import
     UNIT_FOLDER,
     HostError,
     System,
+    writing,
 )
 
 STATE_FOLDER = "/var/lib/karmada-installer"
@@ -73,10 +74,15 @@ def write_state(system: System, instance: str, serial: int, files: dict[str, str
     if check:
         return True
     folder = system.path(f"{STATE_FOLDER}/{instance}")
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{instance}."))
-    for name, content in {**files, SERIAL: base64.b64encode(str(serial).encode()).decode()}.items():
-        _write_private(fresh / name, base64.b64decode(content))
+    with writing(folder):
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{instance}."))
+        try:
+            for name, content in {**files, SERIAL: base64.b64encode(str(serial).encode()).decode()}.items():
+                _write_private(fresh / name, base64.b64decode(content))
+        except BaseException:
+            shutil.rmtree(fresh)
+            raise
     # One folder cannot take the place of another in one step: the old one steps aside, and `recover` brings it back
     # should this be the moment at which the run is killed.
     aside = folder.with_name(f".{instance}.before")
@@ -129,7 +135,8 @@ def take_lock(system: System, instance: str, holder: str, dead: str = "", now: f
     """
     now = time.time() if now is None else now
     path = system.path(f"{LOCK_FOLDER}/{instance}.lock")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = _lock(path)
     if found and found["holder"] not in (holder, dead) and now - found["renewed"] < LOCK_SILENCE:
         raise LockedError(
@@ -138,8 +145,9 @@ def take_lock(system: System, instance: str, holder: str, dead: str = "", now: f
             found["holder"],
         )
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    _write_private(temporary, json.dumps({"holder": holder, "renewed": now}).encode())
-    temporary.rename(path)
+    with writing(path):
+        _write_private(temporary, json.dumps({"holder": holder, "renewed": now}).encode())
+        temporary.rename(path)
 
 
 def release_lock(system: System, instance: str, holder: str) -> None:

@@ -31,7 +31,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +52,15 @@ Tree = dict[str, Any]
 
 class HostError(Exception):
     """Something on this host keeps the work from being done. The message is for people."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the operating system refuses meanwhile, such as a full disk, is said of this path. Raises HostError."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 class Change(NamedTuple):
@@ -306,7 +315,8 @@ def _directories(system: System, tree: Tree, check: bool) -> list[Change]:
         if not path.is_dir():
             changes.append(Change("create directory " + directory["path"]))
             if not check:
-                path.mkdir(0o700)
+                with writing(path):
+                    path.mkdir(0o700)
         if _wrong_rights(system, path, directory):
             if not changes or changes[-1].what != "create directory " + directory["path"]:
                 changes.append(Change("set owner and mode of " + directory["path"]))
@@ -323,7 +333,8 @@ def _files(system: System, tree: Tree, check: bool) -> list[Change]:
         if present != wanted:
             changes.append(_file_change(file, present, wanted))
             if not check:
-                _write(system, path, wanted, file)
+                with writing(path):
+                    _write(system, path, wanted, file)
         elif _wrong_rights(system, path, file):
             changes.append(Change("set owner and mode of " + file["path"]))
             if not check:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that misbehaves on demand, and the client of it."""
+"""An API server that misbehaves on demand, and the client of it; a disk that is full."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -22,3 +24,13 @@ def api() -> Iterator[StubApi]:
 def cluster(api: StubApi) -> Iterator[Cluster]:
     with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
         yield found
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is written gets to the disk."""
+
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)

@@ -129,3 +129,11 @@ def test_what_we_did_not_install_stays(system: System, tmp_path: Path) -> None:
     system.path(f"{FOLDER}/mine").mkdir()
     assert host_program_files.remove_unused(system, FOLDER) == [OLD]
     assert [path.name for path in system.path(FOLDER).iterdir()] == ["mine"]
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_told_with_the_path_and_leaves_no_half(system: System, tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"v1\.18\.2/karmada-scheduler cannot be written: No space left on device"):
+        install(system, tmp_path, f"{NEW}/karmada-scheduler")
+    assert list(system.path(NEW).iterdir()) == []
+    assert host_program_files.intact(system, FOLDER) == []

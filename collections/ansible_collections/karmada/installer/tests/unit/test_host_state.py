@@ -65,6 +65,17 @@ def test_a_kill_at_any_moment_leaves_one_whole_state(system: System, moment: str
     assert [path.name for path in parent.iterdir()] == ["prod"]
 
 
+def test_a_full_disk_is_told_with_the_folder_and_the_state_before_stays(
+    system: System, request: pytest.FixtureRequest
+) -> None:
+    host_state.write_state(system, "prod", 1, files(a="1"))
+    request.getfixturevalue("full_disk")
+    with pytest.raises(HostError, match="karmada-installer/prod cannot be written: No space left on device"):
+        host_state.write_state(system, "prod", 2, files(a="2"))
+    assert host_state.read_state(system, "prod") == {"serial": 1, "files": files(a="1")}
+    assert [path.name for path in system.path("/var/lib/karmada-installer").iterdir()] == ["prod"]
+
+
 def test_a_state_without_its_serial_is_an_error_and_not_a_reason_to_begin_anew(system: System) -> None:
     host_state.write_state(system, "prod", 1, files(a="1"))
     system.path("/var/lib/karmada-installer/prod/serial").unlink()

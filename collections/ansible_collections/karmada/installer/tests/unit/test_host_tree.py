@@ -265,6 +265,15 @@ class _Health(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+def test_a_full_disk_is_told_with_the_file_and_the_one_before_stays(host: Host, request: pytest.FixtureRequest) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    request.getfixturevalue("full_disk")
+    with pytest.raises(HostError, match=f"{FOLDER}/config cannot be written: No space left on device"):
+        host_tree.converge(host, tree("bbb", config="b"))
+    assert [path.name for path in host.path(FOLDER).iterdir()] == ["config"]
+    assert host.path(f"{FOLDER}/config").read_text() == "a"
+
+
 @pytest.fixture
 def health() -> Iterator[tuple[str, list[int]]]:
     answers = [200]
