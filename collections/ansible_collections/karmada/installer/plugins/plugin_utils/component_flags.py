@@ -89,6 +89,8 @@ def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, 
         "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
         "service-cluster-ip-range": layout.service_subnet,
     }
+    if layout.shutdown_delay:
+        arguments["shutdown-delay-duration"] = f"{layout.shutdown_delay}s"
     if spec["audit"]["enabled"]:
         arguments["audit-log-path"] = "-"
         arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)

@@ -159,7 +159,15 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
         server_names=_server_names(instance, host, endpoint_host),
         service_subnet=instance.service_subnet,
+        shutdown_delay=_shutdown_delay(instance.spec),
     )
+
+
+def _shutdown_delay(spec: Mapping[str, Any]) -> int:
+    """Twice as long as our load balancer takes to see it; others ask more seldom. A single API server has no other."""
+    if len(hosts_of(spec, CONTROL_PLANE_ROLE)) == 1:
+        return 0
+    return 2 if spec["endpoint"].get("type") == "VirtualIP" else 5
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:

@@ -133,6 +133,23 @@ def test_an_api_server_without_a_member_beside_it_talks_to_all() -> None:
     assert wanted in command(instance(hosts=hosts), KARMADA_APISERVER)
 
 
+VIRTUAL_IP = {"type": "VirtualIP", "virtualIP": {"address": "192.0.2.9"}}
+EXTERNAL = {"type": "External", "host": "karmada.example.com"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "endpoint", "seconds"),
+    [(3, VIRTUAL_IP, "2s"), (3, EXTERNAL, "5s"), (1, VIRTUAL_IP, ""), (1, EXTERNAL, "")],
+)
+def test_an_api_server_that_stops_serves_until_clients_are_led_to_another_one(
+    hosts: int, endpoint: dict[str, Any], seconds: str
+) -> None:
+    of = instance(hosts=STACKED[:hosts])
+    of = replace(of, spec={**of.spec, "endpoint": endpoint})
+    delays = [flag for flag in command(of, KARMADA_APISERVER) if flag.startswith("--shutdown-delay-duration")]
+    assert delays == ([f"--shutdown-delay-duration={seconds}"] if seconds else [])
+
+
 def test_components_talk_to_the_api_server_of_their_own_host() -> None:
     config = yaml.safe_load(content(tree(instance(), KARMADA_SCHEDULER, 2), "karmada.config"))
     assert config["clusters"][0]["cluster"]["server"] == "https://192.0.2.3:5443"
