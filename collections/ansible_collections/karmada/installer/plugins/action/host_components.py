@@ -27,10 +27,11 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """A host without any of the components is left alone."""
         state: str = arguments["state"]
-        leaves = state in ("stopped", "absent")
-        keep_data = self.karmada.spec["deletion"]["policy"] == "Retain"
+        ends = state in ("stopped", "absent")
         instance = self.karmada.instance
-        if leaves:
+        if ends:
+            # Where a host leaves, the control plane stays: no data is deleted then.
+            keep_data = self.leaves or self.karmada.spec["deletion"]["policy"] == "Retain"
             parts = [load_balancer.skeleton(instance), render.skeleton(instance, keep_data=keep_data)]
             if state == "stopped":
                 # An API server whose etcd goes first, here or on most other hosts, takes a minute to give up.
@@ -41,13 +42,13 @@ class ActionModule(HostAction):
             if state == "compared" or not self.view.is_load_balancer:
                 parts.append(self.view.load_balancer_tree())
         tree = render.merged(parts, instance.owner)
-        if not tree["units"] and not tree["absent_units"]:
+        if not tree["units"] and not tree["absent"]["units"]:
             return {"changed": False, "changes": [], "outdated": []}
         found = self.on_host(
             "host_tree",
             check=True if state == "compared" else None,
             tree=json.dumps(tree),
-            state=state if leaves else "present",
+            state=state if ends else "present",
             restart=arguments["restart"],
             wait_for=arguments["wait_for"],
             timeout=arguments["timeout"],
@@ -64,7 +65,7 @@ class ActionModule(HostAction):
         elif arguments["state"] == "present" and not self._task.check_mode and not found.get("failed"):
             # The next step sees the keys that this one has made.
             files = {file["path"]: file["content"] for file in tree["files"]}
-            self.note(files={**(self.karmada.observed[self.host_name].get("files") or {}), **files})
+            self.note(files={**(self.seen.get("files") or {}), **files})
         if found.get("units"):
-            seen = self.karmada.observed[self.host_name].get("units") or {}
+            seen = self.seen.get("units") or {}
             self.note(units={**seen, **found["units"]})

@@ -19,6 +19,6 @@ class ActionModule(HostAction):
         tree = json.dumps(self.view.load_balancer_tree())
         found = self.on_host("host_tree", tree=tree, state="present", timeout=arguments["timeout"])
         if found.get("units"):
-            seen = self.karmada.observed[self.host_name].get("units") or {}
+            seen = self.seen.get("units") or {}
             self.note(units={**seen, **found["units"]})
         return found

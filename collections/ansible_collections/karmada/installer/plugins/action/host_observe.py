@@ -25,7 +25,7 @@ class ActionModule(HostAction):
             "name": self.karmada.name,
             "state": "locked" if lock else "read",
             "holder": self.karmada.holder,
-            "address": self.karmada.hosts[self.host_name].address,
+            "address": self.host_entry["address"],
             "virtual_ip": virtual_ip.get("address", ""),
             "folders": [render.DATA, render.PROGRAMS],
         }

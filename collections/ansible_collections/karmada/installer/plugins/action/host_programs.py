@@ -21,7 +21,7 @@ class ActionModule(HostAction):
         """What it lacks was found out when it was looked at, and was brought to this machine."""
         if arguments["state"] == "absent":
             return self.on_host("host_program_files", state="absent")
-        lacking = self.karmada.observed[self.host_name].get("lacking") or {}
+        lacking = self.seen.get("lacking") or {}
         if not lacking:
             return {"changed": False, "installed": []}
         if self._task.check_mode:
@@ -32,7 +32,7 @@ class ActionModule(HostAction):
             arrived={each["sha256"]: self._send(Path(each["file"])) for each in lacking.values()},
         )
         if not found.get("failed"):
-            self.note(lacking={}, programs=[*self.karmada.observed[self.host_name]["programs"], *sorted(lacking)])
+            self.note(lacking={}, programs=[*self.seen["programs"], *sorted(lacking)])
         return found
 
     def _send(self, file: Path) -> str:

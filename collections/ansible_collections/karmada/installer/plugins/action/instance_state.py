@@ -9,12 +9,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.action import Ka
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
+EVENTS = ("chosen", "begun", "etcd_bootstrapped", "hosts_left", "finished")
+
 
 class ActionModule(KarmadaAction):
     """Choose it, and say what comes next in it."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "event": {"type": "str", "required": True, "choices": ["chosen", "begun", "etcd_bootstrapped", "finished"]},
+        "event": {"type": "str", "required": True, "choices": list(EVENTS)},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -28,6 +30,8 @@ class ActionModule(KarmadaAction):
             due = run.begin()
         elif not run.check and event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
             run.etcd_bootstrapped()
+        elif not run.check and event == "hosts_left":
+            run.hosts_left()
         elif not run.check and event == "finished":
             due = run.finish()
         return {"changed": False, "due": due}

@@ -32,7 +32,7 @@ class ActionModule(KarmadaAction):
         if arguments["scope"] == "uninstall":
             _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
             return {"changed": False, "installed": run.stored_state is not None}
-        _refuse(all_problems(run))
+        _refuse(all_problems(run, arguments["abandon_hosts"]))
         if isinstance(run, HostsRun):
             for hint in host_preflight.hints(run):
                 run.say(f"hint: {hint}")

@@ -33,6 +33,9 @@ description:
     C(ansible_host), C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of
     your own that comes after this one win.
   - >-
+    The group V(karmada_hosts_leaving) is empty. A run puts those hosts there that have left the document and are to be
+    cleaned.
+  - >-
     Playbooks work on V(karmada_in_pods) or on V(karmada_on_hosts). The first has V(karmada_control) in mode Container,
     the other V(karmada_control) and the hosts in mode Binary.
   - >-
@@ -182,6 +185,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 CONTROL = "karmada_control"
 HOSTS = "karmada_hosts"
+#: For hosts that have left the document, which no document names: a run that finds some puts them there.
+LEAVING = "karmada_hosts_leaving"
 ON_HOSTS = "karmada_on_hosts"
 IN_PODS = "karmada_in_pods"
 #: Roles of a plain host → the group of those that have it.
@@ -226,7 +231,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
 
     def _add_control(self, source: inventory_source.Source) -> None:
         in_pods = source.deployment["spec"]["mode"] == "Container"
-        for group in (IN_PODS, ON_HOSTS, HOSTS, *ROLE_GROUPS.values()):
+        for group in (IN_PODS, ON_HOSTS, HOSTS, LEAVING, *ROLE_GROUPS.values()):
             self.inventory.add_group(group)
         variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
         # Steps that are done once are done by the first host of a play.

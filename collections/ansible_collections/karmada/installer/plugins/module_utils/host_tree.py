@@ -11,7 +11,7 @@ A tree is what ``render_systemd`` on the controller makes, as JSON:
 * ``folders``: paths in which nothing may be that ``files`` and ``directories`` do not name
 * ``units``: ``{name, hash, health}`` in the order in which they start; their files are among ``files``. ``health`` is
   ``{url, authority}`` or null
-* ``absent_units``: names of units that must not be there
+* ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, that must not be there
 
 **Restarts.** The hash of everything a unit reads stands in its own file as an environment variable, and what a running
 process was started with is in ``/proc``. So a unit is restarted if and only if it runs with something older, also after
@@ -178,8 +178,7 @@ def converge(system: System, tree: Tree, check: bool = False, *, restart: bool =
     started; ``outdated`` names it.
     """
     _refuse_foreign(system, tree)
-    changes: list[Change] = []
-    changes += _remove_units(system, tree, check)
+    changes = remove(system, {**tree["absent"], "owner": tree["owner"]}, check)
     changes += _users(system, tree, check)
     changes += _directories(system, tree, check)
     changes += _files(system, tree, check)
@@ -246,7 +245,7 @@ def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterab
 
 def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
     """Take away units, folders and users of the tree, as far as they carry its owner."""
-    changes = _remove_units(system, {**tree, "absent_units": [unit["name"] for unit in tree["units"]]}, check)
+    changes = _remove_units(system, tree, check)
     for folder in tree["folders"]:
         path = system.path(folder)
         if path.is_dir():
@@ -445,7 +444,7 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
 
 
 def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
-    ours = _owned_units(system, tree, tree.get("absent_units", ()))
+    ours = _owned_units(system, tree, [unit["name"] for unit in tree["units"]])
     if ours and not check:
         system.command("systemctl", "disable", "--quiet", "--now", "--", *ours)
         for name in ours:

@@ -23,10 +23,11 @@ options:
       - V(chosen) notes nothing.
       - V(begun) opens the journal, if there is anything to do.
       - V(etcd_bootstrapped) says that no member of etcd may found a cluster any more.
+      - V(hosts_left) forgets the hosts that have left the document.
       - V(finished) closes the journal and keeps the document.
     type: str
     required: true
-    choices: [chosen, begun, etcd_bootstrapped, finished]
+    choices: [chosen, begun, etcd_bootstrapped, hosts_left, finished]
 attributes:
   check_mode:
     support: full

@@ -40,7 +40,8 @@ options:
     version_added: 0.1.0
   abandon_hosts:
     description: >-
-      Names of hosts that no longer answer and are given up, for O(scope=uninstall) of a control plane on plain hosts.
+      Names of plain hosts that no longer answer and are given up. What is on them stays there. With O(scope=install)
+      these are hosts that have left the document.
     type: list
     elements: str
     default: []

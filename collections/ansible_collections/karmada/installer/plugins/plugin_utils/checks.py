@@ -49,15 +49,17 @@ MEMBER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
 )
 
 
-def all_problems(run: Run) -> list[Problem]:
-    """Everything that is wrong, told at once. Changes nothing."""
+def all_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
+    """Everything that is wrong, told at once. Changes nothing. Plain hosts that have left may be given up by name."""
     members = run.spec["members"]
     with ThreadPoolExecutor(len(members) + 5) as pool:
         # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
         access = pool.submit(collected, partial(_place_access, run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
-            partial(_hosts, run) if isinstance(run, HostsRun) else partial(_with_host, access, partial(_host, run)),
+            partial(_hosts, run, abandoned_hosts)
+            if isinstance(run, HostsRun)
+            else partial(_with_host, access, partial(_host, run)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
             *(partial(_member, run, entry, access) for entry in members),
@@ -138,8 +140,8 @@ def _minor(version: Object) -> tuple[int, int]:
     return int(version["major"]), int(version["minor"].rstrip("+"))
 
 
-def _hosts(run: HostsRun) -> Iterable[Problem]:
-    yield from host_preflight.problems(run)
+def _hosts(run: HostsRun, abandoned: Sequence[str]) -> Iterable[Problem]:
+    yield from host_preflight.problems(run, abandoned)
     yield from _recorded(run)
     for check in (component_checks.flags_and_gates, component_checks.audit, fixed_settings.service_subnet):
         yield from collected(partial(check, run))

@@ -8,7 +8,7 @@ They are files in a folder that is ours alone and ends with the run: Ansible's o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Handover:
         """Add to what was seen on a host."""
         self._write(self._path(host), {**self.observed(host), **seen})
 
-    def all_observed(self, hosts: Iterator[str]) -> dict[str, dict[str, Any]]:
+    def all_observed(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
         """The same for several hosts, by name."""
         return {host: self.observed(host) for host in hosts}
 

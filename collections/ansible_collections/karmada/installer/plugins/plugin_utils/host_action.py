@@ -10,6 +10,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, HostView
+from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 CONTROL = "karmada_control"
@@ -52,9 +53,28 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         """Do the step; returns the result's own keys."""
 
     @property
+    def host_entry(self) -> dict[str, Any]:
+        """The entry of the document of this host, or of the one that the task is delegated to."""
+        variables = self.variables
+        if self._task.delegate_to:
+            variables = variables["hostvars"][self._task.delegate_to]
+        entry: dict[str, Any] = plain(variables["karmada_host"])
+        return entry
+
+    @property
     def host_name(self) -> str:
         """The name of the host in the document."""
-        return str(self.variables["karmada_host"]["name"])
+        return str(self.host_entry["name"])
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What was seen of this host."""
+        return self.karmada.handover.observed(self.host_name)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the document has this host no more."""
+        return self.host_name not in self.karmada.hosts
 
     @property
     def view(self) -> HostView:

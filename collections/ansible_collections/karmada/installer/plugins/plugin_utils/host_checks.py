@@ -95,6 +95,17 @@ def hints(instance: Instance, observed: Observed) -> list[str]:
     ]
 
 
+def same(facts: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:
+    """Whether what was seen of two hosts is of the same machine."""
+    return _same_ids(facts, observation.get("facts") or {})
+
+
+def _same_ids(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    # Machine ids are copied with disks, and all containers of a machine share one boot: only both together tell.
+    ids = [(facts.get("machine_id"), facts.get("boot_id")) for facts in (first, second)]
+    return ids[0] == ids[1] and all(ids[0])
+
+
 def _seen(instance: Instance, observed: Observed) -> list[_Seen]:
     return [
         _Seen(host, observed[host.name]["facts"], observed[host.name])
@@ -225,9 +236,7 @@ _OF_ONE_HOST: tuple[Callable[[Instance, _Seen], Iterable[Problem]], ...] = (_mac
 
 def _same_machine(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     for first, second in combinations(seen, 2):
-        # Machine ids are copied with disks, and all containers of a machine share one boot: only both together tell.
-        ids = [(one.facts["machine_id"], one.facts["boot_id"]) for one in (first, second)]
-        if (ids[0] == ids[1] and all(ids[0])) or _has(first, second.host.address) or _has(second, first.host.address):
+        if _same_ids(first.facts, second.facts) or _has(first, second.host.address) or _has(second, first.host.address):
             yield Problem(
                 f"{first.host.name} ({first.host.address}) and {second.host.name} ({second.host.address}) are the same "
                 "machine",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
@@ -12,34 +12,57 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_sy
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 
 
 def unreachable_hosts(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
-    """Hosts that cannot be looked at, or that another run works on, apart from those given up by name."""
-    user = run.spec["ssh"].get("user", "")
-    found = {
-        name: host_access.problem(observed["refusal"], host=name, address=run.hosts[name].address, user=user)
-        for name, observed in run.observed.items()
-        if observed.get("refusal") and name not in abandoned
-    }
-    return [
-        replace(problem, remedy=f"{problem.remedy}; or give it up: -e '{_giving_up([*abandoned, name])}'")
-        for name, problem in found.items()
-    ]
+    """For an uninstall: hosts that cannot be looked at, or that another run works on, unless given up by name."""
+    refused = _refused(run, [*render.all_hosts(run.spec), *map(render.host_of, run.leaving.values())], abandoned)
+    return [_or_given_up(host, problem, "uninstall_on_hosts_abandon", abandoned) for host, problem in refused]
 
 
-def _giving_up(names: Sequence[str]) -> str:
-    return json.dumps({"uninstall_on_hosts_abandon": list(names)})
-
-
-def problems(run: HostsRun) -> list[Problem]:
-    """Everything that is wrong, told at once. Changes nothing."""
-    found = host_checks.problems(run.instance, run.observed, run.stored_state)
+def problems(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
+    """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
+    found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]
     seen = [observed.get("facts") for observed in run.observed.values()]
     # Which programs are lacking is known of hosts that could be looked at and for which there are any.
     if not all(facts and facts["architecture"] in ARCHITECTURES for facts in seen):
         return found
     return found + run.program_problems()
+
+
+def _of_leaving(run: HostsRun, abandoned: Sequence[str]) -> Iterator[Problem]:
+    """What keeps hosts that have left the document from being cleaned."""
+    hosts = [render.host_of(entry) for entry in run.leaving.values()]
+    for host, problem in _refused(run, hosts, abandoned):
+        told = replace(problem, what=f"it has left the document and is to be cleaned, but {problem.what}")
+        yield _or_given_up(host, told, "preflight_abandon_hosts", abandoned)
+    for host in hosts:
+        facts = run.handover.observed(host.name).get("facts")
+        for other in (name for name, seen in run.observed.items() if facts and host_checks.same(facts, seen)):
+            yield Problem(
+                f"it has left the document, and {other} is the same machine",
+                _where(host),
+                f"call {other} by the name {host.name} again, or uninstall first: what is there belongs to {other} now",
+            )
+
+
+def _refused(run: HostsRun, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
+    """Hosts that did not let us look, with the reason, apart from those given up by name."""
+    user = run.spec["ssh"].get("user", "")
+    for host in hosts:
+        refusal = run.handover.observed(host.name).get("refusal")
+        if refusal and host.name not in abandoned:
+            yield host, host_access.problem(refusal, host=host.name, address=host.address, user=user)
+
+
+def _or_given_up(host: Host, problem: Problem, variable: str, abandoned: Sequence[str]) -> Problem:
+    names = json.dumps({variable: [*abandoned, host.name]})
+    return replace(problem, remedy=f"{problem.remedy}; or give it up, with what is on it: -e '{names}'")
+
+
+def _where(host: Host) -> str:
+    return f"host {host.name} ({host.address})"
 
 
 def hints(run: HostsRun) -> list[str]:
@@ -48,11 +71,8 @@ def hints(run: HostsRun) -> list[str]:
 
 
 def _left(run: HostsRun) -> list[str]:
-    """Hosts that the last document had and this one has not: nobody looks after what runs there."""
-    before = run.stored_state.document if run.stored_state else None
-    gone = [host for host in (render.all_hosts(before["spec"]) if before else ()) if host.name not in run.hosts]
+    """Hosts that the document has no more."""
     return [
-        f"host {host.name} ({host.address}) has left the document, and what runs there is left running; the guide to "
-        "plain hosts says how to take it away"
-        for host in gone
+        f"{_where(render.host_of(entry))} has left the document; an install takes away what is there"
+        for entry in run.leaving.values()
     ]

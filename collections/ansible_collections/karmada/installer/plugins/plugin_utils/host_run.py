@@ -123,7 +123,7 @@ class HostsRun(Run):
         super().__init__(deployment, connection, operation=operation, holder=holder, check=check, say=say)
         self.handover = handover
         self.hosts = {host.name: host for host in render.all_hosts(self.spec)}
-        self.observed = handover.all_observed(iter(self.hosts))
+        self.observed = handover.all_observed(self.hosts)
 
     # -- what is known of the instance -----------------------------------------------------------------------------
 
@@ -152,6 +152,20 @@ class HostsRun(Run):
     def stored_state(self) -> State | None:
         """The same, read; None before the first install."""
         return self.stored.state()
+
+    @cached_property
+    def leaving(self) -> dict[str, Mapping[str, Any]]:
+        """Hosts that the document has no more and something of ours may be left on: name → their former entry of it.
+
+        One that has only got another name is none of them: what is there belongs to the new name.
+        """
+        there = {(host["address"], host.get("port")) for host in self.spec["hosts"]}
+        known = self.stored_state.hosts if self.stored_state else {}
+        return {
+            name: entry
+            for name, entry in known.items()
+            if name not in self.hosts and (entry["address"], entry.get("port")) not in there
+        }
 
     def _first_state(self) -> State:
         state = State(
@@ -350,7 +364,7 @@ class HostsRun(Run):
             each.get("differs") or each.get("lacking") or (each.get("stored") or {}).get("serial") != self.stored.serial
             for each in self.observed.values()
         )
-        due = differs or state.journal.interrupted or state.document != self.deployment
+        due = differs or state.journal.interrupted or state.document != self.deployment or bool(self.leaving)
         if due and not self.check:
             journal = replace(
                 state.journal,
@@ -360,10 +374,22 @@ class HostsRun(Run):
                 finished="",
                 step="hosts",
             )
+            # Before anything is put there: a run that ends early, and a document that changes after it, forget no host.
+            hosts = {**state.hosts, **{host["name"]: host for host in self.spec["hosts"]}}
             self.save(
-                replace(state, journal=journal, service_subnet=self.service_subnet, collection=COLLECTION_VERSION)
+                replace(
+                    state,
+                    journal=journal,
+                    service_subnet=self.service_subnet,
+                    collection=COLLECTION_VERSION,
+                    hosts=hosts,
+                )
             )
         return due
+
+    def hosts_left(self) -> None:
+        """Forget the hosts that have left: nothing is on them any more, or they were given up by name."""
+        self.save(replace(self.state, hosts={host["name"]: host for host in self.spec["hosts"]}))
 
     def etcd_bootstrapped(self) -> None:
         """Note that from now on no member of etcd may found a cluster again."""
@@ -402,9 +428,8 @@ class HostView:
         wanted = self.components(names)
         instance = self.run.instance
         tree = render.merged([self._component(component) for component in wanted], instance.owner)
-        gone = [BY_NAME[name] for name in names if BY_NAME[name] not in wanted]
-        tree["absent_units"] = [render.unit_name(instance, component) for component in gone]
-        return tree
+        gone = [render.ended(instance, BY_NAME[name]) for name in names if BY_NAME[name] not in wanted]
+        return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
 
     @property
     def is_load_balancer(self) -> bool:

@@ -39,6 +39,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd i
     SYSTEM_CALLS,
     Host,
     Tree,
+    configuration_folder,
     file_entry,
     hosts_of,
     merged,
@@ -114,19 +115,18 @@ def tree(instance: Instance, host: Host, interface: str, authority: bytes) -> Tr
 
 
 def absent(instance: Instance) -> Tree:
-    """A host that is a load balancer no longer. The address goes with keepalived, so that unit ends first."""
-    units = [unit_name(instance, program) for program in (KEEPALIVED, HAPROXY)]
-    return {**merged([], instance.owner), "absent_units": units}
+    """A host that is a load balancer no longer."""
+    return {**merged([], instance.owner), "absent": skeleton(instance)}
 
 
 def skeleton(instance: Instance) -> Tree:
-    """Everything of a load balancer without its content: what an uninstall takes away."""
+    """Everything of a load balancer without its content. The address goes with keepalived, so that unit ends first."""
     programs = (KEEPALIVED, HAPROXY)
     return {
         **merged([], instance.owner),
         "users": [{"name": user_named(instance, program)} for program in programs],
         "units": [{"name": unit_name(instance, program)} for program in programs],
-        "folders": [_folder(instance, program) for program in programs],
+        "folders": [configuration_folder(instance, program) for program in programs],
     }
 
 
@@ -179,7 +179,7 @@ backend {_BACKEND}
     http-check send meth GET uri {KARMADA_APISERVER.health.ready}
     http-check expect error-status L7OKC status 200
     default-server check inter 500ms fastinter 250ms fall 2 rise 2 on-marked-down shutdown-sessions
-    default-server check-ssl verify required ca-file {_folder(instance, HAPROXY)}/ca.crt
+    default-server check-ssl verify required ca-file {configuration_folder(instance, HAPROXY)}/ca.crt
 {servers}
 
 frontend monitor
@@ -222,7 +222,7 @@ global_defs {{
 }}
 
 vrrp_script haproxy {{
-    script "{_folder(instance, KEEPALIVED)}/check"
+    script "{configuration_folder(instance, KEEPALIVED)}/check"
     interval 1
     timeout 2
     # Twice, so that the address stays when HAProxy is restarted.
@@ -267,7 +267,7 @@ read -r -t 1 _version status _reason <&3 && [[ $status == 200 ]]
 
 
 def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
-    user, folder = user_named(instance, HAPROXY), _folder(instance, HAPROXY)
+    user, folder = user_named(instance, HAPROXY), configuration_folder(instance, HAPROXY)
     files = [
         file_entry(f"{folder}/ca.crt", authority, user, 0o600, secret=False),
         file_entry(f"{folder}/haproxy.cfg", haproxy_configuration(instance, host).encode(), user, 0o600, secret=False),
@@ -290,7 +290,7 @@ def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
 
 
 def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
-    name, folder = unit_name(instance, KEEPALIVED), _folder(instance, KEEPALIVED)
+    name, folder = unit_name(instance, KEEPALIVED), configuration_folder(instance, KEEPALIVED)
     configuration = keepalived_configuration(instance, host, interface).encode()
     # All of it belongs to root: keepalived refuses a check that somebody else could change, its own user included.
     files = [
@@ -330,7 +330,7 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
     health = {
         "url": endpoint.url(virtual_ip(instance.spec), endpoint.port(instance.spec["endpoint"], None))
         + KARMADA_APISERVER.health.ready,
-        "authority": f"{_folder(instance, HAPROXY)}/ca.crt",
+        "authority": f"{configuration_folder(instance, HAPROXY)}/ca.crt",
     }
     return _unit_tree(instance, KEEPALIVED, files, service, hardening, health, more_calls="setgid setgroups setuid")
 
@@ -344,7 +344,8 @@ def _unit_tree(
     health: Mapping[str, str],
     more_calls: str = "",
 ) -> Tree:
-    user, folder, name = user_named(instance, program), _folder(instance, program), unit_name(instance, program)
+    user, name = user_named(instance, program), unit_name(instance, program)
+    folder = configuration_folder(instance, program)
     owner = "root" if program == KEEPALIVED else user
 
     def text(digest: str) -> str:
@@ -388,10 +389,6 @@ def _unit_tree(
         "folders": [folder],
         "units": [{"name": name, "hash": digest.hexdigest()[:32], "health": dict(health)}],
     }
-
-
-def _folder(instance: Instance, program: str) -> str:
-    return f"{CONFIGURATION}/{instance.name}/{program}"
 
 
 def _checked(host: Host, interface: str) -> str:

@@ -100,7 +100,12 @@ class Host:
 
 def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
     """The hosts of the document, in its order."""
-    return tuple(Host(each["name"], each["address"], tuple(each["roles"])) for each in spec["hosts"])
+    return tuple(host_of(each) for each in spec["hosts"])
+
+
+def host_of(entry: Mapping[str, Any]) -> Host:
+    """A host by its entry of the document."""
+    return Host(entry["name"], entry["address"], tuple(entry["roles"]))
 
 
 def hosts_of(spec: Mapping[str, Any], role: str) -> tuple[Host, ...]:
@@ -148,7 +153,7 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
     members = etcd_members(instance)
     local = tuple(member for member in members if member.name == host.name)
     return Layout(
-        base=f"{CONFIGURATION}/{instance.name}/{component.name}",
+        base=configuration_folder(instance, component.name),
         data=f"{DATA}/{instance.name}/etcd",
         bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
         metrics_address=LOOPBACK,
@@ -207,11 +212,12 @@ def component_tree(
         "folders": [where.base, *data],
         "data_folders": data,
         "units": [{"name": unit, "hash": digest, "health": _health(component, where)}],
-        "absent_units": [],
     }
 
 
-_PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "absent_units")
+_PARTS = ("users", "directories", "files", "folders", "data_folders", "units")
+#: What can be taken away.
+_NAMED = ("users", "folders", "units")
 
 
 def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
@@ -227,14 +233,37 @@ def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
     return tree
 
 
+def ended(instance: Instance, component: Component) -> Tree:
+    """What goes with a component that a host is not to have any more. Data of etcd stays, and the user who owns it."""
+    units = [{"name": unit_name(instance, component)}]
+    if component is ETCD:
+        return {"users": [], "folders": [], "units": units}
+    return {
+        "users": [{"name": user_name(instance, component)}],
+        "folders": [configuration_folder(instance, component.name)],
+        "units": units,
+    }
+
+
+def configuration_folder(instance: Instance, what: str) -> str:
+    """Where the configuration of something of one instance is."""
+    return f"{CONFIGURATION}/{instance.name}/{what}"
+
+
 def merged(trees: Iterable[Tree], owner: str) -> Tree:
     """Several components of one host as one tree; what they share stands in it once."""
     trees = list(trees)
-    result: Tree = {"owner": owner}
-    for key in _PARTS:
-        entries = [entry for tree in trees for entry in tree[key]]
-        result[key] = [entry for index, entry in enumerate(entries) if entry not in entries[:index]]
-    return result
+    absent = [tree["absent"] for tree in trees if "absent" in tree]
+    return {
+        "owner": owner,
+        **{part: _each_once(entry for tree in trees for entry in tree[part]) for part in _PARTS},
+        "absent": {part: _each_once(entry for tree in absent for entry in tree[part]) for part in _NAMED},
+    }
+
+
+def _each_once(entries: Iterable[Any]) -> list[Any]:
+    found = list(entries)
+    return [entry for index, entry in enumerate(found) if entry not in found[:index]]
 
 
 def unit_text(instance: Instance, component: Component, where: Layout, digest: str) -> str:

@@ -20,8 +20,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
-#: 3: the prefix and the nodes of etcd.
-FORMAT = 3
+#: 3: the prefix and the nodes of etcd. 4: plain hosts.
+FORMAT = 4
 #: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -80,6 +80,8 @@ class State:
     owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: member name → how it was joined (mode, context, Secret), because its entry is gone when it leaves
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: plain host → its entry of the document, for each that may have something of ours: it is gone when the host leaves
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: the last document that was carried out to its end
     document: Mapping[str, Any] | None = None
     #: the version of the collection that wrote it; empty in format 1
@@ -119,6 +121,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "passages": list(state.passages),
         "encryptionKey": state.encryption_key,
         "members": state.members,
+        "hosts": state.hosts,
     }
     files = {
         "instance.json": _json(plain),
@@ -168,6 +171,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             journal=Journal(**json.loads(files["journal.json"])),
             owned=owned,
             members=plain["members"],
+            hosts=plain["hosts"] if "hosts" in plain else _hosts_of(document),
             document=json.loads(document) if document else None,
             collection=plain.get("collection", ""),
         )
@@ -190,6 +194,12 @@ def _subnet_of(document: bytes | None) -> str:
         return ""
     subnet: str = json.loads(document)["spec"]["components"]["karmadaAPIServer"]["serviceSubnet"]
     return subnet
+
+
+def _hosts_of(document: bytes | None) -> dict[str, Any]:
+    """The plain hosts as earlier versions of this collection recorded them: with the document."""
+    hosts = (json.loads(document)["spec"].get("hosts") or ()) if document else ()
+    return {host["name"]: host for host in hosts}
 
 
 def _json(value: Any) -> bytes:

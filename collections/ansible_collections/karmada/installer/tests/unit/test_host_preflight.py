@@ -15,13 +15,20 @@ NO_PROGRAM = Problem("no release downloads exist", "spec.artifacts.source", "use
 REFUSED = {"refusal": "ssh: connect to host 192.0.2.2 port 22: Connection refused"}
 
 
-def run(observed: dict[str, Any]) -> Any:
+FORMER = {"name": "host4", "address": "192.0.2.4", "roles": ["controlPlane"]}
+
+
+def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
+    """A run on the hosts of the samples, with others that have left the document."""
     of = checks.instance()
+    hosts = {host.name: host for host in render.all_hosts(of.spec)}
     return SimpleNamespace(
         instance=of,
         spec=of.spec,
-        hosts={host.name: host for host in render.all_hosts(of.spec)},
-        observed=observed,
+        hosts=hosts,
+        observed={name: seen for name, seen in observed.items() if name in hosts},
+        leaving={each["name"]: each for each in leaving},
+        handover=SimpleNamespace(observed=lambda name: observed.get(name, {})),
         stored_state=None,
         program_problems=lambda: [NO_PROGRAM],
     )
@@ -58,11 +65,40 @@ def test_hints_come_along() -> None:
 
 
 def test_a_host_that_left_the_document_is_told_of() -> None:
-    of = run(checks.three())
-    former = {"name": "host4", "address": "192.0.2.4", "roles": ["controlPlane"]}
-    of.stored_state = SimpleNamespace(document={"spec": {"hosts": [*of.spec["hosts"], former]}})
-    (hint,) = host_preflight.hints(of)
-    assert "host4 (192.0.2.4) has left the document" in hint
+    of = run({**checks.three(), "host4": checks.machine(4)}, FORMER)
+    assert host_preflight.hints(of) == [
+        "host host4 (192.0.2.4) has left the document; an install takes away what is there"
+    ]
+    assert [problem for problem in host_preflight.problems(of) if problem != NO_PROGRAM] == []
+
+
+def test_one_that_does_not_answer_is_told_of_before_anything_is_changed_unless_it_is_given_up() -> None:
+    of = run({**checks.three(), "host4": REFUSED}, FORMER)
+    (problem,) = [each for each in host_preflight.problems(of) if each != NO_PROGRAM]
+    assert problem.where == "host host4 (192.0.2.4)"
+    assert "has left the document and is to be cleaned, but nothing accepts connections" in problem.what
+    assert problem.remedy.endswith("""-e '{"preflight_abandon_hosts": ["host4"]}'""")
+    assert host_preflight.problems(of, ["host4"]) == [NO_PROGRAM]
+
+
+def test_nobody_else_is_given_up_by_an_install() -> None:
+    of = run({**checks.three(), "host2": REFUSED})
+    assert [problem.where for problem in host_preflight.problems(of, ["host2"])] == ["host host2 (192.0.2.2)"]
+
+
+def test_a_machine_that_is_there_under_another_name_is_not_cleaned() -> None:
+    same = checks.machine(4)
+    same["facts"]["machine_id"] = checks.facts_of(checks.three(), 2)["machine_id"]
+    (problem,) = [
+        each for each in host_preflight.problems(run({**checks.three(), "host4": same}, FORMER)) if each != NO_PROGRAM
+    ]
+    assert (problem.where, "host2 is the same machine" in problem.what) == ("host host4 (192.0.2.4)", True)
+
+
+def test_an_uninstall_waits_for_hosts_that_have_left_and_were_not_cleaned() -> None:
+    of = run({**checks.three(), "host4": REFUSED}, FORMER)
+    assert [problem.where for problem in host_preflight.unreachable_hosts(of)] == ["host host4 (192.0.2.4)"]
+    assert host_preflight.unreachable_hosts(of, ["host4"]) == []
 
 
 def test_an_uninstall_says_how_a_lost_host_is_given_up() -> None:

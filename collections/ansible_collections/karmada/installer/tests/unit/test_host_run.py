@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     EtcdState,
     Journal,
     State,
+    to_files,
 )
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, TOKEN, document, state
 from cryptography import x509
@@ -50,7 +52,11 @@ def deployment(**spec: Any) -> Object:
 
 def remembered(**fields: Any) -> State:
     """After an installation that came to its end."""
-    known = {"etcd": EtcdState(token=TOKEN, storage="directory", bootstrapped=True), "document": deployment()}
+    known = {
+        "etcd": EtcdState(token=TOKEN, storage="directory", bootstrapped=True),
+        "document": deployment(),
+        "hosts": {host["name"]: host for host in HOSTS},
+    }
     return state(**{**known, **fields})
 
 
@@ -239,7 +245,66 @@ def test_the_end_closes_the_journal_and_keeps_the_document(runs: Runs) -> None:
     assert runs.step().finish() is False
 
 
+# -- hosts that leave ----------------------------------------------------------------------------------------
+
+FORMER = {"name": "cp3", "address": "192.0.2.13", "roles": ["controlPlane"]}
+KNOWN = {host["name"]: host for host in (*HOSTS, FORMER)}
+
+
+@pytest.fixture
+def without_one(runs: Runs) -> Runs:
+    """All is as an installation has left it, and a host has been taken out of the document since."""
+    document = deployment(hosts=[*HOSTS, FORMER])
+    runs.see_all(seen(Stored(4).after(remembered(document=document, hosts=KNOWN))))
+    return runs
+
+
+def test_a_host_that_the_document_has_no_more_leaves_until_it_is_forgotten(without_one: Runs) -> None:
+    assert without_one.step().leaving == {"cp3": FORMER}
+    assert without_one.step().begin() is True
+    assert without_one.step().leaving == {"cp3": FORMER}, "a run that is killed here comes back to it"
+    without_one.step().hosts_left()
+    assert without_one.step().leaving == {}
+    without_one.step().finish()
+    without_one.see_all({"stored": without_one.step().stored.plain})
+    assert without_one.step().begin() is False
+
+
+def test_what_joins_members_does_not_forget_it(without_one: Runs) -> None:
+    without_one.step().finish()
+    assert without_one.step().state.document == deployment()
+    assert without_one.step().leaving == {"cp3": FORMER}
+    assert without_one.step().begin() is True
+
+
+def test_a_host_is_known_before_anything_is_put_there(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    assert runs.step().leaving == {}
+    runs.step(deployment(hosts=[*HOSTS, FORMER])).begin()
+    assert runs.step().leaving == {"cp3": FORMER}, "though that run never came to its end"
+
+
+def test_one_that_only_gets_another_name_does_not_leave(without_one: Runs) -> None:
+    renamed = deployment(hosts=[*HOSTS, {**FORMER, "name": "cp9"}])
+    assert without_one.step(renamed).leaving == {}
+
+
+def test_an_earlier_version_has_recorded_the_hosts_with_the_document(runs: Runs) -> None:
+    files = to_files(remembered(document=deployment(hosts=[*HOSTS, FORMER])))
+    plain = json.loads(files["instance.json"])
+    files["instance.json"] = json.dumps(
+        {**{key: value for key, value in plain.items() if key != "hosts"}, "format": 3}
+    ).encode()
+    stored = Stored(4, {name: base64.b64encode(content).decode() for name, content in files.items()})
+    runs.see_all(seen(stored))
+    assert runs.step().leaving == {"cp3": FORMER}
+
+
 # -- what a host is to be ------------------------------------------------------------------------------------
+
+
+def absent(tree: Object) -> list[str]:
+    return [unit["name"] for unit in tree["absent"]["units"]]
 
 
 def unit_names(run: HostsRun, *components: str) -> list[str]:
@@ -254,7 +319,7 @@ def test_a_host_has_the_components_of_its_roles_and_the_end_of_all_others(instal
     expected = [*(["etcd"] if "etcd" in roles else []), *(of_control_plane if "controlPlane" in roles else [])]
     tree = run.on_host(host).tree(EVERY)
     assert [unit["name"] for unit in tree["units"]] == unit_names(run, *expected)
-    assert tree["absent_units"] == unit_names(run, *(name for name in EVERY if name not in expected))
+    assert absent(tree) == unit_names(run, *(name for name in EVERY if name not in expected))
 
 
 def test_an_optional_component_comes_and_goes_with_the_document(installed: Runs) -> None:
@@ -262,10 +327,19 @@ def test_an_optional_component_comes_and_goes_with_the_document(installed: Runs)
     without, wanted = installed.step(), installed.step(deployment(components={"karmadaDescheduler": {}}))
     found = without.on_host("cp2").tree(names)
     assert [unit["name"] for unit in found["units"]] == unit_names(without, "karmada-scheduler")
-    assert found["absent_units"] == unit_names(without, "karmada-descheduler")
+    assert absent(found) == unit_names(without, "karmada-descheduler")
+    assert found["absent"]["folders"] == ["/etc/karmada/prod/karmada-descheduler"]
+    assert found["absent"]["users"] == [{"name": "karmada-prod-descheduler"}]
     found = wanted.on_host("cp2").tree(names)
     assert [unit["name"] for unit in found["units"]] == unit_names(wanted, *names)
-    assert found["absent_units"] == []
+    assert absent(found) == []
+
+
+def test_what_ends_on_a_host_never_takes_the_data_of_etcd_along(installed: Runs) -> None:
+    found = installed.step().on_host("cp2").tree(EVERY)
+    assert absent(found)[0] == "karmada-prod-etcd.service"
+    assert not [each for each in found["absent"]["folders"] if "etcd" in each]
+    assert not [each for each in found["absent"]["users"] if "etcd" in each["name"]]
 
 
 def files_of(tree: Object) -> dict[str, str]:

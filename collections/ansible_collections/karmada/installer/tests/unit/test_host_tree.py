@@ -104,6 +104,9 @@ def file(path: str, content: str, *, secret: bool = False, mode: int = 0o600) ->
     return {"path": path, "content": encoded, "user": "root", "mode": mode, "secret": secret}
 
 
+NOTHING: dict[str, list[Any]] = {"units": [], "folders": [], "users": []}
+
+
 def tree(digest: str = "aaa", url: str = "", **files: str) -> Tree:
     unit = f'[Unit]\nX-KarmadaOwner={OWNER}\n[Service]\nEnvironment="{host_tree.HASH_VARIABLE}={digest}"\n'
     return {
@@ -120,7 +123,7 @@ def tree(digest: str = "aaa", url: str = "", **files: str) -> Tree:
         "folders": [FOLDER],
         "data_folders": [],
         "units": [{"name": UNIT, "hash": digest, "health": {"url": url, "authority": ""} if url else None}],
-        "absent_units": [],
+        "absent": NOTHING,
     }
 
 

@@ -244,7 +244,10 @@ class TestTree:
 
     def test_what_leaves_a_host_ends_with_the_address_first(self) -> None:
         gone = load_balancer.absent(instance())
-        assert gone["absent_units"] == ["karmada-prod-keepalived.service", "karmada-prod-haproxy.service"]
+        assert [each["name"] for each in gone["absent"]["units"]] == [
+            "karmada-prod-keepalived.service",
+            "karmada-prod-haproxy.service",
+        ]
         assert gone["units"] == gone["files"] == []
 
     def test_an_uninstall_knows_all_that_was_made(self) -> None:

@@ -41,6 +41,7 @@ STATES = st.builds(
     journal=st.builds(Journal, operation=TEXT, run=TEXT, started=TEXT, finished=TEXT, step=TEXT),
     owned=st.dictionaries(TEXT, UIDS, max_size=3),
     members=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
+    hosts=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
     document=st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
     collection=TEXT,
 )

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that have left the document. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Say which they are, and how they are reached. Changes nothing."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The same, with what an inventory of the user says of these hosts at hand."""
+        self._hostvars: Mapping[str, Any] = (task_vars or {}).get("hostvars") or {}
+        found: dict[str, Any] = super().run(tmp, task_vars)
+        return found
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """States that cannot be read are for preflight to tell, with everything else that is wrong."""
+        if not isinstance(run, HostsRun):
+            raise TypeError("a control plane in pods has no plain hosts")
+        try:
+            leaving = run.leaving
+        except ProblemsError:
+            leaving = {}
+        return {"changed": False, "hosts": [self._host(run, name, entry) for name, entry in leaving.items()]}
+
+    def _host(self, run: HostsRun, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        variables = ssh.variables(entry, run.spec["ssh"], run.connection.secrets)
+        if name in self._hostvars:
+            # What an inventory of the user says wins, as it does for the hosts of the document.
+            given = self._hostvars[name]
+            variables.update({key: plain(given[key]) for key in variables if key in given})
+        return {"name": name, "entry": dict(entry), "variables": variables}
