@@ -29,6 +29,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import (
     OWNER_KEY,
+    RUN_FOLDER,
     UNIT_FOLDER,
     HostError,
     System,
@@ -37,7 +38,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_tree import
 
 STATE_FOLDER = "/var/lib/karmada-installer"
 #: Locks are gone after a boot: who held one is, too.
-LOCK_FOLDER = "/run/karmada-installer"
+LOCK_FOLDER = RUN_FOLDER
 #: A holder that has said nothing for this long (seconds) is taken for dead.
 LOCK_SILENCE = 600
 SERIAL = "serial"

@@ -10,12 +10,14 @@ A tree is what ``render_systemd`` on the controller makes, as JSON:
 * ``files``: ``{path, content, user, mode, secret}``; ``content`` is base64
 * ``folders``: paths in which nothing may be that ``files`` and ``directories`` do not name
 * ``units``: ``{name, hash, health}`` in the order in which they start; their files are among ``files``. ``health`` is
-  ``{url, authority}`` or null
+  ``{url, authority}`` or null. ``hash`` of a unit that can take new settings without a restart has two parts with a
+  hyphen between: what a restart takes, and what a reload takes
 * ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, that must not be there
 
 **Restarts.** The hash of everything a unit reads stands in its own file as an environment variable, and what a running
 process was started with is in ``/proc``. So a unit is restarted if and only if it runs with something older, also after
-a run that was killed between writing a file and restarting.
+a run that was killed between writing a file and restarting. What a process took by a reload is noted in ``RUN_FOLDER``
+with the invocation of its unit, so that the note ends with the process.
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ from typing import Any, NamedTuple
 HASH_VARIABLE = "KARMADA_CONFIG_HASH"
 OWNER_KEY = "X-KarmadaOwner"
 UNIT_FOLDER = "/etc/systemd/system"
+#: What is forgotten with a boot: locks, and what was reloaded.
+RUN_FOLDER = "/run/karmada-installer"
 #: A unit that systemd had to start again this often will not come up by waiting.
 RESTARTS_BEFORE_GIVING_UP = 5
 _PROPERTIES = (
     *("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState"),
-    *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus", "Job"),
+    *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus", "InvocationID", "Job"),
 )
 
 _RUNNING = ("active", "activating", "reloading")
@@ -138,6 +142,7 @@ class Unit(NamedTuple):
     enabled: bool
     outdated_file: bool
     started_with: str
+    invocation: str
     restarts: int
     process: int
     #: systemd still has something to do with it: end the old process, or start the new one
@@ -163,7 +168,9 @@ def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
             ),
             enabled=values.get("UnitFileState") == "enabled",
             outdated_file=values.get("NeedDaemonReload") == "yes",
-            started_with=system.started_with(process) if process else "",
+            started_with=_reloaded_with(system, name, values.get("InvocationID", ""))
+            or (system.started_with(process) if process else ""),
+            invocation=values.get("InvocationID", ""),
             restarts=int(values.get("NRestarts") or 0),
             process=process,
             in_transition=values.get("Job", "0") not in ("", "0"),
@@ -423,11 +430,12 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
         system.command("systemctl", "daemon-reload")
         present = units(system, names)
     disabled = [name for name in names if not present[name].enabled]
+    reloaded = [unit for unit in wanted if restart and _takes_by_reload(present[unit["name"]], unit["hash"])]
     restarted = [
         unit["name"]
         for unit in wanted
         if present[unit["name"]].active not in _RUNNING
-        or (restart and present[unit["name"]].started_with != unit["hash"])
+        or (restart and unit not in reloaded and present[unit["name"]].started_with != unit["hash"])
     ]
     if disabled:
         changes += [Change("enable " + name) for name in disabled]
@@ -440,7 +448,35 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
         # What failed too often is given a new chance; without waiting, because health is asked for by itself.
         system.command("systemctl", "reset-failed", "--", *restarted)
         system.command("systemctl", "restart", "--no-block", "--", *restarted)
+    for unit in reloaded:
+        changes.append(Change("reload " + unit["name"]))
+        if not check:
+            system.command("systemctl", "reload", "--", unit["name"])
+            _note_reload(system, unit["name"], present[unit["name"]].invocation, unit["hash"])
     return changes
+
+
+def _takes_by_reload(present: Unit, wanted: str) -> bool:
+    """Whether a unit runs with other settings, and differs in nothing that needs a restart."""
+    found = present.started_with
+    same_unit = "-" in wanted and found.partition("-")[0] == wanted.partition("-")[0]
+    return present.active == "active" and same_unit and found != wanted
+
+
+def _reload_note(system: System, name: str) -> Path:
+    return system.path(f"{RUN_FOLDER}/{name}.reloaded")
+
+
+def _note_reload(system: System, name: str, invocation: str, digest: str) -> None:
+    note = _reload_note(system, name)
+    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note.write_text(f"{invocation} {digest}\n")
+
+
+def _reloaded_with(system: System, name: str, invocation: str) -> str:
+    """The hash of what this process of a unit took last by a reload; empty if it took nothing."""
+    noted = (_read(_reload_note(system, name)) or b"").decode(errors="replace").split()
+    return noted[1] if invocation and len(noted) == 2 and noted[0] == invocation else ""
 
 
 def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
@@ -449,6 +485,7 @@ def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
         system.command("systemctl", "disable", "--quiet", "--now", "--", *ours)
         for name in ours:
             system.path(f"{UNIT_FOLDER}/{name}").unlink()
+            _reload_note(system, name).unlink(missing_ok=True)
         system.command("systemctl", "daemon-reload")
         for name in ours:
             # Of a unit that never failed there is nothing to reset, and systemd says so by failing.

@@ -147,7 +147,8 @@ def main() -> None:
 def _wait(system: host_tree.System, tree: dict, changes: list, wait_for: str, timeout: int) -> None:
     if wait_for == "none":
         return
-    started = {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(("start ", "restart "))}
+    verbs = ("start ", "restart ", "reload ")
+    started = {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(verbs)}
     names = started if wait_for == "started" else None
     host_tree.wait_until_healthy(system, tree, timeout, names)
 

@@ -13,6 +13,9 @@ have the same port.
 * ``/livez`` content and ``/readyz`` not: it is starting, or it is told to stop and finishes what it has begun. It gets
   no new connections and keeps those that it has: cutting them would make requests fail in each rolling restart.
 
+**Other settings**, such as another backend, come by a reload: HAProxy begins a worker that takes over the sockets, and
+keepalived keeps the address. Only what a unit itself says is changed by a restart.
+
 A connection that a backend does not take within half a second goes to another one, so clients see little of the time
 until the checks have found out.
 """
@@ -143,6 +146,8 @@ def haproxy_configuration(instance: Instance, host: Host) -> str:
 # Of the installer, which overwrites changes.
 global
     log stdout format raw daemon
+    # After a reload, a worker with older settings does not ask its backends how they are any more.
+    hard-stop-after 90s
 
 defaults
     mode tcp
@@ -272,6 +277,7 @@ def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
         file_entry(f"{folder}/ca.crt", authority, user, 0o600, secret=False),
         file_entry(f"{folder}/haproxy.cfg", haproxy_configuration(instance, host).encode(), user, 0o600, secret=False),
     ]
+    command = f"{PROGRAMS[HAPROXY]} -Ws -f {folder}/haproxy.cfg"
     hardening: dict[str, str] = {}
     if endpoint.port(instance.spec["endpoint"], None) < _FIRST_UNPRIVILEGED_PORT:
         # In a user namespace of its own it would have the capability there only.
@@ -279,7 +285,10 @@ def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
         hardening = {"AmbientCapabilities": right, "CapabilityBoundingSet": right, "PrivateUsers": "no"}
     service = [
         ("Type", "notify"),
-        ("ExecStart", f"{PROGRAMS[HAPROXY]} -Ws -f {folder}/haproxy.cfg"),
+        ("ExecStart", command),
+        # New settings go to a new worker, and the listening sockets with them: no client sees it.
+        ("ExecReload", f"{command} -c -q"),
+        ("ExecReload", "/bin/kill -USR2 $MAINPID"),
         # Sooner than keepalived takes the address away.
         ("RestartSec", "200ms"),
         ("TimeoutStopSec", "5"),
@@ -320,6 +329,8 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
     service = [
         ("Type", "exec"),
         ("ExecStart", " ".join(command)),
+        # It keeps the address meanwhile.
+        ("ExecReload", "/bin/kill -HUP $MAINPID"),
         ("RuntimeDirectory", run),
         ("RestartSec", "1"),
         ("TimeoutStopSec", "10"),
@@ -371,10 +382,10 @@ def _unit_tree(
             }
         )
 
-    digest = hashlib.sha256(text("").encode())
-    for file in files:
-        digest.update(f"{file['path']}\0{file['content']}\0".encode())
-    unit = text(digest.hexdigest()[:32]).encode()
+    # The files are settings that a process takes by a reload.
+    settings = "".join(f"{file['path']}\0{file['content']}\0" for file in files)
+    digest = "-".join(hashlib.sha256(part.encode()).hexdigest()[:32] for part in (text(""), settings))
+    unit = text(digest).encode()
     return {
         **merged([], instance.owner),
         "users": [{"name": user, "home": "/nonexistent", "comment": f"Karmada {instance.name} {instance.owner}"}],
@@ -387,7 +398,7 @@ def _unit_tree(
         ],
         "files": [*files, file_entry(f"{UNIT_FOLDER}/{name}", unit, "root", 0o644, secret=False)],
         "folders": [folder],
-        "units": [{"name": name, "hash": digest.hexdigest()[:32], "health": dict(health)}],
+        "units": [{"name": name, "hash": digest, "health": dict(health)}],
     }
 
 

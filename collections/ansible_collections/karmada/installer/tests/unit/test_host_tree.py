@@ -32,6 +32,7 @@ class Host(host_tree.System):
         self.enabled: set[str] = set()
         self.commands: list[str] = []
         self.restarts: dict[str, int] = {}
+        self.invocations: dict[str, str] = {}
         #: how many more looks find a unit that systemd has not done with
         self.looks_in_transition = 0
         (root / "etc/systemd/system").mkdir(parents=True)
@@ -69,9 +70,12 @@ class Host(host_tree.System):
             self.enabled.difference_update(names)
             for name in names:
                 self.running.pop(name, None)
+        elif words[1] == "reload" and not set(names) <= self.running.keys():
+            raise host_tree.HostError("reload is not applicable")
         elif words[1] == "restart":
             for name in names:
                 text = self.loaded[name]
+                self.invocations[name] = f"{name}-{len(self.commands)}"
                 self.running[name] = text.split(f"{host_tree.HASH_VARIABLE}=")[1].split('"')[0]
         return ""
 
@@ -93,6 +97,7 @@ class Host(host_tree.System):
                 f"UnitFileState={'enabled' if name in self.enabled else 'disabled'}",
                 f"NeedDaemonReload={'yes' if outdated else 'no'}",
                 f"MainPID={list(self.running).index(name) + 1 if name in self.running else 0}",
+                f"InvocationID={self.invocations.get(name, '')}",
                 f"NRestarts={self.restarts.get(name, 0)}",
                 f"Job={self._job()}",
             )
@@ -404,3 +409,80 @@ def test_stopping_ends_what_runs_keeps_it_from_the_next_boot_and_leaves_all_else
     assert host.unit_file(UNIT).exists()
     assert host.path(f"{FOLDER}/config").exists()
     assert host_tree.stop(host, wanted) == []
+
+
+# -- what comes without a restart ------------------------------------------------------------------------------------
+
+
+def verbs(host: Host) -> list[str]:
+    """What systemd was asked to do with the unit, in short."""
+    found = [command.split()[1] for command in host.commands if command.startswith("systemctl ")]
+    host.commands.clear()
+    return [verb for verb in found if verb in ("restart", "reload")]
+
+
+def test_settings_that_a_reload_takes_restart_nothing_and_are_reloaded_once(host: Host) -> None:
+    host_tree.converge(host, tree("unit-a", config="a"))
+    assert verbs(host) == ["restart"]
+    assert "reload " + UNIT in said(host_tree.converge(host, tree("unit-b", config="b"), check=True))
+    assert verbs(host) == []
+    assert "reload " + UNIT in said(host_tree.converge(host, tree("unit-b", config="b")))
+    assert verbs(host) == ["reload"]
+    assert host_tree.outdated(host, tree("unit-b", config="b")) == []
+    assert host_tree.converge(host, tree("unit-b", config="b")) == []
+    assert verbs(host) == []
+
+
+def test_a_run_that_was_killed_before_the_reload_is_made_up_for(host: Host) -> None:
+    host_tree.converge(host, tree("unit-a", config="a"))
+    host_tree.converge(host, tree("unit-b", config="b"), restart=False)
+    assert verbs(host) == ["restart"]
+    assert host_tree.outdated(host, tree("unit-b", config="b")) == [UNIT]
+    assert said(host_tree.converge(host, tree("unit-b", config="b"))) == ["reload " + UNIT]
+
+
+def test_what_needs_a_restart_is_restarted_and_ends_what_was_noted_of_reloads(host: Host) -> None:
+    host_tree.converge(host, tree("unit-a", config="a"))
+    host_tree.converge(host, tree("unit-b", config="b"))
+    verbs(host)
+    host_tree.converge(host, tree("other-b", config="b"))
+    assert verbs(host) == ["restart"]
+    assert host_tree.converge(host, tree("other-b", config="b")) == []
+
+
+def test_a_process_that_systemd_started_again_has_read_what_is_there(host: Host) -> None:
+    host_tree.converge(host, tree("unit-a", config="a"))
+    host_tree.converge(host, tree("unit-b", config="b"))
+    verbs(host)
+    host.command("systemctl", "restart", "--", UNIT)
+    assert host_tree.outdated(host, tree("unit-b", config="b")) == []
+
+
+def test_nothing_of_a_reload_is_left_with_a_unit_that_goes(host: Host) -> None:
+    host_tree.converge(host, tree("unit-a", config="a"))
+    host_tree.converge(host, tree("unit-b", config="b"))
+    assert [path.name for path in host.path(host_tree.RUN_FOLDER).iterdir()] == [f"{UNIT}.reloaded"]
+    host_tree.remove(host, tree("unit-b"))
+    assert list(host.path(host_tree.RUN_FOLDER).iterdir()) == []
+
+
+# -- what is to be there no more -------------------------------------------------------------------------------------
+
+
+def test_a_role_that_a_host_loses_takes_units_users_and_files_along(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    nothing = {**tree(), **{part: [] for part in ("users", "directories", "files", "folders", "units")}}
+    ended = {**nothing, "absent": {"units": [{"name": UNIT}], "folders": [FOLDER], "users": [{"name": USER}]}}
+    expected = ["remove unit " + UNIT, "remove " + FOLDER, "remove user " + USER]
+    assert said(host_tree.converge(host, ended, check=True)) == expected
+    assert USER in host.users
+    assert said(host_tree.converge(host, ended)) == expected
+    assert (USER in host.users, host.path(FOLDER).exists(), host.unit_file(UNIT).exists()) == (False, False, False)
+    assert host_tree.converge(host, ended) == []
+
+
+def test_what_somebody_else_has_under_that_name_stays(host: Host) -> None:
+    host.users[USER] = "of somebody else"
+    ended = {**tree(), **{part: [] for part in ("users", "directories", "files", "folders", "units")}}
+    assert host_tree.converge(host, {**ended, "absent": {"units": [], "folders": [], "users": [{"name": USER}]}}) == []
+    assert USER in host.users

@@ -234,13 +234,23 @@ class TestTree:
             (lambda: tree(instance([*STACKED, host(4, "etcd"), host(5, "etcd")])), set()),
         ],
     )
-    def test_a_change_restarts_what_it_is_about(self, changed: Any, restarted: set[str]) -> None:
+    def test_a_change_is_for_those_that_it_is_about(self, changed: Any, restarted: set[str]) -> None:
         before, after = (
             {each["name"]: each["hash"] for each in found["units"]} for found in (tree(instance()), changed())
         )
         assert {
             name.split("-")[-1].removesuffix(".service") for name in before if before[name] != after[name]
         } == restarted
+
+    def test_settings_come_by_a_reload_and_rights_by_a_restart(self) -> None:
+        def parts(of: Instance) -> list[list[str]]:
+            return [each["hash"].split("-") for each in tree(of)["units"]]
+
+        (before, _), (moved, _), (privileged, _) = (parts(instance(port=port)) for port in (5443, 6443, 443))
+        assert (before[0] == moved[0], before[1] == moved[1]) == (True, False)
+        assert before[0] != privileged[0]
+        for program in (load_balancer.HAPROXY, load_balancer.KEEPALIVED):
+            assert "ExecReload" in dict(unit(instance(), program))
 
     def test_what_leaves_a_host_ends_with_the_address_first(self) -> None:
         gone = load_balancer.absent(instance())
