@@ -7,7 +7,9 @@ comes in as a Layout.
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -151,6 +153,15 @@ class Layout:
         return "/".join((self.base, *parts))
 
 
+#: The flags that most components have for their ports.
+PORT_FLAGS: Mapping[str, str] = {
+    "https": "secure-port",
+    "health": "health-probe-bind-address",
+    "metrics": "metrics-bind-address",
+}
+#: What ends with a port: 8443, :8443, [::1]:8443, https://192.0.2.1:8443, and the first of several of these.
+_PORT = re.compile(r"(?:[^,]*:)?([0-9]{1,5})/?(?:,.*)?")
+
 Arguments = Callable[[Mapping[str, Any], Layout, Mapping[str, int]], dict[str, str]]
 
 
@@ -168,6 +179,8 @@ class Component:
     ports: Mapping[str, int]
     health: Health
     arguments: Arguments
+    #: Key of ``ports`` → the flag that says where it is.
+    port_flags: Mapping[str, str] = dataclasses.field(default_factory=lambda: PORT_FLAGS)
     file_sets: tuple[FileSet, ...] = ()
     config_files: tuple[ConfigFiles, ...] = ()
     served_port: str = ""
@@ -192,6 +205,15 @@ class Component:
             return external_etcd(spec) is None
         return not self.optional or spec["components"].get(self.field) is not None
 
+    def listens(self, spec: Mapping[str, Any]) -> dict[str, int]:
+        """``ports`` as the document has them: ``extraArgs`` move a port by the flag that belongs to it.
+
+        Whoever looks for a component looks here. A listener that a flag turns off keeps the number that it would have.
+        """
+        given = settings_of(self, spec).get("extraArgs") or {}
+        moved = {key: _port_in(str(given.get(flag, ""))) for key, flag in self.port_flags.items()}
+        return {key: moved.get(key) or number for key, number in self.ports.items()}
+
     def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
         """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
         settings = settings_of(self, spec)
@@ -201,6 +223,12 @@ class Component:
             ours["feature-gates"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
         merged = {**ours, **settings.get("extraArgs", {})}
         return [f"--{name}={value}" for name, value in sorted(merged.items())]
+
+
+def _port_in(value: str) -> int:
+    """The port in the value of a flag; 0 where there is none, as in a flag that turns a listener off."""
+    found = _PORT.fullmatch(value)
+    return int(found[1]) if found else 0
 
 
 def settings_of(component: Component, spec: Mapping[str, Any]) -> Mapping[str, Any]:

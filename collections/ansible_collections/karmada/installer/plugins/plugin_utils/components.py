@@ -116,6 +116,7 @@ ETCD = Component(
     binary="/usr/local/bin/etcd",
     image=Image(registry="etcdRegistry", repository="etcd", release="etcd"),
     ports={"client": 2379, "peer": 2380, "metrics": 2381},
+    port_flags={"client": "listen-client-urls", "peer": "listen-peer-urls", "metrics": "listen-metrics-urls"},
     served_port="client",
     health=Health(port="metrics", live="/livez", ready="/readyz"),
     arguments=component_flags.etcd,

@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_sockets, ip_families, load_balancer
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    endpoint,
+    host_sockets,
+    ip_families,
+    load_balancer,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import settings_path
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_path
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 
 MOST_ETCD_MEMBERS = 7
@@ -42,7 +50,8 @@ def of_the_document(instance: Instance) -> Iterator[Problem]:
                 f"take it out, or set endpoint.type to {load_balancer.VIRTUAL_IP}",
             )
     yield from _families(instance, virtual_ip)
-    yield from _moved_ports(instance)
+    yield from _unheard(instance)
+    yield from _direct_endpoint(instance)
     members = render.hosts_of(spec, render.ETCD_ROLE)
     if len(members) > MOST_ETCD_MEMBERS:
         yield Problem(
@@ -52,22 +61,51 @@ def of_the_document(instance: Instance) -> Iterator[Problem]:
         )
 
 
-def _moved_ports(instance: Instance) -> Iterator[Problem]:
-    """A component is found by others, and asked how it is, at ports of the table of components."""
+def _unheard(instance: Instance) -> Iterator[Problem]:
+    """Components that would not listen where they are looked for: flags may move ports, and do no more than that."""
     told = set()
     for host in render.all_hosts(instance.spec):
         for component in render.components_on(instance.spec, host):
-            ports = {socket.port for socket in host_sockets.of_component(instance, host, component)}
-            needed = {component.ports[name] for name in (component.served_port, component.health.port) if name}
-            if needed <= ports or component.name in told:
-                continue
-            told.add(component.name)
-            gone = ", ".join(str(port) for port in sorted(needed - ports))
-            yield Problem(
-                f"{component.name} would not listen on port {gone}, where it is looked for",
-                f"{settings_path(component)}.extraArgs",
-                "leave that port as it is; moving it is not possible on plain hosts yet",
-            )
+            listening = list(host_sockets.of_component(instance, host, component))
+            deaf = [
+                f"port {port} of {address}"
+                for address, port in _looked_for(instance, host, component)
+                if not any(each.port == port and host_sockets.overlap(each.address, address) for each in listening)
+            ]
+            if deaf and component.name not in told:
+                told.add(component.name)
+                yield Problem(
+                    f"{component.name} would not listen on {' and '.join(deaf)}, where it is looked for",
+                    f"{settings_path(component)}.extraArgs",
+                    "a flag may give it another port, but has to leave that listener on, at that address or at all",
+                )
+
+
+def _looked_for(instance: Instance, host: Host, component: Component) -> list[tuple[str, int]]:
+    """Where others connect to a component of this host, and where it is asked how it is."""
+    where, ports = render.layout(instance, host, component, ""), component.listens(instance.spec)
+    if component is ETCD:
+        return [
+            (where.bind_address, ports["client"]),
+            (where.bind_address, ports["peer"]),
+            (where.metrics_address, ports["metrics"]),
+        ]
+    names = dict.fromkeys(name for name in (component.served_port, component.health.port) if name)
+    return [(where.bind_address, ports[name]) for name in names]
+
+
+def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
+    """A host that is the endpoint itself has to listen where clients are sent."""
+    settings = instance.spec["endpoint"]
+    port, listens = endpoint.port(settings, None), KARMADA_APISERVER.listens(instance.spec)["https"]
+    addresses = [host.address for host in render.hosts_of(instance.spec, render.CONTROL_PLANE_ROLE)]
+    if settings["type"] == "External" and settings.get("host") in addresses and port != listens:
+        yield Problem(
+            f"clients are sent to port {port} of {settings['host']}, and {KARMADA_APISERVER.name} listens on port "
+            f"{listens} there",
+            "spec.endpoint.port",
+            f"set it to {listens}, or name a load balancer in endpoint.host",
+        )
 
 
 def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
@@ -118,6 +156,7 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
             "spec.hosts",
             f"give the role {render.ETCD_ROLE} to {', '.join(before)} again",
         )
+    yield from _fixed_ports(instance, (state.document or {}).get("spec") or {})
     for host in members:
         address = addresses_before.get(host.name, host.address)
         if ipaddress.ip_address(address) != ipaddress.ip_address(host.address):
@@ -127,3 +166,19 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
                 "spec.hosts",
                 f"set the address of {host.name} back to {address}",
             )
+
+
+def _fixed_ports(instance: Instance, before: Mapping[str, Any]) -> Iterator[Problem]:
+    """Hosts are changed one after the other, and until the last of them is, they have to find each other."""
+    if "components" not in before:
+        return
+    for component, names in ((ETCD, ("client", "peer")), (KARMADA_APISERVER, ("https",))):
+        old, new = component.listens(before), component.listens(instance.spec)
+        for name in names:
+            if old[name] != new[name] and component.is_wanted(instance.spec):
+                yield Problem(
+                    f"{component.name} listens on port {old[name]} since the install, and the document says "
+                    f"{new[name]}; that cannot be changed in place",
+                    f"{settings_path(component)}.extraArgs.{component.port_flags[name]}",
+                    f"set it back to port {old[name]}",
+                )

@@ -196,9 +196,9 @@ class HostsRun(Run):
     def addresses(self) -> control_plane_objects.Addresses:
         """Each API server asks the helpers of its own host, which listen on loopback only."""
         return control_plane_objects.Addresses(
-            webhook_url=f"https://{LOCALHOST}:{KARMADA_WEBHOOK.ports[KARMADA_WEBHOOK.served_port]}",
+            webhook_url=f"https://{LOCALHOST}:{KARMADA_WEBHOOK.listens(self.spec)[KARMADA_WEBHOOK.served_port]}",
             aggregated={
-                each.name: (LOCALHOST, each.ports[each.served_port])
+                each.name: (LOCALHOST, each.listens(self.spec)[each.served_port])
                 for each in wanted_components(self.spec)
                 if each.name in AGGREGATED_SERVERS
             },
@@ -231,7 +231,7 @@ class HostsRun(Run):
         authority = self.state.authorities[KARMADA_CA]
         admin = self.issued.material.leaves[ADMIN.name]
         ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, admin.certificate, admin.key))
-        port = KARMADA_APISERVER.ports["https"]
+        port = KARMADA_APISERVER.listens(self.spec)["https"]
         hosts = render.hosts_of(self.spec, render.CONTROL_PLANE_ROLE)
         urls = dict.fromkeys([self.public_url, *(endpoint.url(host.address, port) for host in hosts)])
         refusals = []

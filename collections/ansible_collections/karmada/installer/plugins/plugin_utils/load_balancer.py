@@ -136,7 +136,7 @@ def skeleton(instance: Instance) -> Tree:
 def haproxy_configuration(instance: Instance, host: Host) -> str:
     """The configuration of HAProxy on this host."""
     spec = instance.spec
-    port = KARMADA_APISERVER.ports["https"]
+    port = KARMADA_APISERVER.listens(spec)["https"]
     address = bracketed(virtual_ip(spec))
     servers = "\n".join(
         f"    server {each.name} {bracketed(each.address)}:{port} check-sni {each.name} verifyhost {each.name}"

@@ -48,9 +48,9 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
 def _ingress(instance: Instance, component: Component, metrics_from: list[Object]) -> list[Object]:
     if component.for_everybody:
         # Clients come from anywhere and prove who they are.
-        return [{"ports": [_tcp(component.ports[component.served_port])]}]
+        return [{"ports": [_tcp(component.listens(instance.spec)[component.served_port])]}]
     rules: list[Object] = []
-    for port, number in component.ports.items():
+    for port, number in component.listens(instance.spec).items():
         callers = [each for each in COMPONENTS if Call(component.name, port) in each.calls]
         peers = [_pods(instance, each) for each in callers]
         if port == component.metrics_port:
@@ -65,7 +65,7 @@ def _egress(instance: Instance, component: Component) -> list[Object]:
         *(
             {
                 "to": [_pods(instance, BY_NAME[call.component])],
-                "ports": [_tcp(BY_NAME[call.component].ports[call.port])],
+                "ports": [_tcp(BY_NAME[call.component].listens(instance.spec)[call.port])],
             }
             for call in component.calls
         ),

@@ -156,7 +156,7 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
 def component_service(instance: Instance, component: Component) -> Object:
     """The Service of a component; the API server's is shaped by the document's endpoint."""
     settings = instance.spec["endpoint"]
-    target = component.ports[component.served_port]
+    target = component.listens(instance.spec)[component.served_port]
     metadata = instance.metadata(component.name, instance.object_name(component.name))
     spec: Object = {
         "type": "ClusterIP",

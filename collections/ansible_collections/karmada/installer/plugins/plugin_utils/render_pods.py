@@ -47,12 +47,13 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
     images = instance.spec["images"]
     file_sets = enabled_file_sets(component, instance.spec)
     plain_files = config_files(instance, component)
+    ports = component.listens(instance.spec)
     container: Object = {
         "name": component.name,
         "image": component.image.reference(images, instance.release, settings),
         "imagePullPolicy": settings.get("imagePullPolicy") or images["pullPolicy"],
         "command": [component.binary, *flags],
-        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in component.ports.items()],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -62,7 +63,7 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
             {"name": _volume_name(directory), "mountPath": f"{BASE}/{directory}", "readOnly": True}
             for directory in (*(files.directory for files in file_sets), *plain_files)
         ],
-        **_probes(component.health, component.ports),
+        **_probes(component.health, ports),
     }
     if settings.get("resources"):
         container["resources"] = settings["resources"]

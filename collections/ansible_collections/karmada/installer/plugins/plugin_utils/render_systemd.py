@@ -158,7 +158,7 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
         metrics_address=LOOPBACK,
         # Its own host's API server: a component that outlives it would act on what it cannot see any more.
-        apiserver_url=url(host.address, KARMADA_APISERVER.ports["https"]),
+        apiserver_url=url(host.address, KARMADA_APISERVER.listens(instance.spec)["https"]),
         # Where etcd is on the same host an API server talks to that member only; etcd itself has to know all.
         etcd_members=members if component is ETCD or not local else local,
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
@@ -177,11 +177,12 @@ def _shutdown_delay(spec: Mapping[str, Any]) -> int:
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
     """The members of etcd: one on each host with that role."""
+    ports = ETCD.listens(instance.spec)
     return tuple(
         EtcdMember(
             name=host.name,
-            client_url=url(host.address, ETCD.ports["client"]),
-            peer_url=url(host.address, ETCD.ports["peer"]),
+            client_url=url(host.address, ports["client"]),
+            peer_url=url(host.address, ports["peer"]),
         )
         for host in hosts_of(instance.spec, ETCD_ROLE)
     )
@@ -211,7 +212,7 @@ def component_tree(
         "files": [*files, file_entry(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
         "folders": [where.base, *data],
         "data_folders": data,
-        "units": [{"name": unit, "hash": digest, "health": _health(component, where)}],
+        "units": [{"name": unit, "hash": digest, "health": _health(instance, component, where)}],
     }
 
 
@@ -370,7 +371,7 @@ def _configuration(
         for name, text in sorted(texts.items()):
             yield file_entry(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
     if component is ETCD:
-        own = url(where.bind_address, ETCD.ports["peer"])
+        own = url(where.bind_address, ETCD.listens(instance.spec)["peer"])
         member = next(each for each in where.etcd_members if each.peer_url == own)
         configuration = etcd_configuration.of_member(
             member,
@@ -430,10 +431,10 @@ def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]
     return sorted(folders)
 
 
-def _health(component: Component, where: Layout) -> dict[str, str]:
+def _health(instance: Instance, component: Component, where: Layout) -> dict[str, str]:
     health = component.health
     listens = where.metrics_address if component is ETCD else where.bind_address
-    address = f"{bracketed(listens)}:{component.ports[health.port]}{health.ready}"
+    address = f"{bracketed(listens)}:{component.listens(instance.spec)[health.port]}{health.ready}"
     if health.scheme is Scheme.HTTP:
         return {"url": f"http://{address}", "authority": ""}
     return {"url": f"https://{address}", "authority": where.path("pki", "server", "ca.crt")}

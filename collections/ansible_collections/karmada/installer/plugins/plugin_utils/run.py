@@ -145,7 +145,7 @@ class Run:
             self.host,
             self.instance.namespace,
             selector,
-            KARMADA_APISERVER.ports["https"],
+            KARMADA_APISERVER.listens(self.spec)["https"],
             ca_pem=ca_pem,
             cert_pem=cert_pem,
             key_pem=key_pem,

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
+from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import component_types, etcd_configuration
@@ -21,7 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
-from ansible_collections.karmada.installer.tests.unit.samples import rendered
+from ansible_collections.karmada.installer.tests.unit.samples import flags, pods, quickly_rendered, rendered
 
 SETTINGS = schema()["properties"]["spec"]["properties"]["components"]["properties"]
 
@@ -201,3 +204,55 @@ def test_addresses_of_ipv6_are_bracketed_where_a_url_needs_it() -> None:
     assert one["listen-metrics-urls"] == "http://[::]:2381"
     assert "--metrics-bind-address=[::]:10361" in BY_NAME["karmada-scheduler"].flags(found.spec, layout)
     assert "--bind-address=::" in BY_NAME["karmada-webhook"].flags(found.spec, layout)
+
+
+# -- ports that a flag moves -----------------------------------------------------------------------------------------
+
+
+OPTIONAL = {component.field: {} for component in COMPONENTS if component.optional}
+
+
+def test_every_port_belongs_to_a_flag() -> None:
+    """Else it could not be moved, and nobody who looks for the component would know."""
+    found = pods(quickly_rendered({"components": OPTIONAL}).workloads)
+    for component in COMPONENTS:
+        known = {component.port_flags[name] for name in component.ports}
+        assert component is ETCD or known <= flags(found[component.name]).keys(), component.name
+
+
+def test_whoever_looks_for_a_component_in_pods_follows_its_flags() -> None:
+    def numbers(settings: dict[str, Any]) -> Counter[int]:
+        components = {**OPTIONAL, **settings}
+        result = quickly_rendered({"components": components, "networkPolicies": {"enabled": True}})
+        text = json.dumps([each for each in result.workloads if each["kind"] != "ConfigMap"])
+        return Counter(int(each) for each in re.findall(r'"(?:port|containerPort|targetPort)": ([0-9]+)', text))
+
+    moved = numbers({"karmadaWebhook": {"extraArgs": {"secure-port": "18443", "metrics-bind-address": ":18001"}}})
+    assert moved == Counter({{8443: 18443, 8001: 18001}.get(port, port): n for port, n in numbers({}).items()})
+    assert moved[18443] > 2, "its port, its probes, its Service"
+
+
+@pytest.mark.parametrize(
+    ("value", "port"),
+    [
+        ("18080", 18080),
+        (":18080", 18080),
+        ("127.0.0.1:18080", 18080),
+        ("[::1]:18080", 18080),
+        ("0", 10351),
+        ("", 10351),
+        ("127.0.0.1", 10351),
+        ("scheduler", 10351),
+    ],
+)
+def test_a_flag_moves_a_port_and_one_that_turns_it_off_does_not(value: str, port: int) -> None:
+    spec = {"components": {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": value}}}}
+    assert BY_NAME["karmada-scheduler"].listens(spec) == {"health": port, "metrics": 10361}
+
+
+@pytest.mark.parametrize(
+    ("urls", "port"), [("https://0.0.0.0:12379", 12379), ("https://192.0.2.1:12379,https://127.0.0.1:4001", 12379)]
+)
+def test_of_several_addresses_of_etcd_the_first_is_where_it_is_found(urls: str, port: int) -> None:
+    spec = {"components": {"etcd": {"local": {"extraArgs": {"listen-client-urls": urls}}}}}
+    assert ETCD.listens(spec) == {"client": port, "peer": 2380, "metrics": 2381}

@@ -586,21 +586,72 @@ def test_every_remedy_is_a_sentence_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "port", "where"),
+    ("settings", "what", "where"),
     [
         (
-            {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": "127.0.0.1:18080"}}},
-            10351,
+            {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": "0"}}},
+            "port 10351 of 127.0.0.1",
             "karmadaScheduler",
         ),
-        ({"karmadaAPIServer": {"extraArgs": {"secure-port": "6443"}}}, 5443, "karmadaAPIServer"),
-        ({"etcd": {"local": {"extraArgs": {"listen-metrics-urls": "http://127.0.0.1:12381"}}}}, 2381, "etcd.local"),
+        (
+            {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": "192.0.2.1:18080"}}},
+            "port 18080 of 127.0.0.1",
+            "karmadaScheduler",
+        ),
+        ({"karmadaWebhook": {"extraArgs": {"bind-address": "192.0.2.1"}}}, "port 8443 of 127.0.0.1", "karmadaWebhook"),
+        (
+            {"etcd": {"local": {"extraArgs": {"listen-client-urls": "https://127.0.0.1:2379"}}}},
+            "port 2379 of 192.0.2.1",
+            "etcd.local",
+        ),
+        (
+            {"etcd": {"local": {"extraArgs": {"listen-metrics-urls": "http://192.0.2.1:2381"}}}},
+            "port 2381 of 127.0.0.1",
+            "etcd.local",
+        ),
     ],
 )
-def test_a_port_at_which_a_component_is_looked_for_stays(settings: Object, port: int, where: str) -> None:
+def test_a_component_listens_where_it_is_looked_for(settings: Object, what: str, where: str) -> None:
     (problem,) = [each for each in found(of=instance(components=settings)) if "looked for" in each.what]
     assert problem.where == f"spec.components.{where}.extraArgs"
-    assert f"port {port}" in problem.what
+    assert what in problem.what
+
+
+MOVED: list[Object] = [
+    {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": "127.0.0.1:18080"}}},
+    {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": ":18080"}}},
+    {"karmadaWebhook": {"extraArgs": {"secure-port": "18443"}}},
+    {"karmadaAPIServer": {"extraArgs": {"secure-port": "6443"}}},
+    {"etcd": {"local": {"extraArgs": {"listen-client-urls": f"https://{EVERY}:12379"}}}},
+    {"etcd": {"local": {"extraArgs": {"listen-metrics-urls": "http://127.0.0.1:12381"}}}},
+]
+
+
+@pytest.mark.parametrize("settings", MOVED)
+def test_a_flag_gives_a_component_another_port(settings: Object) -> None:
+    assert found(of=instance(components=settings)) == []
+
+
+def test_a_host_that_is_the_endpoint_listens_where_clients_are_sent() -> None:
+    moved = {"components": {"karmadaAPIServer": {"extraArgs": {"secure-port": "6443"}}}}
+    direct = {"type": "External", "host": "192.0.2.1"}
+    (problem,) = found(of=instance(endpoint=direct, **moved))
+    assert problem.where == "spec.endpoint.port"
+    assert "port 5443 of 192.0.2.1, and karmada-apiserver listens on port 6443" in problem.what
+    assert found(of=instance(endpoint={**direct, "port": 6443}, **moved)) == []
+    assert found(of=instance(endpoint={**direct, "host": "karmada.example.com"}, **moved)) == []
+
+
+def test_ports_that_others_depend_on_stay_after_the_install() -> None:
+    before = replace(after(BEFORE), document={"spec": {**instance().spec, "hosts": BEFORE}})
+    assert found(before=before) == []
+    for settings in MOVED[:3]:
+        assert found(of=instance(components=settings), before=before) == []
+    (problem,) = found(of=instance(components=MOVED[3]), before=before)
+    assert problem.where == "spec.components.karmadaAPIServer.extraArgs.secure-port"
+    assert "listens on port 5443 since the install, and the document says 6443" in problem.what
+    (problem,) = found(of=instance(components=MOVED[4]), before=before)
+    assert problem.where == "spec.components.etcd.local.extraArgs.listen-client-urls"
 
 
 @pytest.mark.parametrize("metrics", ["0", "127.0.0.1:18080"])

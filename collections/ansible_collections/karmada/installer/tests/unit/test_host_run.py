@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
@@ -433,6 +434,32 @@ def test_an_api_server_asks_the_helpers_of_its_own_host(installed: Runs) -> None
     assert len(set(ports)) == 3, "they are all on one host, and none at another one"
     assert int(found.webhook_url.rsplit(":", 1)[1]) not in ports
     assert found.public_url == "https://karmada.example.com:5443"
+
+
+def test_whoever_looks_for_a_component_on_hosts_follows_its_flags(installed: Runs) -> None:
+    components = {
+        "karmadaAPIServer": {"extraArgs": {"secure-port": "6443"}},
+        "karmadaAggregatedAPIServer": {"extraArgs": {"secure-port": "17443"}},
+        "karmadaWebhook": {"extraArgs": {"secure-port": "18443"}},
+        "karmadaScheduler": {"extraArgs": {"health-probe-bind-address": "127.0.0.1:20351"}},
+        "etcd": {"local": {"extraArgs": {"listen-client-urls": "https://0.0.0.0:12379"}}},
+    }
+    run = installed.step(deployment(components=components, endpoint=VIRTUAL))
+    assert run.addresses.webhook_url == "https://localhost:18443"
+    assert run.addresses.aggregated["karmada-aggregated-apiserver"] == ("localhost", 17443)
+    tree = run.on_host("cp1").tree(EVERY)
+    health = {unit["name"]: unit["health"]["url"].rpartition("/")[0] for unit in tree["units"]}
+    names = ("karmada-apiserver", "karmada-webhook", "karmada-scheduler")
+    assert [health[name] for name in unit_names(run, *names)] == [
+        "https://192.0.2.1:6443",
+        "https://127.0.0.1:18443",
+        "http://127.0.0.1:20351",
+    ]
+    files = {path: base64.b64decode(content).decode() for path, content in files_of(tree).items()}
+    (api_server,) = [text for path, text in files.items() if path.endswith("karmada-prod-apiserver.service")]
+    assert "--etcd-servers=https://192.0.2.1:12379" in api_server
+    assert not [path for path, text in files.items() if ":5443" in text], "kubeconfigs"
+    assert "192.0.2.1:6443" in load_balancer.haproxy_configuration(run.instance, run.hosts["cp1"])
 
 
 def test_only_what_was_seen_tells_whether_there_is_an_api_server(installed: Runs) -> None:
