@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
@@ -70,3 +71,43 @@ def test_a_member_is_due_while_something_of_ours_there_is_not_on_record(known: d
     joined: State = state(members={"m1": {"mode": "Push"}}, owned={"member/m1": known})
     outcome = member_join.Outcome("m1", on_member=[Change(NAMESPACE, "unchanged", "u")])
     assert member_join.needs_work(outcome, joined) is due
+
+
+# -- the stages of the action --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("all", ["register m1", "saved with m1", "wait for m1"]),
+        ("registration", ["register m1", "saved with m1"]),
+        ("readiness", ["wait for m1"]),
+    ],
+)
+def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
+    stage: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    run = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state())
+    run.__dict__["control_plane"] = FakeCluster("control plane")
+
+    def register(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome) -> None:
+        outcome.on_member.append(Change(NAMESPACE, "created", "u"))
+        done.append(f"register {entry['name']}")
+
+    @contextmanager
+    def writing(_step: str) -> Iterator[None]:
+        yield
+
+    def save(saved: State) -> None:
+        done.append(f"saved with {', '.join(saved.members)}")
+
+    monkeypatch.setattr(member_join, "survey_member", lambda *_: None)
+    monkeypatch.setattr(member_join, "register_member", register)
+    monkeypatch.setattr(member_join, "wait_ready", lambda _run, name, _timeout: done.append(f"wait for {name}"))
+    monkeypatch.setattr(run, "writing", writing)
+    monkeypatch.setattr(run, "save", save)
+    action: Any = ActionModule
+    found = action.perform(None, run, {"stage": stage, "timeout": 1})
+    assert done == expected
+    assert found["changed"] is (stage != "readiness")
