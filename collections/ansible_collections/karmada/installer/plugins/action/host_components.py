@@ -39,7 +39,9 @@ class ActionModule(HostAction):
                 parts[1]["units"] = [unit for unit in parts[1]["units"] if unit["name"] != etcd]
         else:
             parts = [self.view.tree(arguments["components"])]
-            if state == "compared" or not self.view.is_load_balancer:
+            # A load balancer has a step of its own, and ends after it: until then another one may not have the address.
+            every = set(arguments["components"]) == set(BY_NAME)
+            if state == "compared" or (every and not self.view.is_load_balancer):
                 parts.append(self.view.load_balancer_tree())
         tree = render.merged(parts, instance.owner)
         if not tree["units"] and not tree["absent"]["units"]:

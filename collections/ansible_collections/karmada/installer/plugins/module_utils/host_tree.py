@@ -253,9 +253,11 @@ def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterab
 def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
     """Take away units, folders and users of the tree, as far as they carry its owner."""
     changes = _remove_units(system, tree, check)
-    for folder in tree["folders"]:
+    folders = tree["folders"]
+    for folder in folders:
         path = system.path(folder)
-        if path.is_dir():
+        within_another = any(folder.startswith(f"{each}/") for each in folders)
+        if path.is_dir() and not within_another:
             changes.append(Change("remove " + folder))
             if not check:
                 shutil.rmtree(path)

@@ -423,12 +423,16 @@ class HostView:
         ]
 
     def tree(self, names: Iterable[str]) -> Object:
-        """These components on this host, and the end of those that are wanted no longer."""
+        """These components on this host. All of them together are also the end of those that are not wanted there.
+
+        One by itself does not end: an API server that is to go waits for its clients, which are to go with it.
+        """
         names = list(names)
         wanted = self.components(names)
         instance = self.run.instance
         tree = render.merged([self._component(component) for component in wanted], instance.owner)
-        gone = [render.ended(instance, BY_NAME[name]) for name in names if BY_NAME[name] not in wanted]
+        every = set(names) == set(BY_NAME)
+        gone = [render.ended(instance, each) for each in BY_NAME.values() if every and each not in wanted]
         return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
 
     @property

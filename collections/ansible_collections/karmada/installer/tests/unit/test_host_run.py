@@ -324,16 +324,22 @@ def test_a_host_has_the_components_of_its_roles_and_the_end_of_all_others(instal
 
 
 def test_an_optional_component_comes_and_goes_with_the_document(installed: Runs) -> None:
-    names = ["karmada-scheduler", "karmada-descheduler"]
     without, wanted = installed.step(), installed.step(deployment(components={"karmadaDescheduler": {}}))
-    found = without.on_host("cp2").tree(names)
-    assert [unit["name"] for unit in found["units"]] == unit_names(without, "karmada-scheduler")
-    assert absent(found) == unit_names(without, "karmada-descheduler")
-    assert found["absent"]["folders"] == ["/etc/karmada/prod/karmada-descheduler"]
-    assert found["absent"]["users"] == [{"name": "karmada-prod-descheduler"}]
-    found = wanted.on_host("cp2").tree(names)
-    assert [unit["name"] for unit in found["units"]] == unit_names(wanted, *names)
-    assert absent(found) == []
+    (unit,) = unit_names(without, "karmada-descheduler")
+    found = without.on_host("cp2").tree(EVERY)
+    assert unit not in [each["name"] for each in found["units"]]
+    assert unit in absent(found)
+    assert "/etc/karmada/prod/karmada-descheduler" in found["absent"]["folders"]
+    assert {"name": "karmada-prod-descheduler"} in found["absent"]["users"]
+    found = wanted.on_host("cp2").tree(EVERY)
+    assert unit in [each["name"] for each in found["units"]]
+    assert unit not in absent(found)
+
+
+def test_an_api_server_that_is_to_go_does_not_end_before_its_clients(installed: Runs) -> None:
+    tree = installed.step().on_host("etcd1").tree(["etcd", "karmada-apiserver"])
+    assert absent(tree) == []
+    assert len(absent(installed.step().on_host("etcd1").tree(EVERY))) == len(EVERY) - 1
 
 
 def test_what_ends_on_a_host_never_takes_the_data_of_etcd_along(installed: Runs) -> None:

@@ -481,6 +481,13 @@ def test_a_role_that_a_host_loses_takes_units_users_and_files_along(host: Host) 
     assert host_tree.converge(host, ended) == []
 
 
+def test_folders_go_with_those_that_hold_nothing_else(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    whole = {**tree(), "folders": [FOLDER, "/etc/karmada/prod"]}
+    assert "remove /etc/karmada/prod" in said(host_tree.remove(host, whole))
+    assert not host.path("/etc/karmada").exists()
+
+
 def test_what_somebody_else_has_under_that_name_stays(host: Host) -> None:
     host.users[USER] = "of somebody else"
     ended = {**tree(), **{part: [] for part in ("users", "directories", "files", "folders", "units")}}
