@@ -67,12 +67,23 @@ def _where(host: Host) -> str:
 
 def hints(run: HostsRun) -> list[str]:
     """What is no reason to stop and a person wants to know."""
-    return [*host_checks.hints(run.instance, run.observed), *_left(run)]
+    return [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run)]
 
 
-def _left(run: HostsRun) -> list[str]:
+def left(run: HostsRun) -> list[str]:
     """Hosts that the document has no more."""
     return [
         f"{_where(render.host_of(entry))} has left the document; an install takes away what is there"
         for entry in run.leaving.values()
+    ]
+
+
+def _moved(run: HostsRun) -> list[str]:
+    """Hosts that have another address than before. Whether it is the same machine cannot be seen from here."""
+    known = run.stored_state.hosts if run.stored_state else {}
+    return [
+        f"{_where(host)} had the address {known[name]['address']} before; should that be another machine, what is on "
+        "it stays there: take such a host out of the document first, and add the new one by another name"
+        for name, host in run.hosts.items()
+        if name in known and known[name]["address"] != host.address
     ]

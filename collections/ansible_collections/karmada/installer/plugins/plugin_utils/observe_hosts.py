@@ -7,7 +7,7 @@ import base64
 import re
 from collections.abc import Mapping
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, host_preflight, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, LeafCertificate
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, wanted_components
@@ -44,7 +44,7 @@ def observe_hosts(run: HostsRun) -> Observation:
         etcd_desired=len(etcd),
         etcd_ready=sum(each.healthy for each in etcd),
         certificates=_expiries(run) if installed else {},
-        notes=[*_hosts_in_trouble(run), *trouble],
+        notes=[*_hosts_in_trouble(run), *host_preflight.left(run), *trouble],
     )
     return observation(run, seen)
 

@@ -104,3 +104,13 @@ def test_an_uninstall_waits_for_hosts_that_have_left_and_were_not_cleaned() -> N
 def test_an_uninstall_says_how_a_lost_host_is_given_up() -> None:
     (problem,) = host_preflight.unreachable_hosts(run({**checks.three(), "host2": REFUSED}))
     assert problem.remedy.endswith("""-e '{"uninstall_on_hosts_abandon": ["host2"]}'""")
+
+
+def test_a_host_that_has_moved_may_be_another_machine() -> None:
+    of = run(checks.three())
+    hosts = {each["name"]: each for each in of.spec["hosts"]}
+    of.stored_state = SimpleNamespace(hosts=hosts)
+    assert host_preflight.hints(of) == []
+    of.stored_state = SimpleNamespace(hosts={**hosts, "host2": {**hosts["host2"], "address": "192.0.2.22"}})
+    (hint,) = host_preflight.hints(of)
+    assert "host host2 (192.0.2.2) had the address 192.0.2.22 before" in hint

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setattr(observe_hosts, "control_plane_answers", lambda _run: ANSWERS)
     runs = Runs(tmp_path / "run")
     document = deployment(hosts=HOSTS)
-    stored = Stored(4).after(remembered(document=document))
+    stored = Stored(4).after(remembered(document=document, hosts={each["name"]: each for each in HOSTS}))
     runs.see(**dict.fromkeys(NAMES, seen(stored, files=API_SERVER)))
     run = step(runs)
     units = {
@@ -168,3 +169,12 @@ def test_before_an_installation_nothing_is_asked_and_nothing_works(tmp_path: Pat
     assert found.karmada_version == ""
     assert found.certificates == {}
     assert status(found, KARMADA_SCHEDULER) == (3, 0)
+
+
+def test_a_host_that_has_left_and_is_not_cleaned_yet_is_told_of(runs: Runs) -> None:
+    assert report(runs).notes == []
+    former = {"name": "cp4", "address": "192.0.2.4", "roles": ["controlPlane"]}
+    run = step(runs)
+    run.save(replace(run.state, hosts={**run.state.hosts, "cp4": former}))
+    (note,) = report(runs).notes
+    assert "cp4 (192.0.2.4) has left the document" in note
