@@ -144,8 +144,8 @@ class Layout:
     server_names: Mapping[str, Names]
     #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
     metrics_address: str = ""
-    #: Seconds that an API server which is told to stop goes on serving, so that whoever leads clients to it sees that it
-    #: is not ready and leads them to another one.
+    #: Seconds that an API server which is told to stop goes on serving, so that whoever leads clients to it sees that
+    #: it is not ready and leads them to another one.
     shutdown_delay: int = 0
 
     def path(self, *parts: str) -> str:
