@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
 
@@ -41,35 +40,33 @@ class ActionModule(KarmadaAction):
 
 def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
     """Every member surveyed, and those that differ from what they should be changed, with a record of it."""
-    registered = _registered(run)
+    registered = member_join.registered_clusters(run)
     outcomes = {
         each.name: each
         for each in member_join.of_each(
             entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome)
         )
     }
-    work = [entry for entry in entries if _is_due(outcomes[entry["name"]], run)]
+    work = [entry for entry in entries if _is_due(entry, outcomes[entry["name"]], run)]
     if work and not run.check:
         outcomes.update(_join(run, work, registered))
     return outcomes
 
 
-def _registered(run: Run) -> dict[str, Object]:
-    if run.check and not run.control_plane_exists:
-        return {}
-    return {each["metadata"]["name"]: each for each in run.control_plane.list(CLUSTER_API, "Cluster")}
-
-
-def _is_due(outcome: Outcome, run: Run) -> bool:
-    return not outcome.problem and member_join.needs_work(outcome, run.state)
+def _is_due(entry: Entry, outcome: Outcome, run: Run) -> bool:
+    return not outcome.problem and member_join.needs_work(entry, outcome, run.state)
 
 
 def _join(run: Run, work: list[Entry], registered: dict[str, Object]) -> dict[str, Outcome]:
     with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
+        # How each is reached is known before anything is made there: what was made can be found after any interruption.
+        state = run.state
+        for entry in work:
+            state = member_join.recorded(state, entry, [])
+        run.save(state)
         outcomes = member_join.of_each(
             work, lambda entry, outcome: member_join.register_member(run, entry, registered, outcome)
         )
-        state = run.state
         for entry, outcome in zip(work, outcomes, strict=True):
             if outcome.on_member:
                 state = member_join.recorded(state, entry, outcome.on_member)

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import cluster_from_secret
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
@@ -37,13 +37,14 @@ Entry = Mapping[str, Any]
 class Outcome:
     """What came of one member: what changed on it, what changed in the control plane.
 
-    ``problem`` is why it is not joined, for a person.
+    ``problem`` is why it is not joined, or not gone, for a person. ``left`` is what stays on a member that was given up.
     """
 
     name: str
     on_member: list[Change] = field(default_factory=list)
     in_control_plane: list[Change] = field(default_factory=list)
     problem: str = ""
+    left: str = ""
 
     @property
     def changes(self) -> list[Change]:
@@ -72,7 +73,8 @@ def of_each(entries: Sequence[Entry], work: Callable[[Entry, Outcome], None]) ->
 @contextmanager
 def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
     """The member's API server, as the person who joins it reaches it."""
-    where = f"spec.members[{entry['name']}].secretRef"
+    listed = any(each["name"] == entry["name"] for each in run.spec["members"])
+    where = f"spec.members[{entry['name']}].secretRef" if listed else f"Secret of member {entry['name']}, on record"
     files = run.secret(entry["secretRef"]["name"], where)
     cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where)
     run.attend(cluster)
@@ -80,6 +82,13 @@ def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.close()
+
+
+def registered_clusters(run: Run) -> dict[str, Object]:
+    """The Cluster objects of the control plane by name; in check mode there may be no control plane yet."""
+    if run.check and not run.control_plane_exists:
+        return {}
+    return {each["metadata"]["name"]: each for each in run.control_plane.list(members.CLUSTER_API, "Cluster")}
 
 
 def registration_of(member: Cluster) -> members.Registration:
@@ -118,10 +127,36 @@ def check_identity(name: str, registration: members.Registration, registered: Ma
             )
 
 
+def check_state(entry: Entry, live: Object | None) -> None:
+    """Refuse a member that is being removed, or that another mode holds; ``live`` is its Cluster object."""
+    if live is None:
+        return
+    name, where = entry["name"], f"spec.members[{entry['name']}]"
+    if live["metadata"].get("deletionTimestamp"):
+        remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
+        raise ProblemsError(Problem(f"the Cluster {name} is being deleted", where, remedy))
+    mode = live["spec"].get("syncMode")
+    if mode and mode != entry["mode"]:
+        remedy = "remove it from the control plane with the tool that registered it, then run again"
+        raise ProblemsError(Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy))
+
+
+def _adopted(cluster: Cluster, wanted: Sequence[Object], live: Object | None) -> list[Ref]:
+    """Those of these objects that become ours, because the member was joined by other tools before it was listed.
+
+    ``live`` is the member's Cluster. What another installer claims never becomes ours.
+    """
+    if live is None or claimed_by(live) != (None, None):
+        return []
+    found = [cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in map(Ref.of, wanted)]
+    return [Ref.of(each) for each in found if each and claimed_by(each) == (None, None)]
+
+
 def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
     """What joining this member would change; nothing is written. A check run asks the API servers for the diffs."""
     name, owner = entry["name"], run.instance.owner
-    look = plan if run.check else survey
+    look, live = plan if run.check else survey, registered.get(name)
+    check_state(entry, live)
     with connected(run, entry) as member:
         registration = registration_of(member)
         check_identity(name, registration, registered)
@@ -130,27 +165,28 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
             outcome.on_member.append(_created(members.namespace_on_member(owner)))
         else:
             outcome.on_member += _ours_already(run, name, namespace)
-        outcome.on_member += look(member, members.objects_on_member(name, owner, run.instance.full_name))
+        there = members.objects_on_member(name, owner, run.instance.full_name)
+        outcome.on_member += look(member, there, adopt=_adopted(member, there, live))
         credentials = _credentials(member, name)
-    live = registered.get(name)
     wanted = [members.cluster(entry, owner, registration)]
     if credentials is None or live is None:
         outcome.in_control_plane += [_created(each) for each in wanted]
     else:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
-        outcome.in_control_plane += look(run.control_plane, wanted)
+        outcome.in_control_plane += look(run.control_plane, wanted, adopt=_adopted(run.control_plane, wanted, live))
 
 
-def needs_work(outcome: Outcome, state: State) -> bool:
-    """Whether this member has to be touched: something differs, or what we made there is not on record."""
-    known = state.uids(f"member/{outcome.name}")
+def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
+    """Whether this member has to be touched: something differs, or what has to be on record of it is not."""
+    known, record = state.uids(f"member/{outcome.name}"), state.members.get(outcome.name)
     unrecorded = any(change.uid not in known for change in outcome.on_member)
-    return outcome.name not in state.members or unrecorded or bool(outcome.changes)
+    return record is None or members.record(record) != members.record(entry) or unrecorded or bool(outcome.changes)
 
 
 def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
     """Put accounts on the member and its credentials and Cluster into the control plane."""
-    name, owner = entry["name"], run.instance.owner
+    name, owner, live = entry["name"], run.instance.owner, registered.get(entry["name"])
+    check_state(entry, live)
     with connected(run, entry) as member:
         registration = registration_of(member)
         check_identity(name, registration, registered)
@@ -162,18 +198,22 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         # A member deletes a token whose account it does not know yet, so the accounts come first.
         wanted = members.objects_on_member(name, owner, run.instance.full_name)
         for wave in (True, False):
-            outcome.on_member += apply_all(
-                member, [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
-            )
+            objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
+            outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live))
         credentials = _wait_for_credentials(member, name)
-    control_plane = run.control_plane
-    if name not in registered:
-        # The Cluster has to find its credentials when it appears, and can own them only once it is there.
-        first = members.secrets_in_control_plane(name, owner, credentials, None)
-        outcome.in_control_plane += apply_all(control_plane, first)
-    registered_as = apply_all(control_plane, [members.cluster(entry, owner, registration)])
-    secrets = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
-    outcome.in_control_plane += [*registered_as, *apply_all(control_plane, secrets)]
+
+    def apply(*objects: Object) -> list[Change]:
+        return apply_all(run.control_plane, objects, adopt=_adopted(run.control_plane, objects, live))
+
+    # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
+    # adopted becomes ours last: until then the next run sees that it has to be.
+    uid = live["metadata"]["uid"] if live else None
+    first = apply(*members.secrets_in_control_plane(name, owner, credentials, uid))
+    registered_as = apply(members.cluster(entry, owner, registration))
+    outcome.in_control_plane += [*first, *registered_as]
+    if live is None:
+        owned = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
+        outcome.in_control_plane += apply(*owned)
 
 
 def wait_ready(run: Run, name: str, timeout: float) -> None:
@@ -186,8 +226,8 @@ def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
     """The state with what was made on the member and how it was joined."""
     name = entry["name"]
     uids = {str(change.ref): change.uid for change in on_member if change.uid}
-    record = {"mode": entry["mode"], "secretRef": dict(entry["secretRef"]), "context": entry.get("context")}
-    return replace(state.with_owned(f"member/{name}", uids), members={**state.members, name: record})
+    found = replace(state, members={**state.members, name: members.record(entry)})
+    return found.with_owned(f"member/{name}", uids) if uids else found
 
 
 def _ours_already(run: Run, name: str, namespace: Object) -> list[Change]:

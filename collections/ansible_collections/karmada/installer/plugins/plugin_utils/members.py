@@ -21,6 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 
 Object = dict[str, Any]
 
+#: What ``onLeave`` says: what was propagated to a member stays there when it leaves, or goes.
+RETAIN, DELETE = "Retain", "Delete"
 IMPERSONATOR = "karmada-impersonator"
 #: On what we put on a member: the control plane that holds it.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
@@ -151,6 +153,19 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
         owner,
         {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name, "labels": labels}, "spec": spec},
     )
+
+
+def record(entry: Mapping[str, Any]) -> Object:
+    """What has to be known of a member when its entry is gone: how it is reached, and what leaving means for it.
+
+    ``entry`` is its part of the document, or an earlier record, in which what it did not have yet gets its default.
+    """
+    return {
+        "mode": entry["mode"],
+        "secretRef": dict(entry["secretRef"]),
+        "context": entry.get("context"),
+        "onLeave": entry.get("onLeave", RETAIN),
+    }
 
 
 def credentials_from(secrets: Mapping[str, Mapping[str, Any]], member: str) -> Credentials | None:

@@ -20,8 +20,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
-#: 3: the prefix and the nodes of etcd. 4: plain hosts.
-FORMAT = 4
+#: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member.
+FORMAT = 5
 #: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -78,7 +78,7 @@ class State:
     journal: Journal = field(default_factory=Journal)
     #: cluster ("host", "member/<name>") → object reference → UID of what we created there
     owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: member name → how it was joined (mode, context, Secret), because its entry is gone when it leaves
+    #: member name → how it was joined and is to leave (``members.record``), because its entry is gone when it leaves
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: plain host → its entry of the document, for each that may have something of ours: it is gone when the host leaves
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that are no longer listed, taken out. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_leave, member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import RETAIN
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+STAGES = ("confirm", "leave")
+
+
+class ActionModule(KarmadaAction):
+    """Let those leave that were ours and are no longer listed; every member on its own."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "stage": {"type": "str", "default": "leave", "choices": list(STAGES)},
+        "confirm": {"type": "str", "default": ""},
+        "abandon": {"type": "list", "elements": "str", "default": []},
+        "timeout": {"type": "int", "default": 180},
+    }
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The result holds one entry per member that leaves; the step fails, after all were tried, if one could not."""
+        if run.stored_state is None:
+            return {"changed": False, "members": []}
+        listed = [entry["name"] for entry in run.spec["members"]]
+        if arguments["stage"] == "confirm":
+            # Before anything was changed, and so without a control plane that can be asked.
+            plan = member_plan.plan(listed, run.state.members, {}, run.state.owner)
+            _confirmed(run, plan.leave, arguments["confirm"])
+            return {"changed": False, "members": [_waiting(name) for name in plan.leave]}
+        registered = member_join.registered_clusters(run)
+        plan = member_plan.plan(listed, run.state.members, registered, run.state.owner)
+        if not plan.leave:
+            return {"changed": False, "members": []}
+        _confirmed(run, plan.leave, arguments["confirm"])
+        return _leave(run, plan.leave, registered, arguments)
+
+
+def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:
+    problem = member_plan.unconfirmed(leaving, confirmed, run.name)
+    if problem and not run.check:
+        raise ProblemsError(problem)
+
+
+def _leave(
+    run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]
+) -> dict[str, Any]:
+    entries, abandoned, timeout = member_leave.entries(run, names), arguments["abandon"], arguments["timeout"]
+
+    def work(entry: Entry, outcome: Outcome) -> None:
+        do = member_leave.give_up if entry["name"] in abandoned else member_leave.leave
+        do(run, entry, registered.get(entry["name"]), timeout, outcome)
+
+    if run.check:
+        return _result(run, entries, member_join.of_each(entries, work), abandoned)
+    if any(name in registered for name in names):
+        member_leave.install_policy(run)
+    with run.writing(f"leave {', '.join(names)}"):
+        outcomes = member_join.of_each(entries, work)
+        result = _result(run, entries, outcomes, abandoned)
+        state = run.state
+        for outcome in outcomes:
+            state = state if outcome.problem else state.without_member(outcome.name)
+        run.save(state)
+    return result
+
+
+def _waiting(name: str) -> dict[str, Any]:
+    return {"name": name, "gone": False, "changes": [], "workloads": "", "problem": "", "left": "", "next": ""}
+
+
+def _result(run: Run, entries: Sequence[Entry], outcomes: Sequence[Outcome], abandoned: list[str]) -> dict[str, Any]:
+    found = changed_result(
+        (change for outcome in outcomes for change in outcome.changes),
+        members=[
+            {
+                "name": outcome.name,
+                "gone": not outcome.problem,
+                "changes": [f"{change.action} {change.ref}" for change in outcome.changes],
+                "workloads": entry.get("onLeave", RETAIN),
+                "problem": outcome.problem,
+                "left": outcome.left if not outcome.problem else member_leave.remains_on(run, outcome.name),
+                "next": _next_step(outcome, abandoned),
+            }
+            for entry, outcome in zip(entries, outcomes, strict=True)
+        ],
+    )
+    for each in found["members"]:
+        if each["gone"] and each["left"]:
+            run.say(f"left on member {each['name']}: {each['left']}")
+    broken = [each for each in found["members"] if each["problem"]]
+    if broken:
+        lines = [f"{len(broken)} of {len(outcomes)} members that leave are not gone:"]
+        for each in broken:
+            lines.append(f"  - {each['name']}: {each['problem']}")
+            lines += [f"    left on it: {each['left']}"] if each["left"] else []
+            lines.append(f"    {each['next']}")
+        found.update(failed=True, msg="\n".join(lines))
+    return found
+
+
+def _next_step(outcome: Outcome, abandoned: list[str]) -> str:
+    if not outcome.problem:
+        return "remove there by hand what is left, if the cluster is still in use" if outcome.left else ""
+    if outcome.name in abandoned:
+        return "mend that and run again"
+    return (
+        "mend that and run again, which goes on from here; or give the member up, with all that is left on it: "
+        f"-e '{{\"member_leave_abandon\": [\"{outcome.name}\"]}}'"
+    )

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that leave: out of the control plane first, then what joining put on them, each on its own.
+
+Every step looks at what is there and does what is left to do, so that a run that was killed is carried on by the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_works, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, ApplyFailed, Change, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import (
+    Entry,
+    Outcome,
+    connected,
+    registration_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+#: How long a member may take to answer at all; one that is given up is asked for a moment only.
+REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
+#: How long Karmada may take over one Work before we look ourselves whether anything is left to do for it.
+GRACE_SECONDS = 4.0
+_PAUSE = 0.25
+#: When less than this part of the time is left, the Cluster of a member that is given up goes without its finalizers.
+_LAST_PART = 1 / 3
+
+
+def entries(run: Run, names: Iterable[str]) -> list[Entry]:
+    """Members that leave, as they were reached when they joined: their entries are gone."""
+    return [{"name": name, **run.state.members.get(name, {})} for name in names]
+
+
+def install_policy(run: Run) -> list[Change]:
+    """See that the API server can be told to leave workloads where they are; see ``member_works.policy``."""
+    return run.apply_to_control_plane("policy for members that leave", lambda: member_works.policy(run.state.owner))
+
+
+def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
+    """Take a member out of the control plane, and what joining created off it. ``cluster`` is its Cluster object.
+
+    Raises what ``member_join.of_each`` turns into the problem of this member. Nothing was changed if it does not answer,
+    or if the control plane does not find it ready, because then nobody could see to its workloads.
+    """
+    name, deadline = entry["name"], time.monotonic() + timeout
+    _require_ours(run, name, cluster)
+    if "secretRef" not in entry:
+        raise ProblemsError(
+            Problem(
+                what="it was joined by a run of this control plane that did not live to record how it is reached",
+                where=f"Cluster {name} in the control plane",
+                remedy="list it once more with its Secret and run again; then it can leave",
+            )
+        )
+    with connected(run, entry) as member:
+        member.version(retry_seconds=min(timeout, REACH_SECONDS))
+        if cluster is not None:
+            _require_same(member, name, cluster)
+            _withdraw(run, entry, cluster, member, deadline, outcome)
+    outcome.in_control_plane += _remove_remains(run, name, deadline)
+    outcome.on_member += removal.clean_member(run, entry, _left(deadline))
+    if not run.check:
+        removal.wait_for_member(run, entry, _left(deadline))
+
+
+def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
+    """Take a member out of the control plane without asking it, finalizers included.
+
+    Its workloads stay as they are. What joining put there goes if it happens to answer; else it is told in
+    ``outcome.left``, and so is a Cluster that is not ours, which is not touched.
+    """
+    name, deadline = entry["name"], time.monotonic() + timeout
+    ours = cluster is not None and claimed_by(cluster) == (FIELD_MANAGER, run.state.owner)
+    works = _works(run.control_plane, name) if ours else []
+    if cluster is not None and ours:
+        outcome.in_control_plane.append(_deleted(cluster))
+        if not run.check:
+            _retain(run.control_plane, name, deadline)
+            _delete(run.control_plane, cluster)
+            _force(run.control_plane, cluster, deadline)
+    if ours or cluster is None:
+        outcome.in_control_plane += _remove_remains(run, name, deadline)
+    remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
+    try:
+        if "secretRef" not in entry:
+            raise ProblemsError(Problem("how it is reached is not on record"))
+        with connected(run, entry) as member:
+            member.version(retry_seconds=LAST_CALL_SECONDS)
+        outcome.on_member += removal.clean_member(run, entry, _left(deadline))
+        remains = [member_works.told(works)]
+    except (ProblemsError, ApiError, ApplyFailed) as error:
+        run.say(f"member {name} is given up: {error}")
+    outcome.left = ", ".join(each for each in remains if each)
+
+
+def remains_on(run: Run, name: str) -> str:
+    """What joining put on a member and is on record, for people."""
+    return ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
+
+
+# -- the control plane -------------------------------------------------------------------------------------------------
+
+
+def _require_ours(run: Run, name: str, cluster: Object | None) -> None:
+    if cluster is None or claimed_by(cluster) == (FIELD_MANAGER, run.state.owner):
+        return
+    raise ProblemsError(
+        Problem(
+            what="the Cluster of this name is not the one that joining made: somebody has registered it anew",
+            where=f"Cluster {name} in the control plane",
+            remedy="list it, and it is adopted; or give it up, and it is forgotten and left as it is",
+        )
+    )
+
+
+def _require_same(member: Cluster, name: str, cluster: Object) -> None:
+    found, registered = registration_of(member).cluster_id, cluster["spec"].get("id")
+    if registered and found != registered:
+        raise ProblemsError(
+            Problem(
+                what=f"its kubeconfig leads to another cluster (id {found}) than the one that is registered "
+                f"(id {registered})",
+                where=f"member {name}",
+                remedy="put the kubeconfig of the member that leaves into its Secret, or give it up if it is no more",
+            )
+        )
+
+
+def _withdraw(
+    run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome
+) -> None:
+    """Delete the Cluster while Karmada sees to the workloads, and wait until it is gone."""
+    name, retained = entry["name"], entry.get("onLeave", members.RETAIN) == members.RETAIN
+    reason = reason_not_ready(cluster)
+    if reason and not member_works.is_going(cluster):
+        doing = "leave its workloads in order" if retained else "remove its workloads"
+        raise ProblemsError(
+            Problem(
+                what=f"the control plane does not find it ready, so it could not {doing} ({reason})",
+                where=f"Cluster {name} in the control plane",
+                remedy="let the control plane reach the member",
+            )
+        )
+    outcome.in_control_plane.append(_deleted(cluster))
+    if run.check:
+        return
+    if retained:
+        _retain(run.control_plane, name, deadline)
+    _delete(run.control_plane, cluster)
+    settled = _Settled(member)
+
+    def look() -> None:
+        if retained:
+            settled.release(run.control_plane, _works(run.control_plane, name))
+
+    _see_it_go(run, cluster, deadline, look)
+
+
+def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
+    """See that what every Work of this member stands for stays when the Work goes, whatever controllers write now."""
+    namespace = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
+    if namespace is None:
+        return
+    label = {"metadata": {"labels": {member_works.ON_LEAVE_LABEL: members.RETAIN}}}
+    control_plane.patch_merge("v1", "Namespace", namespace["metadata"]["name"], None, label)
+    # Nothing is created in a namespace that is going, so that nothing can be tried there.
+    while not member_works.is_going(namespace) and not _refused(control_plane, name):
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what="the API server does not apply the policy by which workloads stay on a member that leaves",
+                    where=f"ValidatingAdmissionPolicy {member_works.POLICY} in the control plane",
+                    remedy="look at its status there, and whether admission plugins were switched off",
+                )
+            )
+        time.sleep(_PAUSE)
+    patch = {"spec": {"preserveResourcesOnDeletion": True}}
+    while works := member_works.to_retain(_works(control_plane, name)):
+        _on_each(works, lambda work: _patch(control_plane, work, patch))
+
+
+def _refused(control_plane: Cluster, name: str) -> bool:
+    """Whether the policy is in force in the execution namespace of this member."""
+    try:
+        control_plane.create(member_works.probe(name), dry_run=True)
+    except Forbidden as error:
+        if member_works.POLICY in error.message:
+            return True
+        raise
+    return False
+
+
+def _see_it_go(run: Run, cluster: Object, deadline: float, look: Callable[[], None]) -> None:
+    """Wait until the Cluster is gone, which is after its execution namespace is. Raises ProblemsError at the deadline."""
+    control_plane, name = run.control_plane, cluster["metadata"]["name"]
+    while True:
+        live = control_plane.get(members.CLUSTER_API, "Cluster", name)
+        if live is None or live["metadata"]["uid"] != cluster["metadata"]["uid"]:
+            return
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"it is still there after its deletion was asked for ({_what_holds(control_plane, name)})",
+                    where=f"Cluster {name} in the control plane",
+                    remedy="mend what holds it and run again, which goes on from there",
+                ),
+                consequence="nothing was forced",
+            )
+        look()
+        time.sleep(_PAUSE)
+
+
+def _what_holds(control_plane: Cluster, name: str) -> str:
+    works = _works(control_plane, name)
+    if works:
+        return f"{len(works)} Works are left, for {member_works.told(works) or 'Karmada itself'}"
+    bindings = [
+        str(Ref.of(each))
+        for kind in ("ResourceBinding", "ClusterResourceBinding")
+        for each in control_plane.list("work.karmada.io/v1alpha2", kind)
+        if name in {target.get("name") for target in each["spec"].get("clusters") or []}
+    ]
+    return f"still chosen by {', '.join(bindings[:5])}" if bindings else "by its finalizers"
+
+
+def _force(control_plane: Cluster, cluster: Object, deadline: float) -> None:
+    """Make the Cluster go without anybody seeing to its Works, and at last without its own finalizers."""
+    name, until = cluster["metadata"]["name"], time.monotonic()
+    last = until + (deadline - until) * (1 - _LAST_PART)
+    while live := control_plane.get(members.CLUSTER_API, "Cluster", name):
+        if live["metadata"]["uid"] != cluster["metadata"]["uid"]:
+            return
+        _strip(control_plane, _works(control_plane, name))
+        if time.monotonic() > last:
+            _patch(control_plane, live, {"metadata": {"finalizers": None}})
+        time.sleep(_PAUSE)
+
+
+def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
+    """What may be left in the control plane without the Cluster: the credentials, and a namespace that hangs.
+
+    Without a Cluster Karmada never finishes a Work, so the execution namespace of one that somebody forced to go would
+    stay for ever.
+    """
+    control_plane = run.control_plane
+    space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
+    changes = []
+    registered = control_plane.get(members.CLUSTER_API, "Cluster", name)
+    if space and registered is None:
+        if not run.check:
+            _delete(control_plane, space)
+            while control_plane.get("v1", "Namespace", space["metadata"]["name"]) and time.monotonic() < deadline:
+                _strip(control_plane, _works(control_plane, name))
+                time.sleep(_PAUSE)
+        changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
+    found = (
+        control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in (name, f"{name}-impersonator")
+    )
+    ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
+    return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
+
+
+class _Settled:
+    """Works that Karmada does not finish although nothing is left to do for them on the member.
+
+    It takes its labels off what stays there, and tries that for ever where the object is not there any more, or is
+    clean already. Looked at after a while only, and only where our own look at the member shows it.
+    """
+
+    def __init__(self, member: Cluster) -> None:
+        self._member = member
+        self._since: dict[str, float] = {}
+
+    def release(self, control_plane: Cluster, works: Sequence[Object]) -> None:
+        """Let go of those among these Works that are held without a reason."""
+        now = time.monotonic()
+        going = [work for work in works if member_works.is_going(work) and member_works.retains(work)]
+        due = [
+            work
+            for work in going
+            if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS
+        ]
+        self._since.update({work["metadata"]["uid"]: now for work in due})
+        with ThreadPoolExecutor(WORKERS) as pool:
+            settled = [work for work, done in zip(due, pool.map(self._nothing_left, due), strict=True) if done]
+        _strip(control_plane, settled)
+
+    def _nothing_left(self, work: Mapping[str, object]) -> bool:
+        found = (
+            self._member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            for ref in member_works.references(work)
+        )
+        return not any(live and member_works.is_managed(live) for live in found)
+
+
+# -- single objects ----------------------------------------------------------------------------------------------------
+
+
+def _works(control_plane: Cluster, name: str) -> list[Object]:
+    return list(control_plane.list(member_works.WORK_API, "Work", member_works.execution_namespace(name)))
+
+
+def _strip(control_plane: Cluster, works: Sequence[Object]) -> None:
+    """Take the finalizers off Works that are going."""
+    held = [work for work in works if member_works.is_going(work) and work["metadata"].get("finalizers")]
+    _on_each(held, lambda work: _patch(control_plane, work, {"metadata": {"finalizers": None}}))
+
+
+def _on_each(found: Sequence[Object], work: Callable[[Object], None]) -> None:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(work, found))
+
+
+def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
+    """Change the object if it is still there."""
+    ref = Ref.of(live)
+    try:
+        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, patch)
+    except NotFound:
+        return
+
+
+def _delete(cluster: Cluster, live: Object) -> None:
+    ref = Ref.of(live)
+    if not member_works.is_going(live):
+        cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=live["metadata"]["uid"])
+
+
+def _target(live: Object) -> tuple[Ref, str]:
+    return Ref.of(live), live["metadata"]["uid"]
+
+
+def _deleted(live: Object) -> Change:
+    return Change(Ref.of(live), "deleted", live["metadata"]["uid"], diff(live, None))
+
+
+def _left(deadline: float) -> float:
+    return max(1.0, deadline - time.monotonic())

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who joins, stays and leaves: what the document lists against what is on record and what is registered. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import claimed_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """Names of members, sorted. Each name that is known from anywhere is in exactly one of these."""
+
+    #: listed and not registered
+    join: tuple[str, ...] = ()
+    #: listed, and registered by us
+    keep: tuple[str, ...] = ()
+    #: listed, and registered by somebody else: it becomes ours
+    adopt: tuple[str, ...] = ()
+    #: ours, and no longer listed
+    leave: tuple[str, ...] = ()
+    #: registered by somebody else and not listed: none of our business
+    others: tuple[str, ...] = ()
+
+
+def plan(
+    listed: Collection[str], recorded: Collection[str], registered: Mapping[str, Mapping[str, Any]], owner: str
+) -> MemberPlan:
+    """Sort all members that are known.
+
+    ``listed`` are the names in the document, ``recorded`` those in the installer's state, ``registered`` the Cluster
+    objects of the control plane by name. A Cluster is ours if it carries the label of ``owner``. One on record leaves
+    even if nothing is registered under its name, because what joining put on the member may still be there.
+    """
+    found: dict[str, list[str]] = {"join": [], "keep": [], "adopt": [], "leave": [], "others": []}
+    for name in sorted({*listed, *recorded, *registered}):
+        cluster = registered.get(name)
+        ours = cluster is not None and claimed_by(dict(cluster)) == (FIELD_MANAGER, owner)
+        if name in listed:
+            found["join" if cluster is None else "keep" if ours else "adopt"].append(name)
+        else:
+            found["leave" if name in recorded or ours else "others"].append(name)
+    return MemberPlan(**{key: tuple(names) for key, names in found.items()})
+
+
+def unconfirmed(leaving: Collection[str], confirmed: str, control_plane: str) -> Problem | None:
+    """Why more than one member may not leave in this run: those that leave were not named once more.
+
+    ``confirmed`` is what the user named, separated by commas. One member alone needs no confirmation.
+    """
+    named = {name.strip() for name in confirmed.split(",")}
+    missing = [name for name in leaving if name not in named]
+    if len(leaving) < 2 or not missing:
+        return None
+    said = f", of which these were not named once more: {', '.join(missing)}" if len(missing) < len(leaving) else ""
+    return Problem(
+        what=f"{len(leaving)} members are no longer listed and would leave: {', '.join(sorted(leaving))}{said}",
+        where=f"spec.members of {control_plane}",
+        remedy=f"if that is what you want, name them: -e karmada_confirm_leave={','.join(sorted(leaving))}",
+    )
