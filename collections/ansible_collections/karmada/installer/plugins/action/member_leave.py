@@ -50,9 +50,7 @@ def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:
         raise ProblemsError(problem)
 
 
-def _leave(
-    run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]
-) -> dict[str, Any]:
+def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]) -> dict[str, Any]:
     entries, abandoned, timeout = member_leave.entries(run, names), arguments["abandon"], arguments["timeout"]
 
     def work(entry: Entry, outcome: Outcome) -> None:
@@ -114,5 +112,5 @@ def _next_step(outcome: Outcome, abandoned: list[str]) -> str:
         return "mend that and run again"
     return (
         "mend that and run again, which goes on from here; or give the member up, with all that is left on it: "
-        f"-e '{{\"member_leave_abandon\": [\"{outcome.name}\"]}}'"
+        f'-e \'{{"member_leave_abandon": ["{outcome.name}"]}}\''
     )

@@ -26,12 +26,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
+    CLUSTER_API,
     CONTROL_PLANE_ANNOTATION,
     IMPERSONATOR,
     role,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 
 #: How far clocks may be apart.
@@ -229,6 +230,18 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
         )
 
 
+def _joined_by_hand(run: Run, entry: member_join.Entry, member: Cluster) -> bool:
+    """Whether other tools have registered this very cluster here under this name, so that listing it adopts it."""
+    if run.stored_state is None or not run.control_plane_exists:
+        return False
+    try:
+        live = run.control_plane.get(CLUSTER_API, "Cluster", entry["name"])
+    except (ApiError, ProblemsError):
+        return False
+    same = live is not None and live["spec"].get("id") == member_join.registration_of(member).cluster_id
+    return same and live is not None and claimed_by(live) == (None, None)
+
+
 def _other_owner(run: Run, entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
     """A member has one control plane: the account by which it acts for users has the same name for each."""
     for ref in (
@@ -239,6 +252,8 @@ def _other_owner(run: Run, entry: member_join.Entry, member: Cluster) -> Iterabl
         if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
             continue
         holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)
+        if not holder and _joined_by_hand(run, entry, member):
+            continue
         yield Problem(
             what=f"it holds {ref}, which {f'control plane {holder}' if holder else 'another control plane or tool'} "
             "has put there",

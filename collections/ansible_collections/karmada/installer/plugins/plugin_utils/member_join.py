@@ -37,7 +37,7 @@ Entry = Mapping[str, Any]
 class Outcome:
     """What came of one member: what changed on it, what changed in the control plane.
 
-    ``problem`` is why it is not joined, or not gone, for a person. ``left`` is what stays on a member that was given up.
+    ``problem`` is why it is not joined, or not gone, for a person; ``left`` what stays on a member that was given up.
     """
 
     name: str
@@ -138,7 +138,9 @@ def check_state(entry: Entry, live: Object | None) -> None:
     mode = live["spec"].get("syncMode")
     if mode and mode != entry["mode"]:
         remedy = "remove it from the control plane with the tool that registered it, then run again"
-        raise ProblemsError(Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy))
+        raise ProblemsError(
+            Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy)
+        )
 
 
 def _adopted(cluster: Cluster, wanted: Sequence[Object], live: Object | None) -> list[Ref]:

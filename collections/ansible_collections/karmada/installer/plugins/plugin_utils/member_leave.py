@@ -49,8 +49,8 @@ def install_policy(run: Run) -> list[Change]:
 def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
     """Take a member out of the control plane, and what joining created off it. ``cluster`` is its Cluster object.
 
-    Raises what ``member_join.of_each`` turns into the problem of this member. Nothing was changed if it does not answer,
-    or if the control plane does not find it ready, because then nobody could see to its workloads.
+    Raises what ``member_join.of_each`` turns into the problem of this member. Nothing was changed if it does not
+    answer, or if the control plane does not find it ready, because then nobody could see to its workloads.
     """
     name, deadline = entry["name"], time.monotonic() + timeout
     _require_ours(run, name, cluster)
@@ -136,9 +136,7 @@ def _require_same(member: Cluster, name: str, cluster: Object) -> None:
         )
 
 
-def _withdraw(
-    run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome
-) -> None:
+def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome) -> None:
     """Delete the Cluster while Karmada sees to the workloads, and wait until it is gone."""
     name, retained = entry["name"], entry.get("onLeave", members.RETAIN) == members.RETAIN
     reason = reason_not_ready(cluster)
@@ -201,7 +199,7 @@ def _refused(control_plane: Cluster, name: str) -> bool:
 
 
 def _see_it_go(run: Run, cluster: Object, deadline: float, look: Callable[[], None]) -> None:
-    """Wait until the Cluster is gone, which is after its execution namespace is. Raises ProblemsError at the deadline."""
+    """Wait until the Cluster is gone, and its execution namespace before it. Raises ProblemsError at the deadline."""
     control_plane, name = run.control_plane, cluster["metadata"]["name"]
     while True:
         live = control_plane.get(members.CLUSTER_API, "Cluster", name)
@@ -263,9 +261,7 @@ def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
                 _strip(control_plane, _works(control_plane, name))
                 time.sleep(_PAUSE)
         changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
-    found = (
-        control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in (name, f"{name}-impersonator")
-    )
+    found = (control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in (name, f"{name}-impersonator"))
     ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
     return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
 
@@ -285,11 +281,7 @@ class _Settled:
         """Let go of those among these Works that are held without a reason."""
         now = time.monotonic()
         going = [work for work in works if member_works.is_going(work) and member_works.retains(work)]
-        due = [
-            work
-            for work in going
-            if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS
-        ]
+        due = [work for work in going if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS]
         self._since.update({work["metadata"]["uid"]: now for work in due})
         with ThreadPoolExecutor(WORKERS) as pool:
             settled = [work for work, done in zip(due, pool.map(self._nothing_left, due), strict=True) if done]

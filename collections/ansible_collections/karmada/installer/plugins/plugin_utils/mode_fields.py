@@ -131,6 +131,7 @@ FIELDS: Mapping[str, Means] = {
     "members[].region": _BOTH,
     "members[].zones": _BOTH,
     "members[].labels": _BOTH,
+    "members[].onLeave": _BOTH,
     "deletion.policy": _BOTH,
 }
 #: What to do in mode Binary, for the fields that have something in their place; by the beginning of their path.

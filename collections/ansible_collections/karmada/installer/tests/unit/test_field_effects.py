@@ -154,6 +154,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.members[].region": (None, "eu"),
     "spec.members[].zones": (None, ["a"]),
     "spec.members[].labels": (None, {"tier": "prod"}),
+    "spec.members[].onLeave": ("Retain", "Delete"),
     "spec.deletion.policy": ("Delete", "Retain"),
 }
 #: What has to stand around a field for a document with it to be valid or to use it.
@@ -342,6 +343,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         ],
         "source of the CRDs": list(fetched),
         "objects of members": _members(run),
+        "record of members": [members.record(entry) for entry in run.spec["members"]],
         "removal": _removed(deployment),
     }
     asked.asked.clear()
@@ -407,6 +409,7 @@ ELSEWHERE: dict[str, str] = {
     "spec.deletion.policy": "removal",
     "spec.members[].secretRef.name": "connection to members",
     "spec.members[].context": "connection to members",
+    "spec.members[].onLeave": "record of members",
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
     **{f"spec.members[].{name}": "objects of members" for name in ("name", "provider", "region", "zones", "labels")},
 }

@@ -68,9 +68,27 @@ def test_a_namespace_of_others_is_used_and_not_put_on_record(owner: str, monkeyp
 
 @pytest.mark.parametrize(("known", "due"), [({"Namespace karmada-cluster": "u"}, False), ({}, True)])
 def test_a_member_is_due_while_something_of_ours_there_is_not_on_record(known: dict[str, str], due: bool) -> None:
-    joined: State = state(members={"m1": {"mode": "Push"}}, owned={"member/m1": known})
+    joined: State = state(members={"m1": {"mode": "Push", "secretRef": {"name": "m1"}}}, owned={"member/m1": known})
     outcome = member_join.Outcome("m1", on_member=[Change(NAMESPACE, "unchanged", "u")])
-    assert member_join.needs_work(outcome, joined) is due
+    assert member_join.needs_work(M1, outcome, joined) is due
+
+
+@pytest.mark.parametrize(
+    ("entry", "due"),
+    [
+        (M1, False),
+        ({**M1, "onLeave": "Retain"}, False),
+        ({**M1, "onLeave": "Delete"}, True),
+        ({**M1, "secretRef": {"name": "other"}}, True),
+        ({**M1, "context": "other"}, True),
+    ],
+)
+def test_a_member_is_due_while_the_record_of_how_it_leaves_is_another(entry: dict[str, Any], due: bool) -> None:
+    """An earlier version did not record what leaving means: it means that workloads stay."""
+    old = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
+    known = state(members={"m1": old}, owned={"member/m1": {"Namespace karmada-cluster": "u"}})
+    outcome = member_join.Outcome("m1", on_member=[Change(NAMESPACE, "unchanged", "u")])
+    assert member_join.needs_work(entry, outcome, known) is due
 
 
 # -- the stages of the action --------------------------------------------------------------------------------
@@ -79,8 +97,8 @@ def test_a_member_is_due_while_something_of_ours_there_is_not_on_record(known: d
 @pytest.mark.parametrize(
     ("stage", "expected"),
     [
-        ("all", ["register m1", "saved with m1", "wait for m1"]),
-        ("registration", ["register m1", "saved with m1"]),
+        ("all", ["saved with m1", "register m1", "saved with m1", "wait for m1"]),
+        ("registration", ["saved with m1", "register m1", "saved with m1"]),
         ("readiness", ["wait for m1"]),
     ],
 )

@@ -428,7 +428,7 @@ def test_how_a_member_was_joined_is_remembered() -> None:
     entry = {"name": "m1", "mode": "Push", "secretRef": {"name": "s"}, "context": "c", "labels": {"a": "b"}}
     reference = member_join.Ref("v1", "Secret", "x", "karmada-cluster")
     after = member_join.recorded(state(), entry, [member_join.Change(reference, "created", "uid-1")])
-    assert after.members == {"m1": {"mode": "Push", "secretRef": {"name": "s"}, "context": "c"}}
+    assert after.members == {"m1": {"mode": "Push", "secretRef": {"name": "s"}, "context": "c", "onLeave": "Retain"}}
     assert after.uids("member/m1") == {"uid-1"}
     assert json.dumps(after.members)
 

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A member leaves: whatever is met on the way, and wherever the run is killed, the end is the same."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    apply,
+    member_join,
+    member_leave,
+    member_works,
+    members,
+    removal,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit import karmada_in_memory as memory
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
+
+RECORD = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
+APPLICATIONS = {"web", "db"}
+
+
+class World:
+    """One control plane with one member that is not listed any more; ``leave`` is one run of the step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_leave: str = "Retain", *, ready: bool = True) -> None:
+        self.control_plane, self.member = memory.joined(ready=ready)
+        self.reachable = True
+        uids = {
+            f"{each['kind']} {each['metadata']['name']}": each["metadata"]["uid"]
+            for each in self.member.objects.values()
+            if "installer.karmada.io/owner" in (each["metadata"].get("labels") or {})
+        }
+        self.state = state(members={"m1": {**RECORD, "onLeave": on_leave}}, owned={"member/m1": uids})
+        self.said: list[str] = []
+        for module in (member_leave, removal):
+            monkeypatch.setattr(module, "connected", lambda *_: memory.to(self.member))
+        for name in ("_PAUSE", "GRACE_SECONDS"):
+            monkeypatch.setattr(member_leave, name, 0)
+        monkeypatch.setattr(apply, "LONGEST_PAUSE", 0)
+
+    def run(self, *, check: bool = False) -> Run:
+        run = fake_run(document(), FakeCluster("host cluster"), stored=self.state, check=check)
+        run.__dict__["control_plane"] = self.control_plane
+        run.say = self.said.append
+        return run
+
+    def leave(self, do: Any = member_leave.leave, *, timeout: float = 5, check: bool = False) -> Outcome:
+        run = self.run(check=check)
+        if not check:
+            for each in member_works.policy(OWNER):
+                self.control_plane.put(each)
+        cluster = member_join.registered_clusters(run).get("m1") if not check else self._cluster()
+        (entry,) = member_leave.entries(run, ["m1"])
+        (outcome,) = member_join.of_each([entry], lambda each, out: do(run, each, cluster, timeout, out))
+        return outcome
+
+    def _cluster(self) -> Any:
+        return self.control_plane.get(members.CLUSTER_API, "Cluster", "m1")
+
+    @property
+    def applications(self) -> set[str]:
+        return self.member.names("Deployment")
+
+    def assert_gone(self) -> None:
+        assert self.control_plane.names("Cluster") == set()
+        assert self.control_plane.names("Work") == set()
+        assert self.control_plane.names("Secret") == set()
+        assert self.control_plane.names("Namespace") == set()
+        left = {(each["kind"], each["metadata"]["name"]) for each in self.member.objects.values()}
+        assert left - {("Deployment", name) for name in APPLICATIONS} == {("Namespace", "kube-system")}
+
+
+@pytest.mark.parametrize(("on_leave", "left"), [("Retain", APPLICATIONS), ("Delete", set())])
+def test_a_member_leaves_and_its_workloads_stay_or_go(
+    on_leave: str, left: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, on_leave)
+    assert world.leave().problem == ""
+    world.assert_gone()
+    assert world.applications == left
+    assert not any(member_works.is_managed(each) for each in world.member.objects.values())
+
+
+def test_an_earlier_record_that_says_nothing_of_leaving_means_that_workloads_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.state = state(members={"m1": RECORD}, owned=world.state.owned)
+    assert world.leave().problem == ""
+    assert world.applications == APPLICATIONS
+
+
+@pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
+@pytest.mark.parametrize("writes", range(14))
+def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(
+    on_leave: str, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, on_leave)
+    world.control_plane.writes_left = writes
+    with contextlib.suppress(memory.Killed):
+        world.leave()
+    world.control_plane.writes_left = None
+    assert world.leave().problem == ""
+    world.assert_gone()
+    assert world.applications == (APPLICATIONS if on_leave == "Retain" else set())
+
+
+def test_what_controllers_write_meanwhile_takes_no_workload_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They write the spec of a Work anew when its template changes, which takes back what keeps the workload."""
+    world = World(monkeypatch)
+    world.control_plane.restless = {"deployment-web", "deployment-db"}
+    assert world.leave().problem == ""
+    assert world.applications == APPLICATIONS
+
+
+def test_a_work_whose_object_is_not_on_the_member_does_not_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Karmada would try to take its labels off it for ever."""
+    world = World(monkeypatch)
+    world.control_plane.put(memory.work_for(memory.application("never-applied")))
+    unmanaged = memory.application("somebody-elses")
+    unmanaged["metadata"]["labels"] = {}
+    world.member.put(unmanaged)
+    world.control_plane.put(memory.work_for(unmanaged))
+    assert world.leave().problem == ""
+    assert world.control_plane.names("Cluster") == set()
+    assert world.applications == {*APPLICATIONS, "somebody-elses"}
+
+
+def test_a_member_that_does_not_answer_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.member.dead = True
+    outcome = world.leave()
+    assert "no answer" in outcome.problem
+    assert outcome.changes == []
+    assert world.control_plane.names("Cluster") == {"m1"}
+    assert not [line for line in world.control_plane.log if "delete" in line]
+
+
+@pytest.mark.parametrize(("on_leave", "part"), [("Retain", "leave its workloads in order"), ("Delete", "remove its")])
+def test_a_member_that_the_control_plane_does_not_reach_stays_as_it_is(
+    on_leave: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, on_leave, ready=False)
+    outcome = world.leave()
+    assert part in outcome.problem
+    assert world.control_plane.names("Cluster") == {"m1"}
+    assert world.applications == APPLICATIONS
+
+
+def test_one_that_is_lost_on_the_way_is_told_with_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.control_plane.reaches = False
+    outcome = world.leave(timeout=0.2)
+    assert "Works are left, for" in outcome.problem
+    assert "Deployment shop/db" in outcome.problem
+    assert "nothing was forced" in outcome.problem
+    world.control_plane.reaches = True
+    assert world.leave().problem == ""
+    world.assert_gone()
+
+
+@pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
+def test_one_that_is_given_up_goes_from_the_control_plane_and_what_is_on_it_is_told(
+    on_leave: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, on_leave, ready=False)
+    world.member.dead, world.control_plane.reaches = True, False
+    outcome = world.leave(member_leave.give_up)
+    assert outcome.problem == ""
+    assert world.control_plane.names("Cluster") == world.control_plane.names("Work") == set()
+    assert world.control_plane.names("Secret") == set()
+    assert "ServiceAccount karmada-m1" in outcome.left
+    assert "Deployment shop/db, Deployment shop/web" in outcome.left
+    assert world.member.log == []
+
+
+def test_one_that_is_given_up_and_answers_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, ready=False)
+    world.control_plane.reaches = False
+    outcome = world.leave(member_leave.give_up)
+    assert outcome.left == "Deployment shop/db, Deployment shop/web"
+    assert world.member.names("ServiceAccount") == set()
+    assert world.applications == APPLICATIONS
+
+
+def test_a_namespace_that_hangs_without_its_cluster_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has forced the Cluster away: nobody is left who would finish its Works."""
+    world = World(monkeypatch)
+    del world.control_plane.objects[members.CLUSTER_API, "Cluster", None, "m1"]
+    assert world.leave().problem == ""
+    world.assert_gone()
+    assert world.applications == APPLICATIONS
+
+
+@pytest.mark.parametrize("do", [member_leave.leave, member_leave.give_up])
+def test_a_cluster_that_somebody_else_registered_is_not_touched(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    cluster = world.control_plane.objects[members.CLUSTER_API, "Cluster", None, "m1"]
+    cluster["metadata"]["labels"] = {}
+    outcome = world.leave(do)
+    assert ("somebody has registered it anew" in outcome.problem) is (do is member_leave.leave)
+    assert world.control_plane.names("Cluster") == {"m1"}
+    assert world.control_plane.names("Secret") == {"m1", "m1-impersonator"}
+    assert len(world.control_plane.names("Work")) == 4
+
+
+def test_a_kubeconfig_that_leads_to_another_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.member.objects["v1", "Namespace", None, "kube-system"]["metadata"]["uid"] = "another"
+    outcome = world.leave()
+    assert "leads to another cluster (id another)" in outcome.problem
+    assert world.control_plane.names("Cluster") == {"m1"}
+
+
+def test_one_that_was_registered_and_never_recorded_is_told_how_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.state = state()
+    assert "list it once more with its Secret" in world.leave().problem
+
+
+def test_a_check_run_tells_what_would_go_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    outcome = world.leave(check=True)
+    assert outcome.problem == ""
+    told = {str(change.ref) for change in outcome.changes if change.action == "deleted"}
+    assert {"Cluster m1", "Secret karmada-cluster/m1", "ServiceAccount karmada-cluster/karmada-m1"} <= told
+    assert world.control_plane.log == world.member.log == []
+
+
+def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    monkeypatch.setattr(member_works, "policy", lambda _owner: [])
+    outcome = world.leave(timeout=0.1)
+    assert "does not apply the policy" in outcome.problem
+    assert world.control_plane.names("Cluster") == {"m1"}
+    assert world.applications == APPLICATIONS
