@@ -24,8 +24,10 @@ description:
     is done from V(karmada_control), many at a time. The host is named like the member, or C(member_) and its name where
     Ansible gives the name a meaning of its own (V(localhost), V(all), V(ungrouped)).
   - >-
-    Below V(karmada_members) are V(karmada_members_join), V(karmada_members_keep) and V(karmada_members_leave). Which
-    members a control plane already has is not looked up, so all that are listed are in V(karmada_members_join).
+    Below V(karmada_members) are V(karmada_members_join), V(karmada_members_keep) and V(karmada_members_leave), by what
+    the next run does with them, and V(karmada_members_push) and V(karmada_members_pull), by their mode. Which members a
+    control plane already has is looked up with O(membership=live) only; else all that are listed are in
+    V(karmada_members_join).
   - >-
     Plain hosts of the document, in mode Binary, are in the groups V(karmada_etcd), V(karmada_control_plane) and
     V(karmada_load_balancer) by their roles. Together they are the group V(karmada_hosts). Each has the variable
@@ -52,6 +54,7 @@ notes:
     C(inventory_plugins), or put that beside your playbook, and write V(plugin=karmada).
 extends_documentation_fragment:
   - ansible.builtin.constructed
+  - ansible.builtin.inventory_cache
 options:
   plugin:
     description: Marks the file as a source of this plugin.
@@ -108,6 +111,28 @@ options:
         Directory with artifacts that were prepared before, for documents with C(spec.artifacts.source=Directory).
         Relative to the inventory file.
     type: str
+  membership:
+    description:
+      - >-
+        V(spec) knows of the members that the document lists and asks nobody, so that an installation, a repair or an
+        uninstallation needs no control plane that answers.
+      - >-
+        V(live) reads which clusters are registered in the control plane: in mode Container through the host cluster, in
+        mode Binary with the kubeconfig that the installation has written (O(kubeconfig_output)). Members that are no
+        longer listed are hosts then, too, and each member has the variable C(karmada_member_ready), whether the control
+        plane finds it ready. Expressions of O(compose), O(groups) and O(keyed_groups) know C(karmada_cluster) as well,
+        the Cluster object without the list of kinds that it serves; queries of JMESPath over it are possible, and what
+        they find is kept as a variable by O(compose).
+      - >-
+        A cluster that somebody else registered and that is not listed is in V(karmada_members) and in the group of its
+        mode only; one that is listed is in V(karmada_members_join), because it becomes one of ours.
+      - >-
+        If that cannot be read, V(live) is an error and C(ansible-inventory) ends with a code other than 0, so that
+        nobody takes an empty answer for an empty control plane. Before the first installation nothing is registered.
+      - The roles look again at what is registered when they act, whatever this says.
+    type: str
+    choices: [spec, live]
+    default: spec
   report_output:
     description:
       - File that a run leaves its report in, as JSON. Relative to the inventory file.
@@ -157,15 +182,35 @@ keyed_groups:
     prefix: karmada_region
   - key: karmada_member.labels.tier
     prefix: tier
+
+---
+# What is really registered, kept for a minute: groups by readiness and by each zone, and those that leave.
+plugin: karmada.installer.karmada
+manifest: prod.yaml
+membership: live
+keyed_groups:
+  - key: karmada_member_ready | ternary('ready', 'not_ready')
+    prefix: member
+  - key: karmada_cluster.spec.zones
+    prefix: zone
+groups:
+  of_old_kubernetes: karmada_cluster.status.kubernetesVersion is version('v1.33.0', '<')
+compose:
+  conditions: karmada_cluster.status.conditions | items2dict(key_name='type', value_name='status')
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: /var/tmp/karmada-inventory
+cache_timeout: 60
 """
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible import template
+from ansible import constants, template
 from ansible.errors import AnsibleParserError
-from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 if not __name__.startswith("ansible_collections."):
     # Found by its path, in a checkout whose collection is not installed. Ansible looks for collections beside
@@ -195,6 +240,8 @@ MEMBERS = "karmada_members"
 JOIN = f"{MEMBERS}_join"
 KEEP = f"{MEMBERS}_keep"
 LEAVE = f"{MEMBERS}_leave"
+#: Mode of a member → the group of those that have it.
+MODE_GROUPS = {"Push": f"{MEMBERS}_push", "Pull": f"{MEMBERS}_pull"}
 #: Names of hosts that mean something else to Ansible. Names of members are DNS labels, so the underscore of the name
 #: that is used instead cannot be in another one.
 RESERVED = ("localhost", "all", "ungrouped")
@@ -204,7 +251,7 @@ RESERVED = ("localhost", "all", "ungrouped")
 _HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
-class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]  # ansible-core ships no types
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # ansible-core: no types
     """See DOCUMENTATION."""
 
     NAME = "karmada.installer.karmada"
@@ -222,12 +269,30 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
             )
         try:
             source = inventory_source.load(path)
+            self._read_config_data(path)
+            registered = self._registered(source, path, cache) if source.membership == inventory_source.LIVE else None
         except ProblemsError as error:
+            if inventory_source.asks_for_live_members(path):
+                # Ansible would warn, and go on as if there were no members.
+                constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
             raise AnsibleParserError(str(error)) from error
-        self._read_config_data(path)
         self._add_control(source)
         self._add_hosts(source)
-        self._add_members(source.deployment["spec"].get("members", []))
+        self._add_members(source.deployment, registered)
+
+    def _registered(self, source: inventory_source.Source, path: str, cache: bool) -> Any:
+        """What is registered, from the cache where the user wants that; see ``membership.Registered``."""
+        # Pulls in the client of API servers, which others do not need.
+        from ansible_collections.karmada.installer.plugins.plugin_utils import membership  # noqa: PLC0415
+
+        self.load_cache_plugin()
+        key, wanted = self.get_cache_key(path), self.get_option("cache")
+        if wanted and cache and key in self._cache:
+            return membership.Registered.of(self._cache[key])
+        found = membership.live(source)
+        if wanted:
+            self._cache[key] = found.plain()
+        return found
 
     def _add_control(self, source: inventory_source.Source) -> None:
         in_pods = source.deployment["spec"]["mode"] == "Container"
@@ -248,25 +313,77 @@ class InventoryModule(BaseInventoryPlugin, Constructable):  # type: ignore[misc]
             for role in ssh.roles(spec, host):
                 self.inventory.add_host(host["name"], group=ROLE_GROUPS[role])
 
-    def _add_members(self, members: list[dict[str, Any]]) -> None:
+    def _add_members(self, deployment: dict[str, Any], registered: Any) -> None:
+        """``registered`` is None where only the document says which members there are."""
         self.inventory.add_group(MEMBERS)
-        for group in (JOIN, KEEP, LEAVE):
+        for group in (JOIN, KEEP, LEAVE, *MODE_GROUPS.values()):
             self.inventory.add_group(group)
             self.inventory.add_child(MEMBERS, group)
-        for member in members:
-            name = member["name"]
-            host = f"member_{name}" if name in RESERVED else name
-            self._add_host(host, JOIN, {**_HERE, "karmada_member_name": name, "karmada_member": member})
+        # Of the group, because each variable of a host takes its time where there are thousands.
+        for name, value in _HERE.items():
+            self.inventory.set_variable(MEMBERS, name, value)
+        taken = {*RESERVED, *(host["name"] for host in deployment["spec"].get("hosts") or [])}
+        listed = {member["name"]: member for member in deployment["spec"].get("members") or []}
+        for name, group, member, cluster in _members(listed, registered, deployment):
+            host = f"member_{name}" if name in taken else name
+            variables = {"karmada_member_name": name, "karmada_member": member}
+            if registered is not None:
+                variables["karmada_member_ready"] = _is_ready(cluster)
+            self.inventory.add_host(host, group=MODE_GROUPS.get(member.get("mode", "")))
+            # The Cluster is there to group by and to take from; thousands of them are too much to be shown whole.
+            self._add_host(host, group, variables, {"karmada_cluster": cluster} if cluster else {})
 
-    def _add_host(self, host: str, group: str | None, variables: dict[str, Any]) -> None:
+    def _add_host(self, host: str, group: str, variables: dict[str, Any], more: dict[str, Any] | None = None) -> None:
+        """``more`` are variables that expressions of the source may use and the host does not keep."""
         self.inventory.add_host(host, group=group)
         for name, value in variables.items():
             self.inventory.set_variable(host, name, _as_data(value))
-        known = self.inventory.get_host(host).get_vars()
+        if not any(self.get_option(name) for name in ("compose", "groups", "keyed_groups")):
+            return
+        known = {
+            **self.inventory.get_host(host).get_vars(),
+            **{name: _as_data(each) for name, each in (more or {}).items()},
+        }
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), known, host, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), known, host, strict=strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, host, strict=strict)
+
+
+def _members(
+    listed: dict[str, dict[str, Any]], registered: Any, deployment: dict[str, Any]
+) -> Iterator[tuple[str, str, dict[str, Any], Mapping[str, Any] | None]]:
+    """Each member: its name, its group, what the document says or would say of it, and its Cluster object."""
+    if registered is None:
+        yield from ((name, JOIN, member, None) for name, member in listed.items())
+        return
+    plan = registered.plan(deployment)
+    groups = {JOIN: (*plan.join, *plan.adopt), KEEP: plan.keep, LEAVE: plan.leave, MEMBERS: plan.others}
+    for group, names in groups.items():
+        for name in names:
+            cluster = registered.clusters.get(name)
+            yield name, group, listed.get(name) or _entry_of(name, cluster), cluster
+
+
+def _entry_of(name: str, cluster: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the document would say of a member that it does not list, without how it is reached."""
+    if cluster is None:
+        return {"name": name}
+    spec = cluster["spec"]
+    labels = {
+        key: value
+        for key, value in (cluster["metadata"].get("labels") or {}).items()
+        if not key.startswith(("installer.karmada.io/", "app.kubernetes.io/"))
+    }
+    found = {"name": name, "mode": spec.get("syncMode", "Push")}
+    found.update({key: spec[key] for key in ("provider", "region", "zones") if spec.get(key)})
+    return {**found, "labels": labels} if labels else found
+
+
+def _is_ready(cluster: Mapping[str, Any] | None) -> bool:
+    """Whether the control plane finds it ready."""
+    conditions = ((cluster or {}).get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _as_data(value: Any) -> Any:

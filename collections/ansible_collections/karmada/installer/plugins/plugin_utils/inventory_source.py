@@ -29,10 +29,15 @@ manifest: prod.yaml"""
 
 OPTIONS = (
     *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "config_maps", "artifacts"),
-    *("kubeconfig_output", "report_output"),
+    *("kubeconfig_output", "report_output", "membership"),
 )
+#: Where it comes from which members there are: what the document lists, or also what is registered.
+SPEC, LIVE = "spec", "live"
 #: Options of Ansible's own that the plugin takes beside its own.
-CONSTRUCTED = ("plugin", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator")
+CONSTRUCTED = (
+    *("plugin", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator"),
+    *("cache", "cache_plugin", "cache_timeout", "cache_connection", "cache_prefix"),
+)
 #: Where options come from that the source does not have.
 ENVIRONMENT = {"kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT"}
 
@@ -41,10 +46,11 @@ _FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
 
 @dataclass(frozen=True)
 class Source:
-    """What a source says. ``connection`` has absolute paths or None, and no secret."""
+    """What a source says. ``connection`` has absolute paths or None, and no secret. ``membership`` is SPEC or LIVE."""
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
+    membership: str = SPEC
 
 
 def has_our_name(path: str) -> bool:
@@ -108,7 +114,13 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or f"{beside}.kubeconfig",
             "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",
         },
+        membership=options.get("membership", SPEC),
     )
+
+
+def asks_for_live_members(path: str) -> bool:
+    """Whether a source wants to know which members are registered, whatever else is wrong with it."""
+    return bool(_field(path, "membership") == LIVE)
 
 
 def _options(file: Path) -> dict[str, str]:
@@ -132,6 +144,9 @@ def _options(file: Path) -> dict[str, str]:
         elif value is not None:
             what = f"{name} must be a string, not {'an empty one' if value == '' else crd.kind_of(value)}"
             problems.append(Problem(what, short(file), "Put it in quotes." if isinstance(value, int | float) else ""))
+    if options.get("membership", SPEC) not in (SPEC, LIVE):
+        what = f"membership is {crd.shown(options['membership'])}"
+        problems.append(Problem(what, short(file), f"Write {SPEC} or {LIVE}."))
     by_name = [name for name in ("namespace", "name") if name in options]
     if "manifest" in options and by_name:
         what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"

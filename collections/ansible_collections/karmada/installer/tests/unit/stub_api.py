@@ -25,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 Object = dict[str, Any]
 
 KINDS = {
+    "clusters": "Cluster",
     "configmaps": "ConfigMap",
     "deployments": "Deployment",
     "events": "Event",
