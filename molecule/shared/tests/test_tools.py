@@ -210,6 +210,17 @@ def test_a_killed_command_takes_everything_with_it(tmp_path):
     assert orphan not in interrupt.parents()
 
 
+@pytest.mark.parametrize(
+    ("pattern", "beside", "code"),
+    [("two", ["touch", "there"], 5), ("three", ["touch", "there"], 97), ("two", ["false"], 97)],
+)
+def test_something_happens_when_a_line_was_printed(tmp_path, pattern, beside, code):
+    words = [sys.executable, TOOLS / "at_line.py", pattern, "--run", *beside, "--", "sh", "-c", "echo one two; exit 5"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert (tmp_path / "there").exists() == (code == 5)
+
+
 def test_descendants_are_found_over_generations():
     assert interrupt.descendants({2: 1, 3: 2, 4: 3, 9: 8}, 1) == [2, 3, 4]
 
