@@ -89,8 +89,10 @@ def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, 
         "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
         "service-cluster-ip-range": layout.service_subnet,
     }
-    if layout.shutdown_delay:
+    if layout.shutdown_delay is not None:
         arguments["shutdown-delay-duration"] = f"{layout.shutdown_delay}s"
+        # Without it, the watches of all components keep a server that stops from ending for a minute.
+        arguments["shutdown-watch-termination-grace-period"] = "5s"
     if spec["audit"]["enabled"]:
         arguments["audit-log-path"] = "-"
         arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)

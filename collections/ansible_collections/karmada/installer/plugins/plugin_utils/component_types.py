@@ -145,8 +145,8 @@ class Layout:
     #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
     metrics_address: str = ""
     #: Seconds that an API server which is told to stop goes on serving, so that whoever leads clients to it sees that
-    #: it is not ready and leads them to another one.
-    shutdown_delay: int = 0
+    #: it is not ready and leads them to another one. None: who runs it sees to that, and to its watches.
+    shutdown_delay: int | None = None
 
     def path(self, *parts: str) -> str:
         """A path below the directory of file sets."""

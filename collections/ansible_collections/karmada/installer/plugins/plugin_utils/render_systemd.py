@@ -169,10 +169,10 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
 
 
 def _shutdown_delay(spec: Mapping[str, Any]) -> int:
-    """Twice as long as our load balancer takes to see it; others ask more seldom. A single API server has no other."""
+    """Longer than our load balancer takes to see it; others ask more seldom. A single API server has no other."""
     if len(hosts_of(spec, CONTROL_PLANE_ROLE)) == 1:
         return 0
-    return 2 if spec["endpoint"].get("type") == "VirtualIP" else 5
+    return 3 if spec["endpoint"].get("type") == "VirtualIP" else 5
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
