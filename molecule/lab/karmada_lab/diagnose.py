@@ -73,8 +73,14 @@ def dump(lab: Lab, settings: Settings, folder: Path) -> None:
             "units.txt": ["systemctl", "--no-pager", "list-units", "--all"],
             "processes.txt": ["ps", "auxww"],
             "network.txt": ["sh", "-c", "ip addr; ip route; nft list ruleset"],
+            "programs.txt": ["sh", "-c", "ls -l /usr/local/lib/karmada/*"],
         }.items():
             _write(place / file, machine.execute(record, command, check=False).stdout)
+        # Each on its own: among all others, the few lines of one are lost in the audit log of an API server.
+        ours = machine.execute(record, ["sh", "-c", "cd /etc/systemd/system && ls karmada-*.service"], check=False)
+        for unit in ours.stdout.split():
+            log = ["journalctl", "--no-pager", "-n", "2000", "-u", unit]
+            _write(place / "units" / f"{unit}.log", machine.execute(record, log, check=False).stdout)
     for name, cluster_record in cluster_records(lab).items():
         if cluster_record.ready:
             try:
