@@ -21,6 +21,7 @@ import argparse
 import http.client
 import itertools
 import json
+import ssl
 import subprocess
 import sys
 import threading
@@ -109,7 +110,7 @@ class Api:
         kept = self._idle.pop() if self._idle else None
         try:
             return self._ask(kept or self.connect(LONGEST_REQUEST), method, path, body)
-        except (ConnectionError, http.client.HTTPException):
+        except (ConnectionError, ssl.SSLEOFError, http.client.HTTPException):
             # A server may close a connection that is idle at any time, so every client sends once more what met that.
             self._idle.clear()
             if kept is None:
