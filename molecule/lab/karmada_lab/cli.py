@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("up", help="make clusters and hosts", parents=[versions, source])
     one.add_argument("--cluster", action="append", default=[], metavar="NAME[=NODES][,ipv4|ipv6|dual]")
-    one.add_argument("--host", action="append", default=[], metavar="NAME")
+    one.add_argument("--host", action="append", default=[], metavar="NAME[,ipv4|ipv6|dual]")
     one.add_argument("--images", action="append", default=[], metavar="SET", help="load into the named clusters")
     one.add_argument("--metallb", action="store_true", help="load balancer addresses in the named clusters")
     one.add_argument("--registry", action="store_true", help="a container registry with TLS on the lab's network")
@@ -172,7 +172,8 @@ def _artifacts(lab: Lab, options: argparse.Namespace) -> None:
 def _up(lab: Lab, options: argparse.Namespace) -> None:
     wanted = lifecycle.Wanted(
         clusters=dict(lifecycle.parse_cluster(text) for text in options.cluster),
-        hosts=[lifecycle.check_name(name) for name in options.host] + ([registry.NAME] if options.registry else []),
+        hosts=dict(lifecycle.parse_host(text) for text in options.host)
+        | ({registry.NAME: "ipv4"} if options.registry else {}),
         image_sets=options.images,
         metallb=options.metallb,
         pod_routes=options.pod_routes,

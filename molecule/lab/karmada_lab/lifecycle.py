@@ -52,7 +52,7 @@ class Wanted:
     """What `lab up` was asked for."""
 
     clusters: dict[str, Shape] = field(default_factory=dict)
-    hosts: list[str] = field(default_factory=list)
+    hosts: dict[str, Family] = field(default_factory=dict)
     image_sets: list[str] = field(default_factory=list)
     metallb: bool = False
     pod_routes: bool = False
@@ -66,10 +66,20 @@ def parse_cluster(text: str) -> tuple[str, Shape]:
     nodes = int(count) if count.isdigit() else (1 if not count else 0)
     if not 1 <= nodes <= MAX_NODES:
         raise LabError(f"--cluster {text}: the number of nodes must be 1 to {MAX_NODES}")
+    return name, Shape(nodes, _family(f"--cluster {text}", word if comma else "ipv4"))
+
+
+def parse_host(text: str) -> tuple[str, Family]:
+    """`NAME[,FAMILY]`, like `cp1` or `cp1,ipv6`. Raises LabError when it is something else."""
+    name, comma, word = text.partition(",")
+    return check_name(name), _family(f"--host {text}", word if comma else "ipv4")
+
+
+def _family(option: str, word: str) -> Family:
     families = {str(family): family for family in FAMILIES}
-    if comma and word not in families:
-        raise LabError(f"--cluster {text}: the family of addresses must be one of {', '.join(families)}")
-    return name, Shape(nodes, families.get(word, "ipv4"))
+    if word not in families:
+        raise LabError(f"{option}: the family of addresses must be one of {', '.join(families)}")
+    return families[word]
 
 
 def check_name(name: str) -> str:
@@ -136,6 +146,14 @@ def check_wanted(lab: Lab, wanted: Wanted) -> None:
             problems.append(f"cluster {name} wants IPv6, which this machine's kernel does not speak")
         if name in machines and machines[name].kind == "host":
             problems.append(f"{name} is a plain host: `lab down {name}` first, or choose another name")
+    for name, family in wanted.hosts.items():
+        there_is = machines.get(name)
+        if there_is and [*map(network.version, there_is.addresses)] != [*FAMILIES[family]]:
+            problems.append(
+                f"host {name} is up with {', '.join(there_is.addresses)}, not {family}: `lab down {name}` first"
+            )
+        if family != "ipv4" and not network.has_ipv6():
+            problems.append(f"host {name} wants IPv6, which this machine's kernel does not speak")
     problems += [
         f"{name} is a node of cluster {machines[name].cluster}: choose another name"
         for name in wanted.hosts
@@ -233,11 +251,11 @@ def _plan(lab: Lab, settings: Settings, wanted: Wanted) -> list[_Plan]:
             new_machine(cluster.node_name(name, node), "node", name, node, shape.family) for node in range(shape.nodes)
         ]
         plans.append(_Plan(own, record))
-    for name in wanted.hosts:
+    for name, family in wanted.hosts.items():
         if name in machines:
             say(f"ok  host {name} is up already")
             continue
-        plans.append(_Plan([new_machine(name, "host")]))
+        plans.append(_Plan([new_machine(name, "host", family=family)]))
     # On record before anything is made: whoever comes after a crash knows what to look for.
     for plan in plans:
         for record_ in plan.machines:

@@ -182,11 +182,31 @@ def test_bad_cluster_words(text):
         lifecycle.parse_cluster(text)
 
 
+@pytest.mark.parametrize(("text", "family"), [("cp1", "ipv4"), ("cp1,ipv6", "ipv6"), ("cp1,dual", "dual")])
+def test_host_words(text, family):
+    assert lifecycle.parse_host(text) == ("cp1", family)
+
+
+@pytest.mark.parametrize("text", ["cp1=3", "cp1,", "cp1,ip6", "Cp1", ""])
+def test_bad_host_words(text):
+    with pytest.raises(LabError):
+        lifecycle.parse_host(text)
+
+
+def test_a_host_does_not_change_its_family(lab):
+    save(lab, MachineRecord("h1", 0, "10.0.0.1", "host"))
+    lifecycle.check_wanted(lab, Wanted(hosts={"h1": "ipv4"}))
+    with pytest.raises(LabError, match=r"host h1 is up with 10\.0\.0\.1, not dual: `lab down h1` first"):
+        lifecycle.check_wanted(lab, Wanted(hosts={"h1": "dual"}))
+
+
 def test_name_clashes_are_told_at_once_before_anything_is_made(lab):
     save(lab, MachineRecord("h1", 0, "10.0.0.1", "host"))
     save(lab, ClusterRecord("a", 0, 1, "v1.35.4", ready=True))
     with pytest.raises(LabError) as caught:
-        lifecycle.check_wanted(lab, Wanted({"h1": Shape(), "a": Shape(3, "dual"), "b": Shape(2)}, hosts=["b-2"]))
+        lifecycle.check_wanted(
+            lab, Wanted({"h1": Shape(), "a": Shape(3, "dual"), "b": Shape(2)}, hosts={"b-2": "ipv4"})
+        )
     message = str(caught.value)
     assert "h1 is a plain host" in message
     assert "cluster a is up with 1 node(s), ipv4, not 3, dual" in message
