@@ -101,7 +101,7 @@ def programs(
     ``architecture`` is ``amd64`` or ``arm64``; ``spec`` is the document's with all defaults. What is in the cache is
     verified again, the rest is fetched. Raises ProblemsError with everything that cannot be had.
     """
-    finder = _Finder(source, spec, access or Access(Https(), Logins()))
+    finder = _Finder(source, spec, access or _access(source))
     kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
     wanted = finder.wanted(release, architecture, components)
     found = _each(wanted, lambda each: _bring(finder.locate(each), kept))
@@ -119,12 +119,17 @@ def check(
 ) -> list[Problem]:
     """What of it cannot be had, without fetching it: asks the source for whatever the cache does not have."""
     try:
-        finder = _Finder(source, spec, access or Access(Https(), Logins()))
+        finder = _Finder(source, spec, access or _access(source))
         kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
         _each(finder.wanted(release, architecture, components), lambda each: _ask(finder.locate(each), kept))
     except ProblemsError as error:
         return error.problems
     return []
+
+
+def _access(source: Source) -> Access:
+    """How this machine reaches a source: registries as who runs this is logged in to them."""
+    return Access(Https(), Logins.of_this_user() if source.kind == "Image" else Logins())
 
 
 def release_files(project: str, version: str, architecture: str, program: str) -> tuple[ReleaseFile, ...]:

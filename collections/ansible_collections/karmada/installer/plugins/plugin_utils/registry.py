@@ -11,11 +11,13 @@ import binascii
 import fnmatch
 import hashlib
 import json
+import os
 import re
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Answer, FetchError, Https, StatusError
@@ -120,6 +122,28 @@ class Logins:
         if problems:
             raise ProblemsError(problems)
         return cls(entries)
+
+    @classmethod
+    def of_this_user(cls, environment: Mapping[str, str] | None = None) -> Logins:
+        """Those of who runs this, as ``docker login`` writes them; none where there is no such file.
+
+        Logins that a credential helper keeps are not in that file. Raises ProblemsError if it cannot be read.
+        """
+        environment = os.environ if environment is None else environment
+        file = Path(environment.get("DOCKER_CONFIG") or Path("~/.docker").expanduser()) / "config.json"
+        try:
+            auths = json.loads(file.read_bytes()).get("auths") or {}
+            kept = {place: entry for place, entry in auths.items() if entry.get("auth") or entry.get("username")}
+            return cls(_logins({"auths": kept}))
+        except (FileNotFoundError, NotADirectoryError):
+            return cls()
+        except OSError as error:
+            raise ProblemsError(
+                Problem(f"it cannot be read: {error.strerror}", str(file), "make it readable for whoever runs Ansible")
+            ) from None
+        except (ValueError, TypeError, AttributeError, KeyError, binascii.Error):
+            remedy = "remove it and log in again, or name the folder of another one in DOCKER_CONFIG"
+            raise ProblemsError(Problem("it holds no login file of Docker's form", str(file), remedy)) from None
 
     def of(self, reference: Reference) -> list[Login]:
         """Who we may be for this image: the most exact entry first, as nodes of a cluster do it."""
@@ -346,7 +370,8 @@ def _problem(reference: Reference, error: FetchError) -> ProblemsError:
     status = error.status if isinstance(error, StatusError) else 0
     if status in (401, 403):
         remedy = (
-            "name a Secret with a login for this registry in spec.images.pullSecrets, or check that it is still good"
+            "log in to this registry where Ansible runs (docker login writes ~/.docker/config.json; what a credential "
+            "helper keeps is not read), or check that the login is still good"
         )
     elif status == 404:
         remedy = "check registry, repository and tag (spec.images, imageRepository, imageTag), or put the image there"

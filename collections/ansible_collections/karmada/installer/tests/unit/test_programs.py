@@ -247,6 +247,20 @@ def test_pull_secrets(registry: WebServer, images: RegistryFiles, tmp_path: Path
     assert contents(bring(Source("Image"), tmp_path, spec=spec, logins=logins)) == CONTENT
 
 
+def test_images_are_pulled_as_who_runs_this_is_logged_in(
+    registry: WebServer, images: RegistryFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    images.login = "user:secret"
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setattr(programs, "Https", lambda: Https(authority()))
+    settings, cache = samples.document(image_spec(registry))["spec"], tmp_path / "cache"
+    refused = programs.check(RELEASE, "amd64", THREE, settings, Source("Image"), cache)
+    assert len(refused) == 3, refused
+    (tmp_path / "config.json").write_bytes(docker_config({registry.host: "user:secret"}))
+    assert programs.check(RELEASE, "amd64", THREE, settings, Source("Image"), cache) == []
+    assert contents(programs.programs(RELEASE, "amd64", THREE, settings, Source("Image"), cache)) == CONTENT
+
+
 def test_everything_wrong_with_images_is_told_at_once(
     registry: WebServer, images: RegistryFiles, tmp_path: Path
 ) -> None:

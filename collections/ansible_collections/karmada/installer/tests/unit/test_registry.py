@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
@@ -225,16 +226,46 @@ def test_layers_of_kinds_that_are_not_known(server: WebServer, images: RegistryF
 def test_a_registry_that_wants_a_login(server: WebServer, images: RegistryFiles, *, tokens: bool) -> None:
     images.image("karmada/tool", "v1", LAYERS)
     images.login, images.tokens = "user:secret", tokens
-    assert "spec.images.pullSecrets" in refused(server)
+    assert "docker login" in refused(server)
     wrong = docker_config({server.host: "user:wrong"})
     right = docker_config({server.host: "user:secret"})
-    assert "spec.images.pullSecrets" in refused(server, logins=Logins.read({"wrong": wrong}))
+    assert "docker login" in refused(server, logins=Logins.read({"wrong": wrong}))
     both = registry(Logins.read({"wrong": wrong, "right": right}))
     server.requests.clear()
     manifest = both.manifest(reference(server), "amd64")
     refusals = len(server.requests)
     both.blob(reference(server), manifest.layers[0], io.BytesIO())
     assert len(server.requests) == refusals + 1, "what was accepted once is used again"
+
+
+def test_logins_of_who_runs_this(tmp_path: Path) -> None:
+    own = {"DOCKER_CONFIG": str(tmp_path)}
+    image = Reference.parse("registry.example.com/etcd")
+    assert Logins.of_this_user(own).of(image) == [], "there is no file"
+    helped = {"credsStore": "desktop", "auths": {"registry.example.com": {}}}
+    for content in ({}, {"credHelpers": {"registry.example.com": "ecr"}}, helped):
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        assert Logins.of_this_user(own).of(image) == [], "a helper's logins are not in the file"
+    (tmp_path / "config.json").write_bytes(docker_config({"registry.example.com": "user:secret"}))
+    assert [login.user for login in Logins.of_this_user(own).of(image)] == ["user"]
+
+
+def test_logins_are_looked_for_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_bytes(docker_config({"registry.example.com": "user:secret"}))
+    assert Logins.of_this_user({}).of(Reference.parse("registry.example.com/etcd"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"auths", b"[]", b'{"auths": {"a": "user:secret"}}', b'{"auths": {"a": {"auth": "secret"}}}']
+)
+def test_a_login_file_that_is_none_is_told_and_not_shown(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(ProblemsError) as error:
+        Logins.of_this_user({"DOCKER_CONFIG": str(tmp_path)})
+    assert str(tmp_path / "config.json") in str(error.value)
+    assert "secret" not in str(error.value)
 
 
 def test_tokens_for_anyone(server: WebServer, images: RegistryFiles) -> None:
