@@ -20,15 +20,15 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The journal is bookkeeping: writing it is no change of the control plane."""
         state: str = arguments["state"]
+        if state == "absent" and not self.leaves and self.karmada.spec["deletion"]["policy"] == "Retain":
+            # It stays where the data stays, with what this run has learnt.
+            state = "written"
         stored = self.karmada.stored
         seen = self.seen
         if self._task.check_mode or (state == "written" and (seen.get("stored") or {}).get("serial") == stored.serial):
             return {"changed": False}
         if seen.get("refusal"):
             # It could not be reached when this run began, or was somebody else's.
-            return {"changed": False}
-        if state == "absent" and not self.leaves and self.karmada.spec["deletion"]["policy"] == "Retain":
-            # It stays where the data stays.
             return {"changed": False}
         content = {"content": json.dumps(stored.plain)} if state == "written" else {}
         wanted = {"name": self.karmada.name, "state": state, "holder": self.karmada.holder, **content}

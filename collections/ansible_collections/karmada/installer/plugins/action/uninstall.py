@@ -73,6 +73,8 @@ def _on_hosts(run: HostsRun, arguments: dict[str, Any]) -> dict[str, Any]:
         _check(run, arguments)
     elif stage == "members":
         found = _clean_members(run, abandoned, timeout)
+    elif stage == "control_plane":
+        found = changed_result(external_etcd.release(run))
     elif stage == "state":
         _wait_for_members(run, abandoned, timeout)
         found["changed"] = removal.remove_local_files(run)

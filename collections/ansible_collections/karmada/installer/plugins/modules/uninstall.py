@@ -35,7 +35,8 @@ options:
       - V(members) removes what joining put on each member, and asks for the deletion of the namespace there.
       - >-
         V(control_plane) removes the rest in the host cluster, and etcd's volume claims if the document's deletion
-        policy is C(Delete).
+        policy is C(Delete). On plain hosts it removes nothing but the keys of this control plane from an external etcd,
+        by the same policy.
       - >-
         V(state) removes the installer's state, its lock, and the namespace if the installation made it. With the
         deletion policy C(Retain) these are kept. It also removes the administrator's kubeconfig on this machine if
