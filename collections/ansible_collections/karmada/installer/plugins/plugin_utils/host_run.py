@@ -265,10 +265,12 @@ class HostsRun(Run):
     # -- programs --------------------------------------------------------------------------------------------------
 
     @property
-    def program_source(self) -> artifacts.Source:
-        """Where programs come from."""
-        settings, directory = self.spec["artifacts"], self.connection.artifacts
-        return artifacts.Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
+    def crd_source(self) -> artifacts.Source:
+        """Where the CRDs come from: on a mirror that has programs, too, from the folder of Karmada."""
+        source = self.artifact_source
+        if source.url and source.kind != "GoModules":
+            return replace(source, url=f"{source.url.rstrip('/')}/karmada")
+        return source
 
     def program_path(self, component: Component) -> str:
         """Where the program of a component is on a host."""
@@ -294,7 +296,7 @@ class HostsRun(Run):
         return [
             problem
             for architecture, lacking in by_architecture.items()
-            for problem in programs.check(self.instance.release, architecture, lacking, self.spec, self.program_source)
+            for problem in programs.check(self.instance.release, architecture, lacking, self.spec, self.artifact_source)
         ]
 
     def fetch_programs(self) -> dict[str, dict[str, dict[str, str]]]:
@@ -307,7 +309,7 @@ class HostsRun(Run):
             }
         brought = {
             architecture: programs.programs(
-                self.instance.release, architecture, lacking, self.spec, self.program_source
+                self.instance.release, architecture, lacking, self.spec, self.artifact_source
             )
             for architecture, lacking in _by_architecture(missing).items()
         }

@@ -445,9 +445,18 @@ class Run:
         """Karmada's CRDs of the instance's release, verified; none if the document does not want them."""
         if not self.spec["installCRD"]:
             return []
+        return artifacts.crds(self.instance.release.karmada, self.crd_source)
+
+    @property
+    def artifact_source(self) -> artifacts.Source:
+        """Where files come from that are not part of the collection."""
         settings, directory = self.spec["artifacts"], self.connection.artifacts
-        source = artifacts.Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
-        return artifacts.crds(self.instance.release.karmada, source)
+        return artifacts.Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
+
+    @property
+    def crd_source(self) -> artifacts.Source:
+        """The same for the CRDs, whose mirror has nothing else."""
+        return self.artifact_source
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -410,6 +410,23 @@ def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectur
     assert named == {"cp2": {"amd64": ["karmada-webhook"]}, "etcd1": {"arm64": ["etcd"]}}
 
 
+@pytest.mark.parametrize(
+    ("source", "crds", "programs"),
+    [
+        ({"source": "URL"}, None, None),
+        ({"source": "URL", "url": "https://mirror/a/"}, "https://mirror/a/karmada", "https://mirror/a/"),
+        ({"source": "Image", "url": "https://mirror/a"}, "https://mirror/a/karmada", "https://mirror/a"),
+        ({"source": "GoModules", "url": "https://proxy"}, "https://proxy", "https://proxy"),
+    ],
+)
+def test_a_mirror_has_the_crds_beside_the_programs_of_karmada(
+    installed: Runs, source: Object, crds: str | None, programs: str | None
+) -> None:
+    run = installed.step(deployment(artifacts=source))
+    assert (run.crd_source.url, run.artifact_source.url) == (crds, programs)
+    assert run.crd_source.kind == run.artifact_source.kind == source["source"]
+
+
 # -- addresses -----------------------------------------------------------------------------------------------
 
 
