@@ -45,7 +45,10 @@ def service_subnet(run: Run) -> Iterable[Problem]:
     chosen = run.state.service_subnet
     if run.state.document and wanted != chosen:
         yield _cannot_follow("components.karmadaAPIServer.serviceSubnet", chosen, wanted)
-    elif run.seen_families and (problem := ip_families.problem(wanted, run.seen_families)):
+        return
+    families = run.seen_families or run.possible_families
+    problem = ip_families.problem(wanted, families) if families else None
+    if problem:
         yield problem
 
 

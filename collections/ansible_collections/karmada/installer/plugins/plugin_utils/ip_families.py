@@ -8,7 +8,7 @@ its pod's. So the range follows the host cluster unless the document names one.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,6 +36,16 @@ def probe(name: str, namespace: str, policy: str) -> dict[str, Any]:
 def of_service(service: Object | None) -> tuple[int, ...]:
     """The families of a Service, the preferred one first; empty where there is none."""
     return tuple(_NAMES[name] for name in ((service or {}).get("spec") or {}).get("ipFamilies") or ())
+
+
+def of_nodes(nodes: Iterable[Object]) -> tuple[int, ...]:
+    """The families of the nodes' own addresses and of the ranges for their pods: pods have no others."""
+    found: list[int] = []
+    for node in nodes:
+        spec, addresses = node.get("spec") or {}, (node.get("status") or {}).get("addresses") or ()
+        found += [ipaddress.ip_network(each).version for each in spec.get("podCIDRs") or ()]
+        found += [ipaddress.ip_address(each["address"]).version for each in addresses if each["type"] == "InternalIP"]
+    return tuple(dict.fromkeys(found))
 
 
 def of_api_server(versions: Object) -> tuple[int, ...]:

@@ -320,6 +320,18 @@ class Run:
             live = self.host.apply(ip_families.probe(name, self.namespace, policy), dry_run=True).object
         return ip_families.of_service(live)
 
+    @property
+    def possible_families(self) -> tuple[int, ...]:
+        """Every version of IP that pods may have, for the time before there is a namespace to ask in.
+
+        Empty where the account may not look, or nothing is to be seen.
+        """
+        if self.host.can_i([("list", "", "nodes", None), ("get", "", "services", "default")]):
+            return ()
+        of_nodes = ip_families.of_nodes(self.host.list("v1", "Node"))
+        first = ip_families.of_service(self.host.get("v1", "Service", "kubernetes", "default"))
+        return tuple(dict.fromkeys([*first, *of_nodes])) if of_nodes else ()
+
     @cached_property
     def overlays(self) -> list[overlay.Overlay]:
         """What the document lays over our objects of the host cluster. Raises ProblemsError if it cannot be read."""

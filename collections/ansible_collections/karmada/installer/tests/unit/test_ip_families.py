@@ -130,6 +130,48 @@ def test_a_range_that_the_api_server_would_not_start_with_is_refused() -> None:
     assert not list(fixed_settings.service_subnet(fresh(["IPv6", "IPv4"], spec, NAMESPACE)))
 
 
+def node(*addresses: str, pods: tuple[str, ...] = ()) -> Object:
+    listed = [{"type": "InternalIP", "address": each} for each in addresses]
+    listed.append({"type": "Hostname", "address": "node1"})
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"node-{addresses[0].replace(':', '-')}"},
+        "spec": {"podCIDRs": list(pods)} if pods else {},
+        "status": {"addresses": listed},
+    }
+
+
+FIRST_SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"ipFamilies": ["IPv4"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "refused"),
+    [
+        ([node("192.0.2.1", pods=("10.64.0.0/24",))], True),
+        ([node("192.0.2.1"), node("192.0.2.2")], True),
+        # Whoever has an address of IPv6 somewhere may give one to pods.
+        ([node("192.0.2.1", pods=("10.64.0.0/24", "fd00:1::/64"))], False),
+        ([node("192.0.2.1"), node("192.0.2.2", "2001:db8::2")], False),
+        ([], False),
+    ],
+)
+def test_a_range_of_a_family_that_no_node_has_is_refused_before_there_is_a_namespace(
+    nodes: list[Object], *, refused: bool
+) -> None:
+    spec = {"components": {"karmadaAPIServer": {"serviceSubnet": "fd00::/112"}}}
+    run = fresh(["IPv4"], spec, FIRST_SERVICE, *nodes)
+    found = list(fixed_settings.service_subnet(run))
+    assert [problem.where for problem in found] == ["spec.components.karmadaAPIServer.serviceSubnet"] * refused
+    run.host.denied = {("list", "nodes")}  # type: ignore[attr-defined]
+    assert not list(fixed_settings.service_subnet(run)), "who may not look cannot know"
+
+
 def test_the_second_try_of_a_first_install_may_name_another_range() -> None:
     run = fresh(["IPv6"], {"components": {"karmadaAPIServer": {"serviceSubnet": "10.96.0.0/12"}}})
     with run.writing("first"):
