@@ -369,7 +369,10 @@ def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[Lea
     return (*leaves.values(), ADMIN)
 
 
-def wanted_leaf_certificates(spec: Mapping[str, Any]) -> tuple[LeafCertificate, ...]:
-    """The leaves that this document calls for."""
+def wanted_leaf_certificates(
+    spec: Mapping[str, Any], component: Component | None = None
+) -> tuple[LeafCertificate, ...]:
+    """The leaves that this document calls for: all of them, or those of one component."""
     authorities = wanted_authorities(spec)
-    return tuple(leaf for leaf in leaf_certificates(wanted_components(spec)) if leaf.authority in authorities)
+    leaves = component.certificates if component else leaf_certificates(wanted_components(spec))
+    return tuple(leaf for leaf in leaves if leaf.authority in authorities)

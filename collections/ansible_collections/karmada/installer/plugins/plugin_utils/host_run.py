@@ -42,6 +42,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_CA,
     KARMADA_WEBHOOK,
     wanted_components,
+    wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -222,6 +223,7 @@ class HostsRun(Run):
             leaves={ADMIN.name: pair},
             service_account_key=self.state.service_account_key,
             encryption_key=self.state.encryption_key,
+            external_etcd=self.external_etcd_files,
         )
         return certificates.Issued(material, {ADMIN.name: why} if why else {})
 
@@ -455,14 +457,14 @@ class HostView:
     def _component(self, component: Component) -> Object:
         run = self.run
         where = render.layout(run.instance, self.host, component, run.endpoint_host)
-        present = {}
-        for leaf in component.certificates:
+        present, leaves = {}, wanted_leaf_certificates(run.spec, component)
+        for leaf in leaves:
             folder = where.path(certificates.file_set_of(leaf).directory)
             certificate, key = (self.files.get(f"{folder}/tls.{kind}") for kind in ("crt", "key"))
             if certificate and key:
                 present[leaf.name] = pki.Pair(base64.b64decode(certificate), base64.b64decode(key))
         issued = certificates.issue_missing(
-            run.instance, run.state, where, present, run.now, run.external_etcd_files, component.certificates
+            run.instance, run.state, where, present, run.now, run.external_etcd_files, leaves
         )
         return render.component_tree(run.instance, component, where, issued.material, run.state.etcd)
 

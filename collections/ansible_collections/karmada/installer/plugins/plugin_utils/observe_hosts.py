@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, host_preflight, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, LeafCertificate
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, wanted_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    KARMADA_APISERVER,
+    wanted_components,
+    wanted_leaf_certificates,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (
@@ -117,7 +121,7 @@ def _expiries(run: HostsRun) -> dict[str, str]:
     """Certificate → when it ends; of those that each host has for itself, the first to end."""
     found = dict(certificates.expiries(run.material))
     for component in wanted_components(run.spec):
-        for leaf in component.certificates:
+        for leaf in wanted_leaf_certificates(run.spec, component):
             ends = [
                 pki.expiry(base64.b64decode(content)).isoformat()
                 for observed in run.observed.values()

@@ -30,7 +30,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     State,
     to_files,
 )
-from ansible_collections.karmada.installer.tests.unit.samples import NOW, TOKEN, document, state
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    EXTERNAL_FILES,
+    NOW,
+    TOKEN,
+    document,
+    external_etcd,
+    state,
+)
 from cryptography import x509
 
 Object = dict[str, Any]
@@ -425,6 +432,22 @@ def test_a_mirror_has_the_crds_beside_the_programs_of_karmada(
     run = installed.step(deployment(artifacts=source))
     assert (run.crd_source.url, run.artifact_source.url) == (crds, programs)
     assert run.crd_source.kind == run.artifact_source.kind == source["source"]
+
+
+def test_with_an_etcd_of_somebody_else_hosts_have_its_client_certificate_and_none_of_ours(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostsRun, "external_etcd_files", EXTERNAL_FILES)
+    hosts = [{**host, "roles": ["controlPlane"]} for host in HOSTS]
+    runs.see_all(seen(Stored()))
+    run = runs.step(deployment(hosts=hosts, **external_etcd()))
+    assert "etcd-ca" not in run.state.authorities
+    tree = run.on_host("cp1").tree(EVERY)
+    assert not [unit for unit in tree["units"] if "etcd" in unit["name"]]
+    content = {file["path"].removeprefix("/etc/karmada/prod/"): file["content"] for file in tree["files"]}
+    for name, expected in EXTERNAL_FILES.items():
+        assert base64.b64decode(content[f"karmada-apiserver/pki/etcd-client/{name}"]) == expected
+    assert run.material.external_etcd == EXTERNAL_FILES, "the report tells when it ends"
 
 
 # -- addresses -----------------------------------------------------------------------------------------------
