@@ -8,11 +8,14 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import host_journal, uninstall
 from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     COMPONENTS,
@@ -21,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored, newest
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
@@ -415,6 +419,33 @@ def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectur
         for host, each in found.items()
     }
     assert named == {"cp2": {"amd64": ["karmada-webhook"]}, "etcd1": {"arm64": ["etcd"]}}
+
+
+# -- uninstall -----------------------------------------------------------------------------------------------
+
+
+def test_keys_in_an_etcd_of_somebody_else_go_with_the_control_plane(
+    installed: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Change(Ref("etcd", "KeyPrefix", "/karmada/prod"), "deleted")
+    monkeypatch.setattr(uninstall.external_etcd, "release", lambda _run: [gone])
+    arguments = {"stage": "control_plane", "timeout": 1, "abandon_members": []}
+    assert uninstall._on_hosts(installed.step(), arguments)["changed"] is True
+
+
+@pytest.mark.parametrize(("policy", "sent"), [("Retain", "written"), ("Delete", "absent")])
+def test_the_state_stays_where_the_data_stays_with_what_the_uninstall_has_learnt(
+    installed: Runs, policy: str, sent: str
+) -> None:
+    run = installed.step(deployment(deletion={"policy": policy}))
+    run.save(replace(run.state, members={}, endpoint_host="elsewhere"))
+    action = host_journal.ActionModule.__new__(host_journal.ActionModule)
+    action.karmada, action.variables = run, {"karmada_host": {"name": "cp1"}}
+    action._task = SimpleNamespace(check_mode=False)
+    asked: list[Object] = []
+    action.on_host = lambda _module, **arguments: asked.append(arguments) or {"changed": True}
+    assert action.perform({"state": "absent", "required": True})["changed"] is (sent == "absent")
+    assert [(each["state"], "content" in each) for each in asked] == [(sent, sent == "written")]
 
 
 @pytest.mark.parametrize(
