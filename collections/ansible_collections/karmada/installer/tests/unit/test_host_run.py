@@ -441,7 +441,7 @@ def test_the_state_stays_where_the_data_stays_with_what_the_uninstall_has_learnt
     run.save(replace(run.state, members={}, endpoint_host="elsewhere"))
     action = host_journal.ActionModule.__new__(host_journal.ActionModule)
     action.karmada, action.variables = run, {"karmada_host": {"name": "cp1"}}
-    action._task = SimpleNamespace(check_mode=False)
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
     asked: list[Object] = []
     action.on_host = lambda _module, **arguments: asked.append(arguments) or {"changed": True}
     assert action.perform({"state": "absent", "required": True})["changed"] is (sent == "absent")
