@@ -101,9 +101,19 @@ def observation(run: Run, seen: Seen) -> Observation:
                 for warning in pki.authority_warnings(authority.certificate, run.now)
             ),
             *external_etcd.notes(run, seen.etcd),
+            *_leaving(run),
             *seen.notes,
         ],
     )
+
+
+def _leaving(run: Run) -> list[str]:
+    """Members that are to leave and have not, whatever keeps them."""
+    listed = {entry["name"] for entry in run.spec["members"]}
+    return [
+        f"member {name} is no longer listed and has not left; karmada.installer.members lets it leave, or says why not"
+        for name in sorted(set(run.state.members) - listed)
+    ]
 
 
 def running_versions(pods: Iterable[Object]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.action.member_join import Act
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -129,3 +130,152 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
     found = action.perform(None, run, {"stage": stage, "timeout": 1})
     assert done == expected
     assert found["changed"] is (stage != "readiness")
+
+
+# -- what changes in place -----------------------------------------------------------------------------------
+
+
+class Site:
+    """A control plane and a member that fills the tokens of its accounts, in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
+        self.member = FakeCluster("member m1", system)
+        self.inside = FakeCluster("control plane")
+        self.state = state()
+        monkeypatch.setattr(member_join, "_token_secrets", self._tokens)
+        monkeypatch.setattr(member_join, "connected", self._connected)
+
+    @contextmanager
+    def _connected(self, _run: Run, _entry: Any) -> Iterator[FakeCluster]:
+        yield self.member
+
+    @staticmethod
+    def _tokens(_member: Any, name: str) -> dict[str, Any]:
+        return {
+            each: {"data": {"token": "dA==", "ca.crt": "Yw=="}} for each in (f"karmada-{name}", members.IMPERSONATOR)
+        }
+
+    def run(self, entry: dict[str, Any]) -> list[str]:
+        """What one run of the step changes, on the member and in the control plane."""
+        run = fake_run(document(), FakeCluster("host cluster"), stored=self.state)
+        run.__dict__["control_plane"] = self.inside
+        registered = member_join.registered_clusters(run)
+        survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
+        member_join.survey_member(run, entry, registered, survey)
+        if not member_join.needs_work(entry, survey, self.state):
+            return []
+        member_join.register_member(run, entry, registered, outcome)
+        self.state = member_join.recorded(self.state, entry, outcome.on_member)
+        return sorted(f"{change.action} {change.ref}" for change in outcome.changes)
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        found = self.inside.get(members.CLUSTER_API, "Cluster", "m1")
+        assert found
+        return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"labels": {"tier": "prod"}}, {"provider": "p"}, {"region": "eu"}, {"zones": ["a", "b"]}],
+    ids=["labels", "provider", "region", "zones"],
+)
+def test_what_the_document_says_of_a_member_changes_in_place_and_back(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch)
+    assert len(site.run(M1)) > 8
+    uid = site.cluster["metadata"]["uid"]
+    assert site.run(M1) == []
+    assert site.run({**M1, **change}) == ["changed Cluster m1"]
+    assert site.run({**M1, **change}) == []
+    assert site.run(M1) == ["changed Cluster m1"]
+    assert site.cluster["metadata"]["uid"] == uid
+    assert not [line for line in (*site.inside.log, *site.member.log) if line.startswith("delete")]
+
+
+def test_another_address_of_the_same_cluster_becomes_that_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run(M1)
+    site.member.access.server = "https://192.0.2.9:6443"
+    assert site.run(M1) == ["changed Cluster m1"]
+    assert site.cluster["spec"]["apiEndpoint"] == "https://192.0.2.9:6443"
+
+
+@pytest.mark.parametrize("change", [{"secretRef": {"name": "other"}}, {"context": "other"}, {"onLeave": "Delete"}])
+def test_how_it_is_reached_and_leaves_is_recorded_without_touching_it(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch)
+    site.run(M1)
+    assert site.run({**M1, **change}) == []
+    assert site.state.members["m1"] == members.record({**M1, **change})
+
+
+def test_a_member_that_is_being_removed_is_not_joined_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run(M1)
+    site.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]["metadata"]["deletionTimestamp"] = "2026-01-01"
+    with pytest.raises(ProblemsError, match="is being deleted"):
+        site.run(M1)
+
+
+# -- adoption ------------------------------------------------------------------------------------------------
+
+
+def by_hand(site: Site) -> None:
+    """As other tools leave it: the same objects, without our labels."""
+    site.run(M1)
+    site.state = state()
+    for cluster in (site.inside, site.member):
+        for each in cluster.objects.values():
+            each["metadata"].update(labels={}, annotations={})
+
+
+def test_one_that_was_joined_by_hand_becomes_ours_when_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    by_hand(site)
+    uid = site.cluster["metadata"]["uid"]
+    assert "changed Cluster m1" in site.run(M1)
+    assert site.cluster["metadata"]["uid"] == uid
+    assert site.cluster["metadata"]["labels"]["installer.karmada.io/owner"] == OWNER
+    assert {each["metadata"]["uid"] for each in site.member.objects.values() if each["kind"] == "ClusterRole"} <= (
+        site.state.uids("member/m1")
+    )
+    assert site.run(M1) == []
+
+
+def test_one_that_was_half_adopted_is_adopted_by_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Cluster comes last, by which the next run sees that there is something left to do."""
+    site = Site(monkeypatch)
+    by_hand(site)
+    apply = FakeCluster.apply
+
+    def dies(self: FakeCluster, obj: Any, **more: Any) -> Any:
+        if obj["kind"] == "Cluster":
+            raise KeyboardInterrupt
+        return apply(self, obj, **more)
+
+    monkeypatch.setattr(FakeCluster, "apply", dies)
+    with pytest.raises(KeyboardInterrupt):
+        site.run(M1)
+    monkeypatch.setattr(FakeCluster, "apply", apply)
+    assert "changed Cluster m1" in site.run(M1)
+
+
+def test_what_another_installer_holds_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    by_hand(site)
+    labels = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "another"}
+    site.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]["metadata"]["labels"] = labels
+    with pytest.raises(ProblemsError, match="was not made by this installer"):
+        site.run(M1)
+
+
+def test_one_that_is_registered_in_another_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    by_hand(site)
+    site.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]["spec"]["syncMode"] = "Pull"
+    with pytest.raises(ProblemsError, match="registered in mode Pull"):
+        site.run(M1)

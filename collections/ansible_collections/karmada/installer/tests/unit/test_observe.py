@@ -82,3 +82,11 @@ def test_an_authority_near_its_end_is_told() -> None:
     assert len(notes) == len(run.state.authorities)
     assert all("rotate it" in note for note in notes)
     assert set(notes) <= set(report.warnings(observe.observe(run)))
+
+
+def test_a_member_that_has_not_left_is_told() -> None:
+    listed = document({"members": [{"name": "m1", "secretRef": {"name": "m1"}}]})
+    joined = {name: {"mode": "Push", "secretRef": {"name": name}} for name in ("m1", "m2")}
+    run = fake_run(listed, FakeCluster("host cluster"), stored=state(members=joined))
+    (note,) = observe._leaving(run)
+    assert note.startswith("member m2 is no longer listed and has not left")
