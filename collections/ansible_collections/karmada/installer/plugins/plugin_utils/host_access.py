@@ -181,6 +181,13 @@ REASONS: tuple[Reason, ...] = (
         "another run works on this control plane: {holder}, last seen {seconds} s ago",
         "wait for it to end. If it is certain that it is dead, remove /run/karmada-installer/{instance}.lock there",
     ),
+    # What ssh said stands behind it, so any reason above says more.
+    Reason(
+        "lost",
+        r"Data could not be sent to remote host",
+        "the connection to it was lost",
+        "see that it is switched on, and that there is a way to its address from here",
+    ),
 )
 
 

@@ -87,6 +87,11 @@ SAID = [
     ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", "timed out", "firewall"),
     ("Connection timed out during banner exchange", "timed out", "does not answer"),
     ("Timeout, server 192.0.2.1 not responding.", "timed out", "does not answer"),
+    (
+        'Data could not be sent to remote host "192.0.2.1". Make sure this host can be reached over ssh: ',
+        "lost",
+        "the connection to it was lost",
+    ),
     ("kex_exchange_identification: Connection closed by remote host", "closed", "MaxStartups"),
     ("Connection reset by 192.0.2.1 port 22", "closed", "log of sshd"),
     ("sudo: a password is required", "sudo wants a password", "NOPASSWD"),
