@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action.member_leave import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     apply,
     member_join,
@@ -16,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     removal,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit import karmada_in_memory as memory
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -240,3 +242,72 @@ def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monke
     assert "does not apply the policy" in outcome.problem
     assert world.control_plane.names("Cluster") == {"m1"}
     assert world.applications == APPLICATIONS
+
+
+# -- the action ------------------------------------------------------------------------------------------------
+
+
+def act(world: World, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    run = world.run(check=check)
+
+    @contextlib.contextmanager
+    def writing(_step: str) -> Any:
+        yield
+
+    def save(saved: Any, **_: Any) -> None:
+        world.state = saved
+
+    monkeypatch.setattr(run, "writing", writing)
+    monkeypatch.setattr(run, "save", save)
+    if check:
+        monkeypatch.setattr(type(run), "control_plane_exists", True)
+    perform: Any = ActionModule.perform
+    given = {"stage": "leave", "confirm": "", "abandon": [], "timeout": 5, **arguments}
+    result: dict[str, Any] = perform(None, run, given)
+    return result
+
+
+def test_the_member_is_forgotten_when_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    result = act(world, monkeypatch)
+    assert result["changed"] is True
+    assert [(each["name"], each["gone"], each["workloads"]) for each in result["members"]] == [("m1", True, "Retain")]
+    assert (world.state.members, world.state.owned) == ({}, {})
+    world.control_plane.log.clear()
+    assert act(world, monkeypatch) == {"changed": False, "members": []}
+    assert world.control_plane.log == []
+
+
+def test_one_that_could_not_leave_is_not_forgotten_and_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.member.dead = True
+    result = act(world, monkeypatch)
+    assert result["failed"] is True
+    assert "1 of 1 members that leave are not gone" in result["msg"]
+    assert "left on it: ClusterRole karmada-controller-manager:karmada-m1" in result["msg"]
+    assert '"member_leave_abandon": ["m1"]' in result["msg"]
+    assert list(world.state.members) == ["m1"]
+    world.control_plane.reaches = False
+    given_up = act(world, monkeypatch, abandon=["m1"])
+    assert given_up["members"][0]["gone"] is True
+    assert any("left on member m1: " in line for line in world.said)
+    assert world.state.members == {}
+
+
+@pytest.mark.parametrize("stage", ["confirm", "leave"])
+def test_two_at_once_are_asked_for_before_anything_is_done(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.state = state(members={**world.state.members, "m2": RECORD}, owned=world.state.owned)
+    with pytest.raises(ProblemsError, match="karmada_confirm_leave=m1,m2"):
+        act(world, monkeypatch, stage=stage)
+    assert world.control_plane.log == []
+    found = act(world, monkeypatch, stage="confirm", confirm="m1,m2")
+    assert [each["name"] for each in found["members"]] == ["m1", "m2"]
+
+
+def test_check_mode_asks_nothing_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    result = act(world, monkeypatch, check=True)
+    assert "deleted Cluster m1" in result["changes"]
+    assert world.control_plane.log == []
+    assert list(world.state.members) == ["m1"]
