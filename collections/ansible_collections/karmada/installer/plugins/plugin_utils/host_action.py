@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import make_run
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, HostView
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView
 
 CONTROL = "karmada_control"
 #: Modules that change what a host is; how far a host has come is told by the tasks that ran them.

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step of a run has at hand where the document names plain hosts, and what one of them is to be."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifacts,
+    certificates,
+    load_balancer,
+    pki,
+    programs,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    KARMADA_CA,
+    wanted_leaf_certificates,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+
+
+class RunWithHosts(Run):
+    """One step of a run that works on plain hosts, from where the run stands.
+
+    What was seen on them by earlier steps is in ``observed``, by the name of the host (``host_checks`` says in which
+    form). Where the instance's state is kept is for the subclasses to say.
+    """
+
+    def __init__(
+        self,
+        deployment: Object,
+        connection: Connection,
+        *,
+        operation: str,
+        holder: str,
+        check: bool,
+        say: Callable[[str], None],
+        handover: Handover,
+    ) -> None:
+        super().__init__(deployment, connection, operation=operation, holder=holder, check=check, say=say)
+        self.handover = handover
+        self.hosts = {host.name: host for host in render.all_hosts(self.spec)}
+        self.observed = handover.all_observed(self.hosts)
+
+    @cached_property
+    def leaving(self) -> dict[str, Mapping[str, Any]]:
+        """Hosts that the document has no more and something of ours may be left on: name → their former entry of it.
+
+        One that has only got another name is none of them: what is there belongs to the new name.
+        """
+        there = {(host["address"], host.get("port")) for host in self.spec["hosts"]}
+        known = self.stored_state.hosts if self.stored_state else {}
+        return {
+            name: entry
+            for name, entry in known.items()
+            if name not in self.hosts and (entry["address"], entry.get("port")) not in there
+        }
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    @property
+    def crd_source(self) -> artifacts.Source:
+        """Where the CRDs come from: on a mirror that has programs, too, from the folder of Karmada."""
+        source = self.artifact_source
+        if source.url and source.kind != "GoModules":
+            return replace(source, url=f"{source.url.rstrip('/')}/karmada")
+        return source
+
+    def program_path(self, component: Component) -> str:
+        """Where the program of a component is on a host."""
+        return render.program(self.instance, component)
+
+    def missing_programs(self) -> dict[str, dict[str, list[Component]]]:
+        """What hosts lack: host name → its architecture → components whose program is not there as we installed it."""
+        found: dict[str, dict[str, list[Component]]] = {}
+        for name, observed in self.observed.items():
+            architecture = ARCHITECTURES.get(observed["facts"]["architecture"], observed["facts"]["architecture"])
+            lacking = [
+                component
+                for component in self.on_host(name).components(BY_NAME)
+                if self.program_path(component) not in observed["programs"]
+            ]
+            if lacking:
+                found[name] = {architecture: lacking}
+        return found
+
+    def program_problems(self) -> list[Problem]:
+        """Programs that hosts lack and that cannot be had."""
+        by_architecture = _by_architecture(self.missing_programs())
+        return [
+            problem
+            for architecture, lacking in by_architecture.items()
+            for problem in programs.check(self.instance.release, architecture, lacking, self.spec, self.artifact_source)
+        ]
+
+    def fetch_programs(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``, empty in check mode."""
+        missing = self.missing_programs()
+        if self.check:
+            return {
+                name: {self.program_path(component): {} for lacking in each.values() for component in lacking}
+                for name, each in missing.items()
+            }
+        brought = {
+            architecture: programs.programs(
+                self.instance.release, architecture, lacking, self.spec, self.artifact_source
+            )
+            for architecture, lacking in _by_architecture(missing).items()
+        }
+        return {
+            name: {
+                self.program_path(component): {
+                    "sha256": brought[architecture][component.name].sha256,
+                    "file": str(brought[architecture][component.name].path),
+                }
+                for architecture, lacking in each.items()
+                for component in lacking
+            }
+            for name, each in missing.items()
+        }
+
+    # -- hosts -----------------------------------------------------------------------------------------------------
+
+    def on_host(self, name: str) -> HostView:
+        """What one of the hosts is to be."""
+        return HostView(self, self.hosts[name], self.observed[name].get("files") or {})
+
+
+class HostView:
+    """What one host of an instance is to be. ``files`` is what it has, path → base64."""
+
+    def __init__(self, run: RunWithHosts, host: render.Host, files: Mapping[str, str]) -> None:
+        self.run = run
+        self.host = host
+        self.files = files
+
+    def components(self, names: Iterable[str]) -> list[Component]:
+        """Those of the named components that run on this host."""
+        return [
+            BY_NAME[name]
+            for name in names
+            if BY_NAME[name].is_wanted(self.run.spec) and render.role_of(BY_NAME[name]) in self.host.roles
+        ]
+
+    def tree(self, names: Iterable[str]) -> Object:
+        """These components on this host. All of them together are also the end of those that are not wanted there.
+
+        One by itself does not end: an API server that is to go waits for its clients, which are to go with it.
+        """
+        names = list(names)
+        wanted = self.components(names)
+        instance = self.run.instance
+        tree = render.merged([self._component(component) for component in wanted], instance.owner)
+        every = set(names) == set(BY_NAME)
+        gone = [render.ended(instance, each) for each in BY_NAME.values() if every and each not in wanted]
+        return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
+
+    @property
+    def is_load_balancer(self) -> bool:
+        """Whether this host serves the virtual IP."""
+        return self.host in load_balancer.load_balancers(self.run.spec)
+
+    def load_balancer_tree(self) -> Object:
+        """HAProxy and keepalived on this host, or their end where it is no load balancer."""
+        run = self.run
+        if not self.is_load_balancer:
+            return load_balancer.absent(run.instance)
+        interface = str((run.observed[self.host.name].get("facts") or {}).get("interface") or "")
+        if problem := load_balancer.interface_problem(self.host, interface):
+            raise ProblemsError(problem)
+        return load_balancer.tree(run.instance, self.host, interface, run.state.authorities[KARMADA_CA].certificate)
+
+    def _component(self, component: Component) -> Object:
+        run = self.run
+        where = render.layout(run.instance, self.host, component, run.endpoint_host)
+        present, leaves = {}, wanted_leaf_certificates(run.spec, component)
+        for leaf in leaves:
+            folder = where.path(certificates.file_set_of(leaf).directory)
+            certificate, key = (self.files.get(f"{folder}/tls.{kind}") for kind in ("crt", "key"))
+            if certificate and key:
+                present[leaf.name] = pki.Pair(base64.b64decode(certificate), base64.b64decode(key))
+        issued = certificates.issue_missing(
+            run.instance, run.state, where, present, run.now, run.external_etcd_files, leaves
+        )
+        return render.component_tree(run.instance, component, where, issued.material, run.state.etcd)
+
+
+def _by_architecture(missing: Mapping[str, Mapping[str, Iterable[Component]]]) -> dict[str, list[Component]]:
+    found: dict[str, dict[str, Component]] = {}
+    for each in missing.values():
+        for architecture, lacking in each.items():
+            found.setdefault(architecture, {}).update({component.name: component for component in lacking})
+    return {architecture: list(lacking.values()) for architecture, lacking in found.items()}
