@@ -29,7 +29,7 @@ description:
     control plane already has is looked up with O(membership=live) only; else all that are listed are in
     V(karmada_members_join).
   - >-
-    Plain hosts of the document, in mode Binary, are in the groups V(karmada_etcd), V(karmada_control_plane) and
+    Plain hosts of the document are in the groups V(karmada_etcd), V(karmada_control_plane) and
     V(karmada_load_balancer) by their roles. Together they are the group V(karmada_hosts). Each has the variable
     C(karmada_host), its entry of the document, and the connection variables that follow from the document:
     C(ansible_host), C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of
@@ -38,8 +38,8 @@ description:
     The group V(karmada_hosts_leaving) is empty. A run puts those hosts there that have left the document and are to be
     cleaned.
   - >-
-    Playbooks work on V(karmada_in_pods) or on V(karmada_on_hosts). The first has V(karmada_control) in mode Container,
-    the other V(karmada_control) and the hosts in mode Binary.
+    Playbooks work on V(karmada_in_pods) in mode Container and on V(karmada_on_hosts) in mode Binary. The one that is not
+    empty has V(karmada_control) and the plain hosts. In mode Container these run etcd, if there are any.
   - >-
     Variables contain names of Secrets and never their content. Strings of the document are never taken for templates.
 notes:
@@ -300,8 +300,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self.inventory.add_group(group)
         variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
         # Steps that are done once are done by the first host of a play.
-        self._add_host(CONTROL, IN_PODS if in_pods else ON_HOSTS, {**_HERE, **variables})
-        self.inventory.add_child(ON_HOSTS, HOSTS)
+        everything = IN_PODS if in_pods else ON_HOSTS
+        self._add_host(CONTROL, everything, {**_HERE, **variables})
+        self.inventory.add_child(everything, HOSTS)
         for group in ROLE_GROUPS.values():
             self.inventory.add_child(HOSTS, group)
 

@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
+    pod_components,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.crd import nearest
@@ -68,7 +69,7 @@ def storage_class(run: Run) -> Iterable[Problem]:
 def priority_classes(run: Run) -> Iterable[Problem]:
     """Without its class no pod of a component is admitted, which would only be seen after the first change."""
     users: dict[str, list[Component]] = defaultdict(list)
-    for component in wanted_components(run.spec):
+    for component in pod_components(run.spec):
         users[settings_of(component, run.spec)["priorityClassName"]].append(component)
     for name, components in users.items():
         if name and run.host.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
@@ -83,7 +84,7 @@ def priority_classes(run: Run) -> Iterable[Problem]:
 def pull_secrets(run: Run) -> Iterable[Problem]:
     """Pull secrets that are not there. It is said only: images that anybody may pull need none."""
     named: dict[str, list[str]] = defaultdict(list)
-    for component in wanted_components(run.spec):
+    for component in pod_components(run.spec):
         settings = settings_of(component, run.spec)
         for each in settings.get("imagePullSecrets", run.spec["images"].get("pullSecrets")) or []:
             named[each["name"]].append(component.name)

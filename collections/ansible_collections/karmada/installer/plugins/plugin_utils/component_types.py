@@ -214,6 +214,10 @@ class Component:
         moved = {key: _port_in(str(given.get(flag, ""))) for key, flag in self.port_flags.items()}
         return {key: moved.get(key) or number for key, number in self.ports.items()}
 
+    def is_on_hosts(self, spec: Mapping[str, Any]) -> bool:
+        """Whether it is a unit of plain hosts, if it is wanted at all; else it runs in pods."""
+        return bool(spec["mode"] == "Binary") or (self.field == "etcd" and etcd_on_hosts(spec))
+
     def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
         """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
         settings = settings_of(self, spec)
@@ -246,6 +250,11 @@ def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What the document says about an etcd that is not ours to run; None where etcd is a component of ours."""
     found: Mapping[str, Any] | None = spec["components"]["etcd"].get("external")
     return found
+
+
+def etcd_on_hosts(spec: Mapping[str, Any]) -> bool:
+    """Whether members of etcd are units of plain hosts: those with its role, in mode Container, too."""
+    return any("etcd" in host["roles"] for host in spec.get("hosts") or ())
 
 
 def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:

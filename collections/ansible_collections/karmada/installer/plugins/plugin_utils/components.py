@@ -358,6 +358,11 @@ def wanted_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
 
 
+def pod_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+    """Those of them that run in pods of the host cluster."""
+    return tuple(component for component in wanted_components(spec) if not component.is_on_hosts(spec))
+
+
 def wanted_authorities(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The authorities of an instance: none for etcd where it is somebody else's."""
     return tuple(name for name in AUTHORITIES if name != ETCD_CA or external_etcd(spec) is None)
@@ -372,7 +377,7 @@ def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[Lea
 def wanted_leaf_certificates(
     spec: Mapping[str, Any], component: Component | None = None
 ) -> tuple[LeafCertificate, ...]:
-    """The leaves that this document calls for: all of them, or those of one component."""
+    """The leaves that this document calls for: of all that runs in pods and of the administrator, or of one component."""
     authorities = wanted_authorities(spec)
-    leaves = component.certificates if component else leaf_certificates(wanted_components(spec))
+    leaves = component.certificates if component else leaf_certificates(pod_components(spec))
     return tuple(leaf for leaf in leaves if leaf.authority in authorities)

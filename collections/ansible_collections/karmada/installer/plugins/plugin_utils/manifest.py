@@ -167,9 +167,9 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
 
 
 def _fill_in_by_mode(spec: dict[str, Any]) -> None:
-    """What the schema cannot fill in, because it is not the same in both modes."""
+    """What the schema cannot fill in, because it depends on where the control plane runs."""
     in_pods = spec["mode"] == "Container"
-    spec["artifacts"].setdefault("source", "URL" if in_pods else "Image")
+    spec["artifacts"].setdefault("source", "Image" if spec.get("hosts") else "URL")
     endpoint = spec["endpoint"]
     if "type" in endpoint:
         return

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which field of the document means something in which mode. A setting that would do nothing is refused, not ignored.
+"""Which field of the document means something where. A setting that would do nothing is refused, not ignored.
+
+Mode Container is pods, mode Binary is plain hosts; etcd may run on hosts in mode Container, too.
 
 Every leaf of the schema has a row: a new field makes a test fail until somebody has decided.
 """
@@ -11,18 +13,20 @@ from enum import Enum
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 
 
 class Means(Enum):
-    """In which modes a field means something."""
+    """Where a field means something. Settings of a component: by where it runs, so BINARY is its hosts, too."""
 
     BOTH = "Binary and Container"
     CONTAINER = "Container"
     BINARY = "Binary"
+    HOSTS = "documents with hosts"
 
 
-_BOTH, _CONTAINER, _BINARY = Means.BOTH, Means.CONTAINER, Means.BINARY
+_BOTH, _CONTAINER, _BINARY, _HOSTS = Means.BOTH, Means.CONTAINER, Means.BINARY, Means.HOSTS
 
 #: Those that the components have in common, by their path below the component.
 COMPONENT_SETTINGS: Mapping[str, Means] = {
@@ -71,15 +75,15 @@ FIELDS: Mapping[str, Means] = {
     "hostCluster.context": _CONTAINER,
     # The issuer of service accounts has it, and the name that clients inside of members know.
     "hostCluster.domain": _BOTH,
-    "hosts[].name": _BINARY,
-    "hosts[].address": _BINARY,
-    "hosts[].roles": _BINARY,
-    "hosts[].port": _BINARY,
-    "hosts[].hostKeyFingerprint": _BINARY,
-    "ssh.user": _BINARY,
-    "ssh.port": _BINARY,
-    "ssh.privateKeySecretRef.name": _BINARY,
-    "ssh.knownHostsSecretRef.name": _BINARY,
+    "hosts[].name": _HOSTS,
+    "hosts[].address": _HOSTS,
+    "hosts[].roles": _HOSTS,
+    "hosts[].port": _HOSTS,
+    "hosts[].hostKeyFingerprint": _HOSTS,
+    "ssh.user": _HOSTS,
+    "ssh.port": _HOSTS,
+    "ssh.privateKeySecretRef.name": _HOSTS,
+    "ssh.knownHostsSecretRef.name": _HOSTS,
     "endpoint.type": _BOTH,
     "endpoint.host": _BOTH,
     "endpoint.port": _BOTH,
@@ -134,7 +138,7 @@ FIELDS: Mapping[str, Means] = {
     "members[].onLeave": _BOTH,
     "deletion.policy": _BOTH,
 }
-#: What to do in mode Binary, for the fields that have something in their place; by the beginning of their path.
+#: What to do on hosts, for the fields that have something in their place; by the beginning of their path.
 INSTEAD: Mapping[str, str] = {
     "hostCluster.": "there is no host cluster; hosts and ssh say where the control plane runs",
     "endpoint.": "types External and VirtualIP have host, port and virtualIP only",
@@ -142,7 +146,6 @@ INSTEAD: Mapping[str, str] = {
     "overlay.": "there are no objects to lay it over; use extraArgs, extraEnv and resources of components",
     "networkPolicies.": "use the firewall of the hosts; metrics of components listen on loopback only",
     "components.etcd.local.replicas": "there is one member of etcd on each host with the role etcd",
-    "components.etcd.local.volumeData": "etcd keeps its data below /var/lib/karmada; mount what you want there",
 }
 #: The same for settings of components, by their first word.
 INSTEAD_OF_SETTING: Mapping[str, str] = {
@@ -167,18 +170,34 @@ def problems(deployment: Mapping[str, Any]) -> list[Problem]:
 
     What the schema fills in cannot be told from what was given, so a field with its default value is let pass.
     """
-    mode = deployment["spec"]["mode"]
-    unwanted = _CONTAINER if mode == "Binary" else _BINARY
-    found = []
-    for path, name in _given(deployment["spec"], manifest.schema()["properties"]["spec"]):
-        if meaning(name) is not unwanted or _follows_from_the_document(name, deployment):
-            continue
-        found.append(
-            Problem(
-                f"has no meaning in mode {mode}", crd.spelt(("spec", *path)), _remedy(name, in_binary=mode == "Binary")
-            )
-        )
-    return found
+    spec = deployment["spec"]
+    return [
+        Problem(f"has no meaning {_where(name, spec)}", crd.spelt(("spec", *path)), _remedy(name, spec))
+        for path, name in _given(spec, manifest.schema()["properties"]["spec"])
+        if not _means_something(name, spec) and not _follows_from_the_document(name, deployment)
+    ]
+
+
+def _means_something(name: str, spec: Mapping[str, Any]) -> bool:
+    means = meaning(name)
+    if means is _HOSTS:
+        return bool(spec.get("hosts"))
+    return means is _BOTH or (means is _BINARY) == _on_hosts(name, spec)
+
+
+def _on_hosts(name: str, spec: Mapping[str, Any]) -> bool:
+    """Whether what a field is about is on plain hosts: its component, or all there is."""
+    if _setting(name) is not None and name.startswith(f"components.{ETCD.field}."):
+        return ETCD.is_on_hosts(spec)
+    return bool(spec["mode"] == "Binary")
+
+
+def _where(name: str, spec: Mapping[str, Any]) -> str:
+    if meaning(name) is _HOSTS:
+        return "without hosts"
+    if spec["mode"] == "Container" and _on_hosts(name, spec):
+        return "where etcd runs on hosts"
+    return f"in mode {spec['mode']}"
 
 
 def _follows_from_the_document(name: str, deployment: Mapping[str, Any]) -> bool:
@@ -188,8 +207,8 @@ def _follows_from_the_document(name: str, deployment: Mapping[str, Any]) -> bool
     return bool(deployment["spec"]["hostCluster"]["namespace"] == deployment["metadata"]["namespace"])
 
 
-def _remedy(name: str, *, in_binary: bool) -> str:
-    if not in_binary:
+def _remedy(name: str, spec: Mapping[str, Any]) -> str:
+    if not _on_hosts(name, spec):
         return "take it out, or set mode: Binary"
     setting = _setting(name)
     reason = next((text for start, text in INSTEAD.items() if name.startswith(start)), "")

@@ -66,7 +66,7 @@ def secret(instance: Instance, component: str, name: str, files: Mapping[str, by
 def file_set_secrets(instance: Instance, where: Layout, material: Material) -> list[Object]:
     """One Secret for each file set of the table; shared ones once."""
     secrets: dict[str, Object] = {}
-    for component in table.wanted_components(instance.spec):
+    for component in table.pod_components(instance.spec):
         for files in table.enabled_file_sets(component, instance.spec):
             if files.name not in secrets:
                 secrets[files.name] = secret(instance, component.name, files.name, contents(files, material, where))
@@ -84,14 +84,14 @@ def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
     """Every object of the components without what depends on keys: what can be judged before there are any."""
     file_sets = {
         files.name: component.name
-        for component in table.wanted_components(instance.spec)
+        for component in table.pod_components(instance.spec)
         for files in table.enabled_file_sets(component, instance.spec)
     }
     return [
         *(secret(instance, component, name, {}) for name, component in file_sets.items()),
         *(
             each
-            for component in table.wanted_components(instance.spec)
+            for component in table.pod_components(instance.spec)
             for each in _component_objects(instance, component, where, "", etcd)
         ),
         *passage(instance, ""),

@@ -99,8 +99,8 @@ class Host:
 
 
 def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
-    """The hosts of the document, in its order."""
-    return tuple(host_of(each) for each in spec["hosts"])
+    """The hosts of the document, in its order; none where all of it runs in pods."""
+    return tuple(host_of(each) for each in spec.get("hosts", ()))
 
 
 def host_of(entry: Mapping[str, Any]) -> Host:

@@ -44,6 +44,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_CA,
     KARMADA_WEBHOOK,
     clashing_names,
+    pod_components,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
@@ -345,7 +346,7 @@ class Run:
         admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
         workloads = [
             each
-            for component in wanted_components(self.spec)
+            for component in pod_components(self.spec)
             for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
         ]
         passage = render.passage(self.instance, self.ingress_controller)

@@ -26,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     COMPONENTS,
     ETCD,
     KARMADA_WEBHOOK,
+    pod_components,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
@@ -133,7 +134,7 @@ class Rendered:
     def workloads(self) -> list[Object]:
         return [
             each
-            for component in wanted_components(self.spec)
+            for component in pod_components(self.spec)
             for each in render.component_objects(
                 self.instance, component, self.layout, self.material, self.remembered.etcd
             )

@@ -214,8 +214,12 @@ SPEC = manifest.schema()["properties"]["spec"]
 FIELDS = dict(leaves(SPEC, "spec"))
 
 
-#: Fields that mean something on plain hosts only; test_host_field_effects has their rows.
-ON_HOSTS = {path for path in FIELDS if mode_fields.meaning(path.removeprefix("spec.")) is mode_fields.Means.BINARY}
+#: Fields that mean something for plain hosts only; test_host_field_effects has their rows.
+ON_HOSTS = {
+    path
+    for path in FIELDS
+    if mode_fields.meaning(path.removeprefix("spec.")) in (mode_fields.Means.BINARY, mode_fields.Means.HOSTS)
+}
 
 
 def test_every_field_has_a_row_and_every_row_a_field() -> None:

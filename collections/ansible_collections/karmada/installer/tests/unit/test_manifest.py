@@ -47,7 +47,8 @@ def test_the_corpus_is_large_enough_to_mean_something() -> None:
 @pytest.mark.parametrize("file", corpus_files.good(), ids=str)
 def test_good_document_is_accepted(file: corpus_files.CorpusFile) -> None:
     resolved = manifest.resolve(manifest.parse(file.text, file.path.name))
-    assert resolved["spec"]["mode"] == ("Binary" if "hosts" in resolved["spec"] else "Container")
+    with_control_plane = any("controlPlane" in host["roles"] for host in resolved["spec"].get("hosts", ()))
+    assert resolved["spec"]["mode"] == ("Binary" if with_control_plane else "Container")
     assert resolved["spec"]["hostCluster"]["namespace"]
     assert resolved["spec"]["endpoint"]["type"]
     assert resolved["spec"]["artifacts"]["source"]

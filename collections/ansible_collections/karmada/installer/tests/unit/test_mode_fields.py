@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.tests.unit.samples import document
 
 Object = dict[str, Any]
 
+ETCD_HOST: list[Object] = [{"name": "etcd1", "address": "192.0.2.1", "roles": ["etcd"]}]
 ONE_HOST: Object = {"mode": "Binary", "hosts": [{"name": "host1", "address": "192.0.2.1"}]}
 
 
@@ -81,11 +82,6 @@ def spec_of(**more: Any) -> Object:
             "on each host with the role etcd",
         ),
         (
-            {"components": {"etcd": {"local": {"volumeData": {"hostPath": {"path": "/a"}}}}}},
-            "spec.components.etcd.local.volumeData.hostPath.path",
-            "/var/lib/karmada",
-        ),
-        (
             {"components": {"karmadaScheduler": {"replicas": 2}}},
             "spec.components.karmadaScheduler.replicas",
             "on each host with the role controlPlane",
@@ -121,7 +117,30 @@ def test_settings_of_pods_are_refused_on_plain_hosts(more: Object, where: str, r
 @pytest.mark.parametrize(("ssh", "where"), [({"user": "admin"}, "spec.ssh.user"), ({"port": 2222}, "spec.ssh.port")])
 def test_settings_of_hosts_are_refused_in_pods(ssh: Object, where: str) -> None:
     (problem,) = mode_fields.problems(document({"ssh": ssh}))
-    assert (problem.where, problem.what) == (where, "has no meaning in mode Container")
+    assert (problem.where, problem.what) == (where, "has no meaning without hosts")
+
+
+@pytest.mark.parametrize(
+    ("local", "where"),
+    [
+        ({"replicas": 3}, "spec.components.etcd.local.replicas"),
+        ({"nodeSelector": {"a": "b"}}, "spec.components.etcd.local.nodeSelector"),
+        ({"podDisruptionBudgetConfig": {"minAvailable": 1}}, "spec.components.etcd.local.podDisruptionBudgetConfig.minAvailable"),
+    ],
+)
+def test_settings_of_pods_are_refused_for_an_etcd_on_hosts(local: Object, where: str) -> None:
+    """All other components run in pods, and may have them."""
+    components = {"etcd": {"local": local}, "karmadaScheduler": {"replicas": 2, "nodeSelector": {"a": "b"}}}
+    (problem,) = mode_fields.problems(document({"hosts": ETCD_HOST, "ssh": {"user": "admin"}, "components": components}))
+    assert (problem.where, problem.what) == (where, "has no meaning where etcd runs on hosts")
+    assert problem.remedy.startswith("take it out: ")
+
+
+def test_what_is_for_mode_binary_alone_is_refused_in_pods_with_hosts_for_etcd_too() -> None:
+    deployment = document({"hosts": ETCD_HOST})
+    deployment["spec"]["endpoint"]["virtualIP"] = {"address": "192.0.2.100"}
+    (problem,) = mode_fields.problems(deployment)
+    assert (problem.where, problem.what) == ("spec.endpoint.virtualIP.address", "has no meaning in mode Container")
 
 
 def test_all_of_them_are_told_at_once() -> None:

@@ -42,7 +42,7 @@ def tree(of: Instance, component: Component, number: int = 0, **etcd: Any) -> di
     role = render.ETCD_ROLE if component is ETCD else render.CONTROL_PLANE_ROLE
     host = render.hosts_of(of.spec, role)[number]
     where = render.layout(of, host, component, "karmada.example.com")
-    material = certificates.issue_missing(of, state(), where, {}, NOW).material
+    material = certificates.issue_missing(of, state(), where, {}, NOW, None, component.certificates).material
     return render.component_tree(of, component, where, material, EtcdState(token=TOKEN, **etcd))
 
 
@@ -179,7 +179,7 @@ def _hash_with_fixed_keys(spec: dict[str, Any], component: Component) -> str:
     host = render.hosts_of(of.spec, render.CONTROL_PLANE_ROLE)[0]
     where = render.layout(of, host, component, "")
     leaves = {name: state().authorities["karmada-ca"] for name in _leaves()}
-    issued = certificates.issue_missing(of, state(), where, {}, NOW).material
+    issued = certificates.issue_missing(of, state(), where, {}, NOW, None, component.certificates).material
     tree_ = render.component_tree(of, component, where, replace(issued, leaves=leaves), EtcdState(token=TOKEN))
     return str(tree_["units"][0]["hash"])
 
