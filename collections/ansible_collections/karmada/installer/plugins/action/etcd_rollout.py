@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import (
     Round,
     next_round,
@@ -31,8 +31,8 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Each round looks again: what was true before a member was replaced need not be true after it."""
         changes: list[Change] = []
-        if not ETCD.is_wanted(run.spec):
-            return changed_result(changes)  # it is somebody else's
+        if ETCD not in pod_components(run.spec):
+            return changed_result(changes)  # it is somebody else's, or on hosts
         while True:
             stateful_set, pods = observe(run, arguments["timeout"])
             this = next_round(stateful_set, pods, run.state.etcd.storage) if stateful_set else Round()

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Objec
 class ActionModule(HostAction):
     """Make the tree of the named components, and have the host converge to it."""
 
+    KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {
         "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(BY_NAME)},
         "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "compared"]},

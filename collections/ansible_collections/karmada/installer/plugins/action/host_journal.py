@@ -7,6 +7,7 @@ import json
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 
 
 class ActionModule(HostAction):
@@ -19,19 +20,22 @@ class ActionModule(HostAction):
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The journal is bookkeeping: writing it is no change of the control plane."""
-        state: str = arguments["state"]
-        if state == "absent" and not self.leaves and self.karmada.spec["deletion"]["policy"] == "Retain":
+        run, state = self.karmada, str(arguments["state"])
+        if state == "absent" and not self.leaves and run.spec["deletion"]["policy"] == "Retain":
             # It stays where the data stays, with what this run has learnt.
             state = "written"
-        stored = self.karmada.stored
         seen = self.seen
-        if self._task.check_mode or (state == "written" and (seen.get("stored") or {}).get("serial") == stored.serial):
+        # Beneath a control plane in pods hosts have a lock only; the state is in the host cluster.
+        stored = run.stored if isinstance(run, HostsRun) else None
+        if self._task.check_mode or (state != "released" and stored is None):
+            return {"changed": False}
+        if stored and state == "written" and (seen.get("stored") or {}).get("serial") == stored.serial:
             return {"changed": False}
         if seen.get("refusal"):
             # It could not be reached when this run began, or was somebody else's.
             return {"changed": False}
-        content = {"content": json.dumps(stored.plain)} if state == "written" else {}
-        wanted = {"name": self.karmada.name, "state": state, "holder": self.karmada.holder, **content}
+        content = {"content": json.dumps(stored.plain)} if stored and state == "written" else {}
+        wanted = {"name": run.name, "state": state, "holder": run.holder, **content}
         if arguments["required"]:
             found = self.on_host("host_state", **wanted)
         else:
@@ -39,6 +43,6 @@ class ActionModule(HostAction):
             if refusal:
                 self.note(lost={"step": self._task.name, "reason": refusal})
                 return {"changed": False}
-        if state == "written" and not found.get("failed"):
+        if stored and state == "written" and not found.get("failed"):
             self.note(stored=stored.plain)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}

@@ -13,6 +13,7 @@ class ActionModule(HostAction):
     """Send what the host lacks."""
 
     TRANSFERS_FILES = True
+    KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
     }

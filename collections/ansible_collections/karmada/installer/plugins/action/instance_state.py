@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 EVENTS = ("chosen", "begun", "etcd_bootstrapped", "hosts_left", "finished")
 
@@ -21,16 +22,17 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """What is handed on here, other steps write to the hosts."""
-        if not isinstance(run, HostsRun):
-            raise TypeError("the state of an instance in pods is kept by its host cluster")
+        if not isinstance(run, RunWithHosts):
+            raise TypeError("this control plane has no plain hosts")
         event, due = arguments["event"], False
         if event == "chosen":
-            run.save(run.state)
+            if isinstance(run, HostsRun):
+                run.save(run.state)
         elif event == "begun":
             due = run.begin()
         elif not run.check and event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
             run.etcd_bootstrapped()
-        elif not run.check and event == "hosts_left":
+        elif not run.check and event == "hosts_left" and isinstance(run, HostsRun):
             run.hosts_left()
         elif not run.check and event == "finished":
             due = run.finish()

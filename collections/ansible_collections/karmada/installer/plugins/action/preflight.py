@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 
 class ActionModule(KarmadaAction):
@@ -33,12 +34,12 @@ class ActionModule(KarmadaAction):
             _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
             return {"changed": False, "installed": run.stored_state is not None}
         _refuse(all_problems(run, arguments["abandon_hosts"]))
-        if isinstance(run, HostsRun):
-            for hint in host_preflight.hints(run):
-                run.say(f"hint: {hint}")
-        elif arguments["pull_images"] and run.check:
+        for hint in host_preflight.hints(run) if isinstance(run, RunWithHosts) else ():
+            run.say(f"hint: {hint}")
+        in_pods = not isinstance(run, HostsRun)
+        if in_pods and arguments["pull_images"] and run.check:
             run.say("whether images can be pulled is not tried in check mode, because it takes pods")
-        elif arguments["pull_images"]:
+        elif in_pods and arguments["pull_images"]:
             _refuse(image_probe.problems(run, arguments["pull_timeout"]))
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:

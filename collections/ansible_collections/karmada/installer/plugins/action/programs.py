@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 
 class ActionModule(KarmadaAction):
@@ -15,7 +15,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Nothing on any host is changed by it."""
-        if not isinstance(run, HostsRun):
+        if not isinstance(run, RunWithHosts):
             raise TypeError("pods run from images")
         lacking = run.fetch_programs()
         for name in run.hosts:

@@ -9,9 +9,13 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import observe
-from ansible_collections.karmada.installer.plugins.plugin_utils.observe_hosts import observe_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.observe_hosts import (
+    observe_etcd_on_hosts,
+    observe_hosts,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
@@ -24,12 +28,18 @@ def _former(path: str | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def _observe(run: Run) -> report.Observation:
+    if isinstance(run, HostsRun):
+        return observe_hosts(run)
+    return observe_etcd_on_hosts(run) if isinstance(run, EtcdOnHostsRun) else observe(run)
+
+
 class ActionModule(KarmadaAction):
     """Look at the instance as it is; change nothing there."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The status as data, and a summary for the person."""
-        observed = observe_hosts(run) if isinstance(run, HostsRun) else observe(run)
+        observed = _observe(run)
         hints = []
         if run.connection.kubeconfig_output:
             hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")

@@ -10,7 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
@@ -30,7 +30,7 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Once etcd works for the first time its members are told never to found a cluster again."""
         names: list[str] = arguments["components"]
-        wanted = [name for name in names if BY_NAME[name].is_wanted(run.spec)]
+        wanted = [each.name for each in pod_components(run.spec) if each.name in names]
         changes: list[Change] = []
         if arguments["apply"]:
             if wanted:

@@ -38,8 +38,8 @@ description:
     The group V(karmada_hosts_leaving) is empty. A run puts those hosts there that have left the document and are to be
     cleaned.
   - >-
-    Playbooks work on V(karmada_in_pods) in mode Container and on V(karmada_on_hosts) in mode Binary. The one that is not
-    empty has V(karmada_control) and the plain hosts. In mode Container these run etcd, if there are any.
+    Playbooks work on V(karmada_in_pods) in mode Container and on V(karmada_on_hosts) in mode Binary. The one that is
+    not empty has V(karmada_control) and the plain hosts. In mode Container these run etcd, if there are any.
   - >-
     Variables contain names of Secrets and never their content. Strings of the document are never taken for templates.
 notes:

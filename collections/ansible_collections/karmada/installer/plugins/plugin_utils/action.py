@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
@@ -83,9 +84,11 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         "say": lambda message: Display().display(f"    {message}"),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
-    if deployment["spec"]["mode"] != "Binary":
-        return Run(deployment, stands, **common)
-    return HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
+    if deployment["spec"]["mode"] == "Binary":
+        return HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
+    if deployment["spec"].get("hosts"):
+        return EtcdOnHostsRun(deployment, stands, **common, handover=Handover.of_this_run())
+    return Run(deployment, stands, **common)
 
 
 def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:

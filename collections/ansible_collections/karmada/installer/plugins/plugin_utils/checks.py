@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, collected
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
@@ -34,6 +35,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 #: How far clocks may be apart.
 CLOCK_TOLERANCE = timedelta(seconds=30)
@@ -61,6 +63,11 @@ def all_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]
             partial(_hosts, run, abandoned_hosts)
             if isinstance(run, HostsRun)
             else partial(_with_host, access, partial(_host, run)),
+            *(
+                (partial(_with_host, access, partial(host_preflight.problems, run)),)
+                if isinstance(run, EtcdOnHostsRun)
+                else ()
+            ),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
             *(partial(_member, run, entry, access) for entry in members),
@@ -71,16 +78,22 @@ def all_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]
 
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
     """What would keep an uninstall from its work; its members are asked later, one by one."""
-    if isinstance(run, HostsRun):
-        return host_preflight.unreachable_hosts(run, abandoned_hosts)
-    return collected(partial(_uninstall_access, run))
+    access = [] if isinstance(run, HostsRun) else collected(partial(_uninstall_access, run))
+    # Which hosts there are, the state knows, too.
+    return access or (host_preflight.unreachable_hosts(run, abandoned_hosts) if isinstance(run, RunWithHosts) else [])
 
 
 def _uninstall_access(run: Run) -> Iterable[Problem]:
     run.host.version(retry_seconds=5)
     yield from host_rights.told(run.host.can_i(host_rights.in_namespace(run.namespace)))
     # Reading it has refusals of its own.
-    _ = run.stored_state
+    state = run.stored_state
+    if state and state.etcd.storage == "directory" and not isinstance(run, RunWithHosts):
+        yield Problem(
+            what=f"its etcd is on hosts ({', '.join(state.etcd.nodes)}), and the document names none",
+            where="spec.hosts",
+            remedy="write them as they were at the install, so that etcd is taken away there, too",
+        )
 
 
 def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Problem]]) -> Iterable[Problem]:

@@ -11,6 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     ip_families,
     manifest,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import etcd_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
@@ -22,6 +23,8 @@ FIXED_SETTINGS = (
     "encryption.provider",
     "hostCluster.domain",
 )
+#: Where etcd may be.
+_EXTERNAL, _ON_HOSTS, _IN_PODS = "external", "on plain hosts", "in pods"
 
 
 def changed(run: Run) -> Iterable[Problem]:
@@ -61,8 +64,13 @@ def _cannot_follow(path: str, old: Any, new: Any) -> Problem:
 
 
 def store_moved(run: Run) -> bool:
-    """Whether the document wants the store elsewhere: in pods or not."""
-    return (run.state.etcd.storage == "external") != external_etcd.is_named(run)
+    """Whether the document wants the store elsewhere: in pods, on hosts or with somebody else."""
+    wanted = _EXTERNAL if external_etcd.is_named(run) else _ON_HOSTS if etcd_on_hosts(run.spec) else _IN_PODS
+    return wanted != _place(run.state.etcd.storage)
+
+
+def _place(storage: str) -> str:
+    return {"external": _EXTERNAL, "directory": _ON_HOSTS}.get(storage, _IN_PODS)
 
 
 def store(run: Run) -> Iterable[Problem]:
@@ -70,9 +78,10 @@ def store(run: Run) -> Iterable[Problem]:
     etcd = run.state.etcd
     if store_moved(run):
         yield Problem(
-            what=f"etcd of this control plane is {'external' if etcd.storage == 'external' else 'local'}, and its data "
-            "does not move",
-            where="spec.components.etcd",
+            what=f"etcd of this control plane is {_place(etcd.storage)}, and its data does not move",
+            where="spec.hosts"
+            if etcd_on_hosts(run.spec) or _place(etcd.storage) == _ON_HOSTS
+            else "spec.components.etcd",
             remedy="set it back, or install a second control plane",
         )
     elif etcd.prefix not in ("", _at(run.spec, "components.etcd.external.keyPrefix")) and not run.state.document:

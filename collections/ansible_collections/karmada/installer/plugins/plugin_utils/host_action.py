@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import make_run
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import EXPECTED_ERRORS, make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView, RunWithHosts
 
 CONTROL = "karmada_control"
 #: Modules that change what a host is; how far a host has come is told by the tasks that ran them.
@@ -24,6 +22,8 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {}
+    #: Whether the lock of the host cluster, where there is one, has to be kept through this step.
+    KEEPS_LOCK: ClassVar[bool] = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate, perform, and turn what a person can mend into a result."""
@@ -32,12 +32,14 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
         control, check = self.variables["hostvars"][CONTROL], bool(self._task.check_mode)
         found = make_run(control["karmada_deployment"], control.get("karmada_connection"), self.variables, check=check)
-        if not isinstance(found, HostsRun):
-            raise TypeError("a control plane in pods has no plain hosts")
+        if not isinstance(found, RunWithHosts):
+            raise TypeError("this control plane has no plain hosts")
         self.karmada = found
         try:
+            if self.KEEPS_LOCK:
+                found.resume_lock()
             result.update(self.perform(arguments))
-        except ProblemsError as error:
+        except EXPECTED_ERRORS as error:
             result.update(failed=True, changed=False, msg=str(error))
         except AnsibleError as error:
             # The connection, or a file on its way. Ansible tells it; what else it means is told at the end of the run.

@@ -129,7 +129,12 @@ def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
             f"choose one of IPv{family}",
         )
     subnet = spec["components"]["karmadaAPIServer"].get("serviceSubnet")
-    if subnet and ip_families.networks(subnet)[0].version != family:
+    # In pods the API server has an address of the host cluster.
+    if (
+        subnet
+        and render.hosts_of(spec, render.CONTROL_PLANE_ROLE)
+        and ip_families.networks(subnet)[0].version != family
+    ):
         yield Problem(
             f"{subnet} begins with another family than the addresses of the hosts have, which kube-apiserver refuses",
             "spec.components.karmadaAPIServer.serviceSubnet",

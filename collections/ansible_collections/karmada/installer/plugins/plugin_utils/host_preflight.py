@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that can be known before the first change of a control plane on plain hosts."""
+"""Everything that can be known of plain hosts before the first change."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 
-def unreachable_hosts(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
+def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
     """For an uninstall: hosts that cannot be looked at, or that another run works on, unless given up by name."""
     refused = _refused(run, [*render.all_hosts(run.spec), *map(render.host_of, run.leaving.values())], abandoned)
     return [_or_given_up(host, problem, "uninstall_on_hosts_abandon", abandoned) for host, problem in refused]
 
 
-def problems(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
+def problems(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
     found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]
     seen = [observed.get("facts") for observed in run.observed.values()]
@@ -31,7 +31,7 @@ def problems(run: HostsRun, abandoned: Sequence[str] = ()) -> list[Problem]:
     return found + run.program_problems()
 
 
-def _of_leaving(run: HostsRun, abandoned: Sequence[str]) -> Iterator[Problem]:
+def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem]:
     """What keeps hosts that have left the document from being cleaned."""
     hosts = [render.host_of(entry) for entry in run.leaving.values()]
     for host, problem in _refused(run, hosts, abandoned):
@@ -47,7 +47,7 @@ def _of_leaving(run: HostsRun, abandoned: Sequence[str]) -> Iterator[Problem]:
             )
 
 
-def _refused(run: HostsRun, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
+def _refused(run: RunWithHosts, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
     """Hosts that did not let us look, with the reason, apart from those given up by name."""
     user = run.spec["ssh"].get("user", "")
     for host in hosts:
@@ -65,12 +65,12 @@ def _where(host: Host) -> str:
     return f"host {host.name} ({host.address})"
 
 
-def hints(run: HostsRun) -> list[str]:
+def hints(run: RunWithHosts) -> list[str]:
     """What is no reason to stop and a person wants to know."""
     return [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run)]
 
 
-def left(run: HostsRun) -> list[str]:
+def left(run: RunWithHosts) -> list[str]:
     """Hosts that the document has no more."""
     return [
         f"{_where(render.host_of(entry))} has left the document; an install takes away what is there"
@@ -78,7 +78,7 @@ def left(run: HostsRun) -> list[str]:
     ]
 
 
-def _moved(run: HostsRun) -> list[str]:
+def _moved(run: RunWithHosts) -> list[str]:
     """Hosts that have another address than before. Whether it is the same machine cannot be seen from here."""
     known = run.stored_state.hosts if run.stored_state else {}
     return [

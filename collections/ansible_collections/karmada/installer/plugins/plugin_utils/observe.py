@@ -11,7 +11,12 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import etcd_client_urls
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    pod_components,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
@@ -50,6 +55,11 @@ class Seen:
 
 def observe(run: Run) -> Observation:
     """What the host cluster and the control plane say now."""
+    return observation(run, look(run))
+
+
+def look(run: Run) -> Seen:
+    """What there is of an instance in pods."""
     components = _components(run)
     etcd = _etcd(run) if components else []
     api = control_plane_answers(run) if components else {}
@@ -58,20 +68,19 @@ def observe(run: Run) -> Observation:
     if api.get("version") and run.endpoint_trouble:
         notes.append(run.endpoint_trouble)
     pods = run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}")
-    seen = Seen(
+    return Seen(
         api=api,
         components=components,
         versions=running_versions(pods),
         etcd=etcd,
         etcd_desired=len(etcd_client_urls(run.spec, run.layout)),
-        etcd_ready=sum(each.healthy for each in etcd)
-        if external_etcd.is_named(run)
-        else sum(each.ready for each in components if each.name == ETCD.name),
+        etcd_ready=sum(each.ready for each in components if each.name == ETCD.name)
+        if ETCD in pod_components(run.spec)
+        else sum(each.healthy for each in etcd),
         certificates=certificates.expiries(run.material) if run.stored_state else {},
         kubeconfig_secret=run.instance.object_name("admin-config"),
         notes=notes,
     )
-    return observation(run, seen)
 
 
 def observation(run: Run, seen: Seen) -> Observation:
@@ -175,15 +184,17 @@ def _components(run: Run) -> list[ComponentStatus]:
 
 
 def _etcd(run: Run) -> list[EndpointStatus]:
-    """The members of etcd, each asked for itself; ours through the host cluster."""
+    """The members of etcd, each asked for itself; those in pods through the host cluster."""
     if external_etcd.is_named(run):
         return external_etcd.connect(run).status()
+    files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
     pods = {member.client_url: member.name for member in run.layout.etcd_members}
+    if ETCD not in pod_components(run.spec):
+        return EtcdClient(list(pods), files, "etcd's client certificate").status()
 
     def dial(url: str, timeout: float) -> ForwardedSocket:
         return Forwarder(run.host, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
 
-    files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
     return EtcdClient(list(pods), files, "etcd's client certificate", dial).status()
 
 

@@ -6,26 +6,31 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, host_preflight, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, LeafCertificate
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ETCD,
     KARMADA_APISERVER,
     wanted_components,
     wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (
     ETCD_CLIENT_CERTIFICATE,
     Seen,
     control_plane_answers,
+    look,
     observation,
     version_numbers,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, Observation
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 _VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[^/]+)/")
 
@@ -53,18 +58,33 @@ def observe_hosts(run: HostsRun) -> Observation:
     return observation(run, seen)
 
 
-def _component(run: HostsRun, component: Component) -> ComponentStatus:
+def observe_etcd_on_hosts(run: EtcdOnHostsRun) -> Observation:
+    """What the host cluster, the hosts beneath it and the control plane say now."""
+    seen = look(run)
+    etcd = [_component(run, ETCD)] if run.stored_state else []
+    return observation(
+        run,
+        replace(
+            seen,
+            components=[*etcd, *seen.components],
+            certificates=_expiries(run) if run.stored_state else {},
+            notes=[*_hosts_in_trouble(run), *seen.notes],
+        ),
+    )
+
+
+def _component(run: RunWithHosts, component: Component) -> ComponentStatus:
     hosts = render.hosts_of(run.spec, render.role_of(component))
     ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
     return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
 
 
-def _unit(run: HostsRun, host: str, component: Component) -> Mapping[str, str]:
+def _unit(run: RunWithHosts, host: str, component: Component) -> Mapping[str, str]:
     units: Mapping[str, Mapping[str, str]] = run.observed[host].get("units") or {}
     return units.get(render.unit_name(run.instance, component), {})
 
 
-def _hosts_in_trouble(run: HostsRun) -> list[str]:
+def _hosts_in_trouble(run: RunWithHosts) -> list[str]:
     """Each unit that is not healthy, and why."""
     return [
         f"host {name}: {unit} {told['reason']}"
@@ -117,7 +137,7 @@ def _folder(component: Component, leaf: LeafCertificate) -> str:
     return f"/{component.name}/{certificates.file_set_of(leaf).directory}/"
 
 
-def _expiries(run: HostsRun) -> dict[str, str]:
+def _expiries(run: RunWithHosts) -> dict[str, str]:
     """Certificate → when it ends; of those that each host has for itself, the first to end."""
     found = dict(certificates.expiries(run.material))
     for component in wanted_components(run.spec):

@@ -34,6 +34,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Layout,
+    etcd_on_hosts,
     external_etcd,
     settings_of,
 )
@@ -259,6 +260,8 @@ class Run:
         """What the document says; else a claim where the host cluster has a default class, else the pod's own disk."""
         if external_etcd(self.spec):
             return "external"
+        if etcd_on_hosts(self.spec):
+            return "directory"
         chosen = settings_of(ETCD, self.spec).get("volumeData") or {}
         if chosen:
             return str(next(iter(chosen)))

@@ -67,6 +67,14 @@ class RunWithHosts(Run):
             if name not in self.hosts and (entry["address"], entry.get("port")) not in there
         }
 
+    def begin(self) -> bool:
+        """Open the journal if there is anything to do on hosts; returns whether there is."""
+        raise NotImplementedError
+
+    def etcd_bootstrapped(self) -> None:
+        """Note that from now on no member of etcd may found a cluster again."""
+        raise NotImplementedError
+
     # -- programs --------------------------------------------------------------------------------------------------
 
     @property

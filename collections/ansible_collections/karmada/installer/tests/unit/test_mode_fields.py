@@ -125,13 +125,18 @@ def test_settings_of_hosts_are_refused_in_pods(ssh: Object, where: str) -> None:
     [
         ({"replicas": 3}, "spec.components.etcd.local.replicas"),
         ({"nodeSelector": {"a": "b"}}, "spec.components.etcd.local.nodeSelector"),
-        ({"podDisruptionBudgetConfig": {"minAvailable": 1}}, "spec.components.etcd.local.podDisruptionBudgetConfig.minAvailable"),
+        (
+            {"podDisruptionBudgetConfig": {"minAvailable": 1}},
+            "spec.components.etcd.local.podDisruptionBudgetConfig.minAvailable",
+        ),
     ],
 )
 def test_settings_of_pods_are_refused_for_an_etcd_on_hosts(local: Object, where: str) -> None:
     """All other components run in pods, and may have them."""
     components = {"etcd": {"local": local}, "karmadaScheduler": {"replicas": 2, "nodeSelector": {"a": "b"}}}
-    (problem,) = mode_fields.problems(document({"hosts": ETCD_HOST, "ssh": {"user": "admin"}, "components": components}))
+    (problem,) = mode_fields.problems(
+        document({"hosts": ETCD_HOST, "ssh": {"user": "admin"}, "components": components})
+    )
     assert (problem.where, problem.what) == (where, "has no meaning where etcd runs on hosts")
     assert problem.remedy.startswith("take it out: ")
 

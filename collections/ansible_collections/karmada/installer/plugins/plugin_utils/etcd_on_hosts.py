@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane in pods whose etcd runs on plain hosts: what an action on it has at hand.
+
+There is one state, the Secret that every control plane in pods has, and the Lease beside it admits one writing run. The
+hosts keep what they run and a lock of their own, which keeps out a run for another control plane of the same name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
+
+
+class EtcdOnHostsRun(RunWithHosts):
+    """One step of a run for a control plane in pods above an etcd on hosts, from where the run stands."""
+
+    def begin(self) -> bool:
+        """Take the lock and open the journal if there is anything to do on hosts; returns whether there is."""
+        differs = any(each.get("differs") or each.get("lacking") for each in self.observed.values())
+        due = differs or not self.state.etcd.bootstrapped
+        if due and not self.check:
+            with self.writing("etcd on hosts"):
+                pass  # the state is on record, which is what has to come before the first change of a host
+        return due
+
+    def etcd_bootstrapped(self) -> None:
+        """Note that from now on no member of etcd may found a cluster again, and which hosts have one."""
+        members = tuple(host.name for host in render.hosts_of(self.spec, render.ETCD_ROLE))
+        with self.writing("end the bootstrap of etcd"):
+            self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True, nodes=members)))
