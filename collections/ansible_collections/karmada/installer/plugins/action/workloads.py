@@ -6,14 +6,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import observe_hosts, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, pod_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    ETCD,
+    KARMADA_APISERVER,
+    pod_components,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 
 
 class ActionModule(KarmadaAction):
@@ -30,7 +36,7 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Once etcd works for the first time its members are told never to found a cluster again."""
         names: list[str] = arguments["components"]
-        wanted = [each.name for each in pod_components(run.spec) if each.name in names]
+        wanted = [name for name in names if BY_NAME[name] in pod_components(run.spec)]
         changes: list[Change] = []
         if arguments["apply"]:
             if wanted:
@@ -40,7 +46,12 @@ class ActionModule(KarmadaAction):
         if run.check or not arguments["wait"]:
             return changed_result(changes)
         workloads = [_workload(run, name) for name in wanted]
-        wait_until(run.host, workloads, timeout=arguments["timeout"], progress=run.say)
+        try:
+            wait_until(run.host, workloads, timeout=arguments["timeout"], progress=run.say)
+        except NotReady as error:
+            if KARMADA_APISERVER.name not in wanted or not isinstance(run, EtcdOnHostsRun):
+                raise
+            raise error.with_hint(observe_hosts.hint_at_etcd(run)) from None
         if ETCD.name in wanted and not run.state.etcd.bootstrapped:
             changes = [*changes, *_end_bootstrap(run)]
         return changed_result(changes)

@@ -14,6 +14,9 @@ description:
     The installer's state of a control plane on plain hosts lies on those hosts. This takes the newest of what
     M(karmada.installer.host_observe) found there, or makes a first one, and notes in it how far the run has come.
     M(karmada.installer.host_journal) writes it to the hosts.
+  - >-
+    Of an etcd on plain hosts beneath a control plane in pods the state is in the host cluster, and the same is noted
+    there.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment

@@ -61,7 +61,7 @@ def observe(run: Run) -> Observation:
 def look(run: Run) -> Seen:
     """What there is of an instance in pods."""
     components = _components(run)
-    etcd = _etcd(run) if components else []
+    etcd = etcd_members(run) if components else []
     api = control_plane_answers(run) if components else {}
     notes = _host_path_notes(run)
     # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
@@ -183,7 +183,7 @@ def _components(run: Run) -> list[ComponentStatus]:
     ]
 
 
-def _etcd(run: Run) -> list[EndpointStatus]:
+def etcd_members(run: Run) -> list[EndpointStatus]:
     """The members of etcd, each asked for itself; those in pods through the host cluster."""
     if external_etcd.is_named(run):
         return external_etcd.connect(run).status()

@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (
     ETCD_CLIENT_CERTIFICATE,
     Seen,
     control_plane_answers,
+    etcd_members,
     look,
     observation,
     version_numbers,
@@ -71,6 +72,19 @@ def observe_etcd_on_hosts(run: EtcdOnHostsRun) -> Observation:
             notes=[*_hosts_in_trouble(run), *seen.notes],
         ),
     )
+
+
+def hint_at_etcd(run: EtcdOnHostsRun) -> str:
+    """For when the API server does not start: whether etcd answers from here, and so where to look next."""
+    members = etcd_members(run)
+    urls = ", ".join(each.url for each in members)
+    if any(each.healthy for each in members):
+        return (
+            "etcd on hosts answers from here. If the log above says that the API server does not reach it, let the "
+            f"pods of the host cluster reach {urls} (routes, firewalls of the hosts, NetworkPolicies of the cluster)"
+        )
+    unit = render.unit_name(run.instance, ETCD)
+    return f"etcd on hosts does not answer from here either ({urls}); on the hosts, journalctl -u {unit} says more"
 
 
 def _component(run: RunWithHosts, component: Component) -> ComponentStatus:

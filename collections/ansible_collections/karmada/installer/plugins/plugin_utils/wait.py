@@ -51,6 +51,11 @@ class NotReady(Exception):  # noqa: N818 - reads as what happened
         lines = [f"  - {ref}: {reason}".replace("\n", "\n      ") for ref, reason in self.reasons.items()]
         super().__init__("\n".join([f"{head}:", *lines]))
 
+    def with_hint(self, hint: str) -> NotReady:
+        """The same, with what else is known and may help."""
+        self.args = (f"{self.args[0]}\n{hint}",)
+        return self
+
 
 @dataclass(frozen=True)
 class _News:

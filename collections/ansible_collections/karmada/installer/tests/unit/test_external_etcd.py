@@ -106,13 +106,22 @@ def run_of(spec: Any, stored: State | None = None) -> Any:
     return fake_run(document(spec), FakeCluster("host cluster"), stored=stored)
 
 
+ETCD_ON_HOSTS = {"hosts": [{"name": "etcd1", "address": "192.0.2.1", "roles": ["etcd"]}]}
+
+
 def remembering(**fields: Any) -> State:
     return state(etcd=EtcdState(token="t", **fields))
 
 
 @pytest.mark.parametrize(
     ("stored", "spec"),
-    [(remembering(storage="external"), {}), (remembering(storage="volumeClaim"), samples.external_etcd())],
+    [
+        (remembering(storage="external"), {}),
+        (remembering(storage="volumeClaim"), samples.external_etcd()),
+        (remembering(storage="hostPath"), ETCD_ON_HOSTS),
+        (remembering(storage="directory"), {}),
+        (remembering(storage="directory"), samples.external_etcd()),
+    ],
 )
 def test_the_store_does_not_move_even_before_the_first_installation_has_ended(stored: State, spec: Any) -> None:
     (problem,) = fixed_settings.store(run_of(spec, stored))

@@ -357,6 +357,17 @@ def test_plain_hosts_are_in_groups_by_their_roles_after_the_host_that_steps_are_
     assert variables["cp1"]["ansible_ssh_private_key_file"] == str(site / "secrets/key/ssh-privatekey")
 
 
+def test_plain_hosts_beneath_a_control_plane_in_pods_are_in_its_play(site: Path) -> None:
+    head = BINARY[: BINARY.index("spec:")]
+    (site / "beneath.yaml").write_text(
+        f"{head}spec: {{hosts: [{{name: etcd1, address: 192.0.2.11, roles: [etcd]}}]}}\n", encoding="utf-8"
+    )
+    path = write(site, manifest="beneath.yaml")
+    assert listed(site, path, "karmada_in_pods") == ["karmada_control", "etcd1"]
+    assert listed(site, path, "karmada_etcd") == ["etcd1"]
+    assert listed(site, path, "karmada_on_hosts") == []
+
+
 def test_a_control_plane_in_pods_has_no_plain_hosts(site: Path) -> None:
     path = write(site, manifest="full.yaml")
     found = inventory(site, path)
