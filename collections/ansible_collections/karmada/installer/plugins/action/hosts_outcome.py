@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
@@ -11,16 +11,23 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_outcome imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 
 class ActionModule(KarmadaAction):
     """Fail with it, unless the run came to its end."""
 
+    KEEPS_LOCK: ClassVar[bool] = False
+
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """A journal that another run left open tells nothing of this one."""
         del arguments
-        if not isinstance(run, HostsRun):
-            raise TypeError("a control plane in pods has no plain hosts")
+        if not isinstance(run, RunWithHosts):
+            raise TypeError("this control plane has no plain hosts")
+        in_trouble = any(each.get("lost") or each.get("stopped") for each in run.observed.values())
+        if not isinstance(run, HostsRun) and not in_trouble:
+            # What failed is in the pods above, and told.
+            return {"changed": False}
         user = run.spec["ssh"].get("user", "")
         reached = _reached(run)
         if found := host_outcome.problems(run.hosts, run.observed, reached, user):
@@ -28,7 +35,7 @@ class ActionModule(KarmadaAction):
         return {"changed": False}
 
 
-def _reached(run: HostsRun) -> Reached:
+def _reached(run: RunWithHosts) -> Reached:
     journal = run.stored_state.journal if run.stored_state else None
     if journal is None or journal.run != run.holder:
         return Reached.NO_CHANGE

@@ -14,6 +14,8 @@ description:
     The installer's state of a control plane on plain hosts lies on each of them, readable for root only, and is the
     same on all of them after each run. M(karmada.installer.instance_state) says what is to be written; a host that has
     it already is not asked.
+  - >-
+    Beneath a control plane in pods the state is in the host cluster, and a host only has the lock to let go of.
 options:
   state:
     description:

@@ -377,7 +377,7 @@ def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[Lea
 def wanted_leaf_certificates(
     spec: Mapping[str, Any], component: Component | None = None
 ) -> tuple[LeafCertificate, ...]:
-    """The leaves that this document calls for: of all that runs in pods and the administrator's, or of one component."""
+    """The leaves that this document calls for: those of pods and of the administrator, or those of one component."""
     authorities = wanted_authorities(spec)
     leaves = component.certificates if component else leaf_certificates(pod_components(spec))
     return tuple(leaf for leaf in leaves if leaf.authority in authorities)
