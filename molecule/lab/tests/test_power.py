@@ -37,6 +37,6 @@ def test_a_host_that_is_off_waits_to_be_switched_on(lab):
     save(lab, host)
     assert "cp1" not in [each.name for each in lifecycle.leftovers(lab)]
     with pytest.raises(LabError, match="cp1 is switched off: `lab power on cp1`"):
-        lifecycle.check_wanted(lab, Wanted(hosts=["cp1"]))
+        lifecycle.check_wanted(lab, Wanted(hosts={"cp1": "ipv4"}))
     power.off(lab, ["cp1"])
     power.shutdown(lab, ["cp1"])
