@@ -169,10 +169,14 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
 
 
 def _shutdown_delay(spec: Mapping[str, Any]) -> int:
-    """Longer than our load balancer takes to see it; others ask more seldom. A single API server has no other."""
-    if len(hosts_of(spec, CONTROL_PLANE_ROLE)) == 1:
-        return 0
-    return 3 if spec["endpoint"].get("type") == "VirtualIP" else 5
+    """Longer than our load balancer takes to see it; others ask more seldom. Clients of a host have none.
+
+    It does not depend on how many hosts there are: one that comes would restart the API servers of the others.
+    """
+    settings = spec["endpoint"]
+    if settings.get("type") == "VirtualIP":
+        return 3
+    return 0 if settings.get("host") in {host.address for host in all_hosts(spec)} else 5
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:

@@ -139,7 +139,13 @@ EXTERNAL = {"type": "External", "host": "karmada.example.com"}
 
 @pytest.mark.parametrize(
     ("hosts", "endpoint", "seconds"),
-    [(3, VIRTUAL_IP, "3s"), (3, EXTERNAL, "5s"), (1, VIRTUAL_IP, "0s"), (1, EXTERNAL, "0s")],
+    [
+        (3, VIRTUAL_IP, "3s"),
+        (1, VIRTUAL_IP, "3s"),
+        (3, EXTERNAL, "5s"),
+        (1, EXTERNAL, "5s"),
+        (1, {"type": "External", "host": STACKED[0]["address"]}, "0s"),
+    ],
 )
 def test_an_api_server_that_stops_serves_until_clients_are_led_to_another_one(
     hosts: int, endpoint: dict[str, Any], seconds: str
