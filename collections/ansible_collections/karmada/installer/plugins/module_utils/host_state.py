@@ -177,6 +177,8 @@ def facts(system: System, address: str, folders: list[str], virtual_ip: str = ""
     times in seconds since 1970. A fact that cannot be had is empty.
     """
     interfaces = _interfaces(system)
+    # Who has the address itself would be told of the one that had it before.
+    asks = virtual_ip and not any(_carries(each, virtual_ip) for each in interfaces)
     return {
         "architecture": platform.machine(),
         "python": platform.python_version(),
@@ -190,7 +192,7 @@ def facts(system: System, address: str, folders: list[str], virtual_ip: str = ""
         "has_address": _can_bind(address),
         "interface": next((each["name"] for each in interfaces if _carries(each, address)), ""),
         "interfaces": interfaces,
-        "virtual_ip_at": _neighbour(system, virtual_ip) if virtual_ip else "",
+        "virtual_ip_at": _neighbour(system, virtual_ip) if asks else "",
         "listening": _listening(),
         "free": {folder: _free(system.path(folder)) for folder in folders},
         "devices": {folder: _there(system.path(folder)).stat().st_dev for folder in folders},

@@ -246,6 +246,12 @@ def test_who_has_the_virtual_ip(tmp_path: Path, answer: str, holder: str) -> Non
     assert host_state.facts(system, "127.0.0.1", [], virtual_ip="127.0.0.9")["virtual_ip_at"] == holder
 
 
+def test_who_has_the_virtual_ip_does_not_ask_for_it(tmp_path: Path) -> None:
+    remembered = '[{"dst": "192.0.2.1", "dev": "eth0", "lladdr": "02:00:00:00:00:07", "state": ["REACHABLE"]}]'
+    system = Facts(str(tmp_path), address=_ADDRESSES, neighbour=remembered)
+    assert host_state.facts(system, "127.0.0.1", [], virtual_ip="192.0.2.1")["virtual_ip_at"] == ""
+
+
 def test_units_with_names_like_ours_and_whose_they_are(system: System) -> None:
     folder = system.path("/etc/systemd/system")
     folder.mkdir(parents=True)
