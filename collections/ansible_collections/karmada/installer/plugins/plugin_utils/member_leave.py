@@ -184,6 +184,14 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
         time.sleep(_PAUSE)
     patch = {"spec": {"preserveResourcesOnDeletion": True}}
     while works := member_works.to_retain(_works(control_plane, name)):
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"{len(works)} Works do not take it that their workloads are to stay",
+                    where=f"namespace {namespace['metadata']['name']} in the control plane",
+                    remedy="look who changes or refuses their spec.preserveResourcesOnDeletion, and run again",
+                )
+            )
         _on_each(works, lambda work: _patch(control_plane, work, patch))
 
 

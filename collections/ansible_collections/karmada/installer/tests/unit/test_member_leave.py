@@ -247,6 +247,13 @@ def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monke
 # -- the action ------------------------------------------------------------------------------------------------
 
 
+def test_works_that_are_changed_back_for_ever_end_with_the_time_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    monkeypatch.setattr(member_works, "retains", lambda _work: False)
+    assert "do not take it that their workloads are to stay" in world.leave(timeout=0.1).problem
+    assert world.control_plane.names("Cluster") == {"m1"}
+
+
 def act(world: World, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
     run = world.run(check=check)
 
