@@ -36,6 +36,8 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Once etcd works for the first time its members are told never to found a cluster again."""
         names: list[str] = arguments["components"]
+        # Those that there is one of for each member are made when members are joined.
+        names = [name for name in names if not (BY_NAME[name].per_member and BY_NAME[name].is_wanted(run.spec))]
         wanted = [name for name in names if BY_NAME[name] in pod_components(run.spec)]
         changes: list[Change] = []
         if arguments["apply"]:

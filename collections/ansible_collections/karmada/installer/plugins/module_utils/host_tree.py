@@ -9,9 +9,10 @@ A tree is what ``render_systemd`` on the controller makes, as JSON:
 * ``directories``: ``{path, user, mode}``, parents before children; ``mode`` is a number
 * ``files``: ``{path, content, user, mode, secret}``; ``content`` is base64
 * ``folders``: paths in which nothing may be that ``files`` and ``directories`` do not name
-* ``units``: ``{name, hash, health}`` in the order in which they start; their files are among ``files``. ``health`` is
-  ``{url, authority}`` or null. ``hash`` of a unit that can take new settings without a restart has two parts with a
-  hyphen between: what a restart takes, and what a reload takes
+* ``units``: ``{name, hash, health, awaited}`` in the order in which they start; their files are among ``files``.
+  ``health`` is ``{url, authority}`` or null; a url that begins with tcp is a port that has to be open. One that is not
+  ``awaited`` is asked how it is, and not waited for. ``hash`` of a unit that can take new settings without a restart
+  has two parts with a hyphen between: what a restart takes, and what a reload takes
 * ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, that must not be there
 
 **Restarts.** The hash of everything a unit reads stands in its own file as an environment variable, and what a running
@@ -27,11 +28,13 @@ import contextlib
 import os
 import pwd
 import shutil
+import socket
 import ssl
 import subprocess
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -226,7 +229,9 @@ def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterab
     """
     deadline = time.monotonic() + timeout
     chosen = {unit["name"] for unit in tree["units"]} if names is None else set(names)
-    waiting = [unit for unit in tree["units"] if unit.get("health") and unit["name"] in chosen]
+    waiting = [
+        unit for unit in tree["units"] if unit.get("health") and unit["name"] in chosen and unit.get("awaited", True)
+    ]
     began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
     while True:
         # Asked before its health: until the old process has ended it is that one that answers.
@@ -514,6 +519,10 @@ def _unhealthy(health: dict[str, str]) -> str:
     """Why the health endpoint is not content; empty if it is."""
     context = None
     try:
+        if health["url"].startswith("tcp:"):
+            address = urllib.parse.urlsplit(health["url"])
+            with socket.create_connection((address.hostname, address.port), timeout=5):
+                return ""
         if health["url"].startswith("https:"):
             context = ssl.create_default_context(cafile=health["authority"])
         with urllib.request.build_opener(

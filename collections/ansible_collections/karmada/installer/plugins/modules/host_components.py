@@ -34,6 +34,7 @@ options:
       - karmada-descheduler
       - karmada-search
       - karmada-metrics-adapter
+      - karmada-scheduler-estimator
     choices:
       - etcd
       - karmada-apiserver
@@ -45,6 +46,7 @@ options:
       - karmada-descheduler
       - karmada-search
       - karmada-metrics-adapter
+      - karmada-scheduler-estimator
   state:
     description:
       - V(present) brings the host to what the document says. Units of components that it no longer names go.

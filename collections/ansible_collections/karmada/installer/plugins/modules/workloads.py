@@ -41,6 +41,7 @@ options:
       - karmada-descheduler
       - karmada-search
       - karmada-metrics-adapter
+      - karmada-scheduler-estimator
   apply:
     description: >-
       Whether to apply them, and to take away what is unwanted. Without that they are only waited for, where an earlier

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
     FileSet,
     Holds,
     Layout,
@@ -21,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     AUTHORITIES,
     COMPONENTS,
     wanted_authorities,
+    wanted_components,
     wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
@@ -40,11 +42,11 @@ class Issued:
     reasons: Mapping[str, list[str]]
 
 
-def file_set_of(leaf: LeafCertificate) -> FileSet:
-    """Where a leaf is kept. Each leaf is in exactly one file set."""
+def file_set_of(leaf: LeafCertificate, components: Iterable[Component] = COMPONENTS) -> FileSet:
+    """Where a leaf of these components is kept. Each leaf is in exactly one file set."""
     if leaf.name == ADMIN_FILES.certificate:
         return ADMIN_FILES
-    return next(files for component in COMPONENTS for files in component.file_sets if files.certificate == leaf.name)
+    return next(files for component in components for files in component.file_sets if files.leaf == leaf.name)
 
 
 def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -75,9 +77,10 @@ def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -
 
 def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, pki.Pair]:
     """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
-    found = {}
+    found, components = {}, wanted_components(instance.spec)
     for leaf in wanted_leaf_certificates(instance.spec):
-        data = (secrets.get(instance.object_name(file_set_of(leaf).name)) or {}).get("data") or {}
+        files = file_set_of(leaf, components)
+        data = (secrets.get(instance.object_name(files.name)) or {}).get("data") or {}
         certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
         if certificate and key:
             found[leaf.name] = pki.Pair(certificate=certificate, key=key)

@@ -21,8 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
-    pod_components,
-    wanted_components,
+    pod_rows,
+    wanted_rows,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.crd import nearest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
@@ -69,7 +69,7 @@ def storage_class(run: Run) -> Iterable[Problem]:
 def priority_classes(run: Run) -> Iterable[Problem]:
     """Without its class no pod of a component is admitted, which would only be seen after the first change."""
     users: dict[str, list[Component]] = defaultdict(list)
-    for component in pod_components(run.spec):
+    for component in pod_rows(run.spec):
         users[settings_of(component, run.spec)["priorityClassName"]].append(component)
     for name, components in users.items():
         if name and run.host.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
@@ -84,7 +84,7 @@ def priority_classes(run: Run) -> Iterable[Problem]:
 def pull_secrets(run: Run) -> Iterable[Problem]:
     """Pull secrets that are not there. It is said only: images that anybody may pull need none."""
     named: dict[str, list[str]] = defaultdict(list)
-    for component in pod_components(run.spec):
+    for component in pod_rows(run.spec):
         settings = settings_of(component, run.spec)
         for each in settings.get("imagePullSecrets", run.spec["images"].get("pullSecrets")) or []:
             named[each["name"]].append(component.name)
@@ -127,7 +127,7 @@ def audit(run: Run) -> Iterable[Problem]:
 def flags_and_gates(run: Run) -> Iterable[Problem]:
     """Flags and gates that a component of this release does not have: it would not start with them."""
     release = run.instance.release
-    for component in wanted_components(run.spec):
+    for component in wanted_rows(run.spec):
         settings, path = settings_of(component, run.spec), settings_path(component)
         if settings.get("imageTag") not in (None, getattr(release, component.image.release)):
             continue  # of a program that somebody else has built nothing is on record

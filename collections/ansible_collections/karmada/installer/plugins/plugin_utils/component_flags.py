@@ -15,11 +15,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     Layout,
     etcd_client_urls,
     external_etcd,
+    has_estimators,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import bracketed
 
 #: The directory of an etcd client's certificate in all that store something, below that of certificates.
 ETCD_CLIENT_DIRECTORY = "etcd-client"
+#: How estimators are found: by a Service in the control plane of this name and that of the member. A default of Karmada
+#: would leave 35 characters for the name of a member.
+ESTIMATOR_SERVICE_PREFIX = "estimator"
+#: The port that this Service has; another one may stand behind it.
+ESTIMATOR_PORT = 10352
 
 
 def _pki(layout: Layout, directory: str, file: str) -> str:
@@ -166,11 +172,47 @@ def controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[
     }
 
 
-def scheduler(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def _estimator_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
+    """It proves itself by its identity, and wants a certificate with the name that it dials."""
+    if not has_estimators(spec):
+        return {}
+    return {
+        "scheduler-estimator-ca-file": layout.path("config", "ca.crt"),
+        "scheduler-estimator-cert-file": layout.path("config", "tls.crt"),
+        "scheduler-estimator-key-file": layout.path("config", "tls.key"),
+        "scheduler-estimator-port": str(ESTIMATOR_PORT),
+        "scheduler-estimator-service-namespace": SYSTEM_NAMESPACE,
+        "scheduler-estimator-service-prefix": ESTIMATOR_SERVICE_PREFIX,
+    }
+
+
+def scheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    arguments = descheduler(spec, layout, ports)
+    if has_estimators(spec):
+        arguments["enable-scheduler-estimator"] = "true"
+        # Clusters that registered themselves have none, and each that is looked for in vain delays a start by seconds.
+        arguments["disable-scheduler-estimator-in-pull-mode"] = "true"
+    return arguments
+
+
+def descheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_bind_addresses(layout, ports),
+        **_estimator_client(spec, layout),
         "kubeconfig": _identity(layout),
         "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
+    }
+
+
+def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    """It cannot be told on which address to serve, so who asks has to have an identity of this control plane."""
+    return {
+        **_bind_addresses(layout, ports),
+        "grpc-auth-cert-file": _pki(layout, "server", "tls.crt"),
+        "grpc-auth-key-file": _pki(layout, "server", "tls.key"),
+        "grpc-client-ca-file": _pki(layout, "server", "ca.crt"),
+        "kubeconfig": layout.path("member", "member.config"),
+        "server-port": str(ports["grpc"]),
     }
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -36,6 +36,8 @@ class Health:
     live: str
     ready: str
     scheme: Scheme = Scheme.HTTP
+    #: The port that opens when it can do its work, for one that answers before it can. A key of Component.ports.
+    opens_when_ready: str = ""
 
 
 class Holds(Enum):
@@ -49,6 +51,7 @@ class Holds(Enum):
     SERVICE_ACCOUNT_KEY = "service-account-key"  # sa.key
     ENCRYPTION = "encryption"  # encryption.yaml
     EXTERNAL_ETCD = "external-etcd"  # ca.crt, tls.crt, tls.key, as the document's Secret has them
+    MEMBER_ACCESS = "member-access"  # member.config: a kubeconfig of one member
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,19 @@ class FileSet:
     """Files that belong together: one Secret of a namespace, or one directory of a host.
 
     ``name`` is unique within an instance; ``directory`` is where the component finds them, below Layout.base.
+    ``certificate`` is the row of its leaf in the table, ``member`` whose it is where each member has one.
     """
 
     name: str
     directory: str
     holds: Holds
     certificate: str = ""
+    member: str = ""
+
+    @property
+    def leaf(self) -> str:
+        """The name of the leaf that is in it."""
+        return of_member(self.certificate, self.member)
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,11 @@ class Names:
     def __add__(self, more: Names) -> Names:
         """Those of both, each once."""
         return Names(dns=tuple(dict.fromkeys(self.dns + more.dns)), ips=tuple(dict.fromkeys(self.ips + more.ips)))
+
+
+def of_member(name: str, member: str) -> str:
+    """The name of what each member has one of; without a member it is the name of the row."""
+    return f"{name}-{member}" if name and member else name
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,7 @@ class Layout:
 #: The flags that most components have for their ports.
 PORT_FLAGS: Mapping[str, str] = {
     "https": "secure-port",
+    "grpc": "server-port",
     "health": "health-probe-bind-address",
     "metrics": "metrics-bind-address",
 }
@@ -198,6 +214,29 @@ class Component:
     metrics_port: str = ""
     #: It becomes ready only when its API is registered, so it has to be reachable before that.
     ready_when_registered: bool = False
+    #: There is one for each member that the control plane pushes to.
+    per_member: bool = False
+    #: Which member this one is for; empty in the table.
+    member: str = ""
+
+    @property
+    def row(self) -> str:
+        """Its name in the table, which all those have in common that there is one of for each member."""
+        return self.name.removesuffix(f"-{self.member}") if self.member else self.name
+
+    def for_member(self, member: str, place: int) -> Component:
+        """The one for a member. ``place`` counts those that share a host, so that each has ports of its own."""
+        name = of_member(self.name, member)
+        return replace(
+            self,
+            name=name,
+            member=member,
+            ports={key: port + place * len(self.ports) for key, port in self.ports.items()},
+            certificates=tuple(replace(leaf, name=of_member(leaf.name, member)) for leaf in self.certificates),
+            file_sets=tuple(
+                replace(files, name=files.name.replace(self.name, name, 1), member=member) for files in self.file_sets
+            ),
+        )
 
     def is_wanted(self, spec: Mapping[str, Any]) -> bool:
         """Whether this document calls for the component."""
@@ -223,6 +262,8 @@ class Component:
         settings = settings_of(self, spec)
         gates = settings.get("featureGates") or {}
         ours = self.arguments(spec, layout, self.ports)
+        if self.member:
+            ours["cluster-name"] = self.member
         if gates:
             ours["feature-gates"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
         merged = {**ours, **settings.get("extraArgs", {})}
@@ -255,6 +296,16 @@ def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def etcd_on_hosts(spec: Mapping[str, Any]) -> bool:
     """Whether members of etcd are units of plain hosts: those with its role, in mode Container, too."""
     return any("etcd" in host["roles"] for host in spec.get("hosts") or ())
+
+
+def has_estimators(spec: Mapping[str, Any]) -> bool:
+    """Whether there is a karmada-scheduler-estimator for each member."""
+    return spec["components"].get("karmadaSchedulerEstimator") is not None
+
+
+def pushed_members(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The members of the document whose API servers the control plane connects to."""
+    return tuple(entry["name"] for entry in spec["members"] if entry["mode"] == "Push")
 
 
 def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ Facts about ports and probes are those of Karmada v1.18 and Kubernetes v1.35.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy, component_flags
@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     LeafCertificate,
     Scheme,
     external_etcd,
+    pushed_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Image
 
@@ -99,6 +100,7 @@ _SEARCH_ETCD = _etcd_client_certificate("karmada-search")
 _SEARCH_IDENTITY = _identity_certificate("karmada-search")
 _METRICS_ADAPTER = _serving_certificate("karmada-metrics-adapter")
 _METRICS_ADAPTER_IDENTITY = _identity_certificate("karmada-metrics-adapter")
+_SCHEDULER_ESTIMATOR = _serving_certificate("karmada-scheduler-estimator")
 
 _EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{ETCD_CLIENT_DIRECTORY}", Holds.EXTERNAL_ETCD)
 
@@ -109,6 +111,7 @@ _ENCRYPTION_FILES = FileSet("karmada-apiserver-encryption", "encryption", Holds.
 _CLIENT_AUTHORITIES_FILES = FileSet("client-ca", "pki/client-ca", Holds.CLIENT_AUTHORITIES)
 
 _TO_ETCD, _TO_APISERVER = Call("etcd", "client"), Call("karmada-apiserver", "https")
+_TO_ESTIMATORS = Call("karmada-scheduler-estimator", "grpc")
 
 ETCD = Component(
     name="etcd",
@@ -228,7 +231,7 @@ KARMADA_SCHEDULER = Component(
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=component_flags.scheduler,
     takes_feature_gates=True,
-    calls=(_TO_APISERVER,),
+    calls=(_TO_APISERVER, _TO_ESTIMATORS),
     metrics_port="metrics",
     certificates=(_SCHEDULER_IDENTITY,),
     file_sets=(_identity_files(_SCHEDULER_IDENTITY),),
@@ -259,9 +262,9 @@ KARMADA_DESCHEDULER = Component(
     image=Image(registry="karmadaRegistry", repository="karmada-descheduler", release="karmada"),
     ports={"health": 10358, "metrics": 10368},
     health=Health(port="health", live="/healthz", ready="/healthz"),
-    arguments=component_flags.scheduler,
+    arguments=component_flags.descheduler,
     optional=True,
-    calls=(_TO_APISERVER,),
+    calls=(_TO_APISERVER, _TO_ESTIMATORS),
     metrics_port="metrics",
     certificates=(_DESCHEDULER_IDENTITY,),
     file_sets=(_identity_files(_DESCHEDULER_IDENTITY),),
@@ -308,6 +311,28 @@ KARMADA_METRICS_ADAPTER = Component(
     ),
 )
 
+KARMADA_SCHEDULER_ESTIMATOR = Component(
+    name="karmada-scheduler-estimator",
+    field="karmadaSchedulerEstimator",
+    binary="/bin/karmada-scheduler-estimator",
+    image=Image(registry="karmadaRegistry", repository="karmada-scheduler-estimator", release="karmada"),
+    # On a host the next member's are the next three.
+    ports={"grpc": 20352, "health": 20353, "metrics": 20354},
+    served_port="grpc",
+    # It says that it is well from the start, and serves when it has seen the nodes and pods of its member.
+    health=Health(port="health", live="/healthz", ready="/healthz", opens_when_ready="grpc"),
+    arguments=component_flags.scheduler_estimator,
+    optional=True,
+    takes_feature_gates=True,
+    per_member=True,
+    metrics_port="metrics",
+    certificates=(_SCHEDULER_ESTIMATOR,),
+    file_sets=(
+        _certificate_files(_SCHEDULER_ESTIMATOR, "server"),
+        FileSet("karmada-scheduler-estimator-member", "member", Holds.MEMBER_ACCESS),
+    ),
+)
+
 COMPONENTS: tuple[Component, ...] = (
     ETCD,
     KARMADA_APISERVER,
@@ -319,6 +344,7 @@ COMPONENTS: tuple[Component, ...] = (
     KARMADA_DESCHEDULER,
     KARMADA_SEARCH,
     KARMADA_METRICS_ADAPTER,
+    KARMADA_SCHEDULER_ESTIMATOR,
 )
 #: Components that serve an API of their own behind the API server.
 AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
@@ -353,14 +379,51 @@ def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[Fi
     )
 
 
-def wanted_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
-    """The components that this document calls for, in the order of the table."""
+def wanted_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+    """The rows of the table that this document calls for, each with one section of settings."""
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
 
 
+def wanted_components(spec: Mapping[str, Any], places: Mapping[str, int] | None = None) -> tuple[Component, ...]:
+    """The components that this document calls for, in the order of the table.
+
+    Of a row that is there for each member, those of the members. ``places`` (member → number) tells them apart where
+    they share a host.
+    """
+    return tuple(each for component in wanted_rows(spec) for each in processes(component, pushed_members(spec), places))
+
+
+def pod_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+    """The rows of those that run in pods of the host cluster."""
+    return tuple(component for component in wanted_rows(spec) if not component.is_on_hosts(spec))
+
+
 def pod_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
-    """Those of them that run in pods of the host cluster."""
+    """The components that run in pods of the host cluster."""
     return tuple(component for component in wanted_components(spec) if not component.is_on_hosts(spec))
+
+
+def processes(
+    component: Component, members: Iterable[str], places: Mapping[str, int] | None = None
+) -> tuple[Component, ...]:
+    """What a row of the table stands for: itself, or one for each of these members."""
+    if not component.per_member:
+        return (component,)
+    return tuple(component.for_member(member, (places or {}).get(member, 0)) for member in members)
+
+
+def member_places(spec: Mapping[str, Any], recorded: Mapping[str, int]) -> dict[str, int]:
+    """A number for each member that has a component of its own: that on record, or the first that is free.
+
+    Those on record keep theirs, also when their member has left: what it had on hosts may still be there.
+    """
+    found = dict(recorded)
+    if any(component.per_member and component.is_wanted(spec) for component in COMPONENTS):
+        for member in pushed_members(spec):
+            if member not in found:
+                taken = set(found.values())
+                found[member] = next(place for place in range(len(taken) + 1) if place not in taken)
+    return found
 
 
 def wanted_authorities(spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,16 +14,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import (
+    ESTIMATOR_PORT,
+    ESTIMATOR_SERVICE_PREFIX,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import SYSTEM_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENT_GROUP,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_METRICS_ADAPTER,
+    KARMADA_SCHEDULER_ESTIMATOR,
     KARMADA_SEARCH,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
+    NAME_LABEL,
     OWNER_LABEL,
 )
 
@@ -195,6 +201,21 @@ def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list
 def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
     """The APIs of these components, for when they answer: an unavailable one stalls garbage collection."""
     return [_labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components]
+
+
+def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> list[Object]:
+    """Where the scheduler and the descheduler find the estimator of each member: member → DNS name and port.
+
+    They look for a Service of this name, which has to be an ExternalName with the port that they know by default.
+    """
+    name = KARMADA_SCHEDULER_ESTIMATOR.name
+    services = []
+    for member, (host, port) in addresses.items():
+        service = _external_service(f"{ESTIMATOR_SERVICE_PREFIX}-{member}", host)
+        service["metadata"]["labels"] = {NAME_LABEL: name}
+        service["spec"]["ports"] = [{"name": "grpc", "port": ESTIMATOR_PORT, "protocol": "TCP", "targetPort": port}]
+        services.append(_labelled(owner, service))
+    return services
 
 
 def of_component(component: str) -> list[tuple[str, str, str, str | None]]:

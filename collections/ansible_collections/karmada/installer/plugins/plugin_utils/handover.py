@@ -15,7 +15,7 @@ from typing import Any
 from ansible import constants
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 
-_STATE = "state.json"
+_STATE, _MEMBERS = "state.json", "members.json"
 
 
 class Handover:
@@ -37,6 +37,15 @@ class Handover:
     @stored.setter
     def stored(self, value: Mapping[str, Any]) -> None:
         self._write(self._folder / _STATE, value)
+
+    @property
+    def members(self) -> dict[str, Any] | None:
+        """What the control plane said of members, ``{access, ready}`` with base64; None before it was asked."""
+        return _read(self._folder / _MEMBERS)
+
+    @members.setter
+    def members(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _MEMBERS, value)
 
     def observed(self, host: str) -> dict[str, Any]:
         """What was seen on a host (``host_checks`` says in which form); empty if nobody has looked."""

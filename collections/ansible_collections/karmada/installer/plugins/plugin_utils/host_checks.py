@@ -168,7 +168,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
 def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
     needed: dict[str, int] = {}
     there = one.observation.get("programs") or ()
-    wanted = render.components_on(instance.spec, one.host)
+    wanted = render.components_on(instance, one.host)
     programs = {render.program(instance, each) for each in wanted} - set(there)
     needed[render.PROGRAMS] = len(programs) * PROGRAM_BYTES
     if ETCD in wanted and render.unit_name(instance, ETCD) not in one.facts["units"]:
@@ -295,7 +295,7 @@ _OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], .
 
 
 def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
-    facts, wanted = one.facts, render.components_on(instance.spec, one.host)
+    facts, wanted = one.facts, render.components_on(instance, one.host)
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
     if 0 < facts["memory"] < needed:
         yield f"it has {_mib(facts['memory'])} of memory; with its roles, {_mib(needed)} are little already"
@@ -384,7 +384,7 @@ def _has(one: _Seen, address: str) -> bool:
 
 
 def _programs(instance: Instance, host: Host) -> set[str]:
-    own = {each.binary.rpartition("/")[2] for each in render.components_on(instance.spec, host)}
+    own = {each.binary.rpartition("/")[2] for each in render.components_on(instance, host)}
     return own | (
         {load_balancer.HAPROXY, load_balancer.KEEPALIVED}
         if host in load_balancer.load_balancers(instance.spec)

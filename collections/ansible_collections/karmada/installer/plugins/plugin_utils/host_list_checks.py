@@ -65,7 +65,7 @@ def _unheard(instance: Instance) -> Iterator[Problem]:
     """Components that would not listen where they are looked for: flags may move ports, and do no more than that."""
     told = set()
     for host in render.all_hosts(instance.spec):
-        for component in render.components_on(instance.spec, host):
+        for component in render.components_on(instance, host):
             listening = list(host_sockets.of_component(instance, host, component))
             deaf = [
                 f"port {port} of {address}"

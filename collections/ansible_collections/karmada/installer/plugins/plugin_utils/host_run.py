@@ -8,7 +8,7 @@ step of a run, goes on through its ``Handover``, and is written back by steps th
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,13 +30,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, external_etcd
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ADMIN,
     AGGREGATED_SERVERS,
     KARMADA_APISERVER,
     KARMADA_CA,
+    KARMADA_SCHEDULER_ESTIMATOR,
     KARMADA_WEBHOOK,
+    member_places,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -281,6 +283,7 @@ class HostsRun(RunWithHosts):
                     service_subnet=self.service_subnet,
                     collection=COLLECTION_VERSION,
                     hosts=hosts,
+                    member_places=self.member_places,
                 )
             )
         return due
@@ -300,8 +303,31 @@ class HostsRun(RunWithHosts):
         if not state.journal.interrupted and state.document == self.deployment:
             return False
         journal = replace(state.journal, finished=datetime.now(UTC).isoformat(), step="")
-        self.save(replace(state, journal=journal, document=self.deployment))
+        # Every host has been brought to what the document says: what members that have left had there is gone.
+        there = {each.member for each in wanted_components(self.spec)}
+        places = {member: place for member, place in self.member_places.items() if member in there}
+        self.save(replace(state, journal=journal, document=self.deployment, member_places=places))
         return True
+
+    # -- members ---------------------------------------------------------------------------------------------------
+
+    @property
+    def member_places(self) -> Mapping[str, int]:
+        """Which of the estimators of a host is a member's own, and so which ports it has."""
+        return member_places(self.spec, self.state.member_places)
+
+    def estimator_address(self, component: Component) -> tuple[str, int]:
+        """Each scheduler asks the estimators of its own host."""
+        return LOCALHOST, component.listens(self.spec)[component.served_port]
+
+    def hand_on_members(self, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
+        """What hosts need to look at members, for the steps that follow; returns whether any host lacks something."""
+        encoded = {name: base64.b64encode(config).decode() for name, config in access.items()}
+        self.handover.members = {"access": encoded, "ready": list(ready)}
+        differs = any(self.on_host(name).differs([KARMADA_SCHEDULER_ESTIMATOR.name]) for name in self.hosts)
+        if differs and not self.check:
+            self.save(replace(self.state, member_places=self.member_places))
+        return differs
 
 
 def _admin_of(kubeconfig: str | None) -> pki.Pair | None:

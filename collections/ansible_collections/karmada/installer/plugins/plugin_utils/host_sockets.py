@@ -33,7 +33,7 @@ class Socket:
 
 def on_host(instance: Instance, host: Host) -> list[Socket]:
     """Where our processes on this host are to listen, by the same flags that they are started with."""
-    components = render.components_on(instance.spec, host)
+    components = render.components_on(instance, host)
     found = [socket for component in components for socket in of_component(instance, host, component)]
     if host in load_balancer.load_balancers(instance.spec):
         settings = instance.spec["endpoint"]
@@ -49,6 +49,8 @@ def of_component(instance: Instance, host: Host, component: Component) -> Iterat
         yield from _of_etcd(instance, host, where)
         return
     flags = dict(each.removeprefix("--").partition("=")[::2] for each in component.flags(instance.spec, where))
+    if "server-port" in flags:
+        yield Socket(component.name, _ANY, int(flags["server-port"]))
     if "secure-port" in flags and flags["secure-port"] not in _NO_LISTENER:
         yield Socket(component.name, flags.get("bind-address") or _ANY, int(flags["secure-port"]))
     for flag, value in sorted(flags.items()):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 NAME_LABEL = "app.kubernetes.io/name"
 OWNER_LABEL = "installer.karmada.io/owner"
+MEMBER_LABEL = "installer.karmada.io/member"
+#: A name of the name service has no longer parts.
+LONGEST_LABEL = 63
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Instance:
     service_subnet: str
     #: The ConfigMaps that the document refers to, as far as they are there: name → key → text.
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: Which of the components that there is one of for each member is the how manieth on a host.
+    member_places: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -43,6 +49,7 @@ class Instance:
         owner: str,
         service_subnet: str,
         config_maps: Mapping[str, Mapping[str, str]] | None = None,
+        member_places: Mapping[str, int] | None = None,
     ) -> Instance:
         """From a document with all defaults filled in (``manifest.resolve``)."""
         spec = deployment["spec"]
@@ -55,6 +62,7 @@ class Instance:
             spec=spec,
             service_subnet=service_subnet,
             config_maps=config_maps or {},
+            member_places=member_places or {},
         )
 
     @property
@@ -71,23 +79,36 @@ class Instance:
         """The name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""
         return f"{self.name}-{name.removeprefix('karmada-')}"
 
-    def labels(self, component: str) -> dict[str, str]:
-        """The labels that every object we create carries."""
+    def labels(self, component: str, member: str = "") -> dict[str, str]:
+        """The labels that every object we create carries; ``member`` for what each member has one of."""
         return {
-            **self.selector(component),
+            **self.selector(component, member),
             MANAGED_BY_LABEL: FIELD_MANAGER,
             "app.kubernetes.io/part-of": "karmada",
             OWNER_LABEL: self.owner,
         }
 
-    def metadata(self, component: str, name: str) -> dict[str, Any]:
+    def metadata(self, component: str, name: str, member: str = "") -> dict[str, Any]:
         """The metadata of an object of a component, under its whole name."""
-        return {"name": name, "namespace": self.namespace, "labels": self.labels(component)}
+        return {"name": name, "namespace": self.namespace, "labels": self.labels(component, member)}
 
-    def selector(self, component: str) -> dict[str, str]:
+    def selector(self, component: str, member: str = "") -> dict[str, str]:
         """The labels that tell the pods of one component of one instance from all others; they never change."""
-        return {NAME_LABEL: component, INSTANCE_LABEL: self.name}
+        labels = {NAME_LABEL: component, INSTANCE_LABEL: self.name}
+        return {**labels, MEMBER_LABEL: member} if member else labels
+
+    def service_name(self, component: str) -> str:
+        """The name of a component's Service: that of its other objects, no longer than a name in DNS can be."""
+        return shortened(self.object_name(component), LONGEST_LABEL)
 
     def service_host(self, component: str) -> str:
         """The full DNS name of a component's Service in the host cluster."""
-        return f"{self.object_name(component)}.{self.namespace}.svc.{self.cluster_domain}"
+        return f"{self.service_name(component)}.{self.namespace}.svc.{self.cluster_domain}"
+
+
+def shortened(name: str, longest: int) -> str:
+    """A name no longer than that, which no other name has."""
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[: longest - len(digest) - 1].rstrip('-')}-{digest}"

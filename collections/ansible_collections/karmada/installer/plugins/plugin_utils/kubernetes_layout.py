@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, render_systemd
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import ESTIMATOR_PORT
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     SYSTEM_NAMESPACE,
     Component,
@@ -21,8 +22,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
     KARMADA_METRICS_ADAPTER,
+    KARMADA_SCHEDULER_ESTIMATOR,
     KARMADA_SEARCH,
     KARMADA_WEBHOOK,
+    wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import IPV4, IPV6
@@ -38,6 +41,7 @@ SERVICE_PORTS: Mapping[str, int] = {
     KARMADA_WEBHOOK.name: 443,
     KARMADA_SEARCH.name: 443,
     KARMADA_METRICS_ADAPTER.name: 443,
+    KARMADA_SCHEDULER_ESTIMATOR.name: ESTIMATOR_PORT,
 }
 
 
@@ -98,6 +102,11 @@ def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str
             for name in AGGREGATED_SERVERS
         },
         KARMADA_WEBHOOK.name: loopback + _service_names(instance, KARMADA_WEBHOOK.name),
+        **{
+            component.name: loopback + _service_names(instance, component.name)
+            for component in wanted_components(instance.spec)
+            if component.member
+        },
         "kube-controller-manager": loopback,
         # A wildcard, so that a new member needs no new certificate.
         "etcd-server": loopback + _etcd_names(instance),
@@ -106,7 +115,7 @@ def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str
 
 
 def _service_names(instance: Instance, component: str) -> Names:
-    name, namespace = instance.object_name(component), instance.namespace
+    name, namespace = instance.service_name(component), instance.namespace
     return Names(dns=(name, f"{name}.{namespace}", f"{name}.{namespace}.svc", instance.service_host(component)))
 
 

@@ -16,9 +16,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
     Change,
     apply_all,
+    delete_all,
     plan,
     survey,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff, owned_by
@@ -167,15 +169,17 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
             outcome.on_member.append(_created(members.namespace_on_member(owner)))
         else:
             outcome.on_member += _ours_already(run, name, namespace)
-        there = members.objects_on_member(name, owner, run.instance.full_name)
+        there = _objects_on_member(run, name)
         outcome.on_member += look(member, there, adopt=_adopted(member, there, live))
-        credentials = _credentials(member, name)
+        outcome.on_member += _surplus(run, name)
+        credentials = _credentials(run, member, name)
     wanted = [members.cluster(entry, owner, registration)]
-    if credentials is None or live is None:
+    if live is None:
         outcome.in_control_plane += [_created(each) for each in wanted]
-    else:
+        return
+    if credentials:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
-        outcome.in_control_plane += look(run.control_plane, wanted, adopt=_adopted(run.control_plane, wanted, live))
+    outcome.in_control_plane += look(run.control_plane, wanted, adopt=_adopted(run.control_plane, wanted, live))
 
 
 def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
@@ -198,11 +202,13 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         else:
             outcome.on_member += _ours_already(run, name, namespace)
         # A member deletes a token whose account it does not know yet, so the accounts come first.
-        wanted = members.objects_on_member(name, owner, run.instance.full_name)
+        wanted = _objects_on_member(run, name)
         for wave in (True, False):
             objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
             outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live))
-        credentials = _wait_for_credentials(member, name)
+        gone = [(change.ref, change.uid) for change in _surplus(run, name)]
+        outcome.on_member += delete_all(member, gone, progress=run.say)
+        credentials = _wait_for_credentials(run, member, name)
 
     def apply(*objects: Object) -> list[Change]:
         return apply_all(run.control_plane, objects, adopt=_adopted(run.control_plane, objects, live))
@@ -227,8 +233,12 @@ def wait_ready(run: Run, name: str, timeout: float) -> None:
 def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
     """The state with what was made on the member and how it was joined."""
     name = entry["name"]
-    uids = {str(change.ref): change.uid for change in on_member if change.uid}
+    # What was to be deleted and was not there, or is somebody else's by now, has a note.
+    gone = {str(change.ref) for change in on_member if change.action == "deleted" or change.note}
+    uids = {str(change.ref): change.uid for change in on_member if change.uid and str(change.ref) not in gone}
     found = replace(state, members={**state.members, name: members.record(entry)})
+    if gone:
+        found = found.without_owned(f"member/{name}", gone)
     return found.with_owned(f"member/{name}", uids) if uids else found
 
 
@@ -243,22 +253,34 @@ def _created(wanted: Object) -> Change:
     return Change(Ref.of(wanted), "created", None, diff(None, wanted))
 
 
-def _token_secrets(member: Cluster, name: str) -> dict[str, Object]:
-    found = {
-        each: member.get("v1", "Secret", each, MEMBER_NAMESPACE)
-        for each in (members.account(name), members.IMPERSONATOR)
+def _objects_on_member(run: Run, name: str) -> list[Object]:
+    estimator = has_estimators(run.spec)
+    return members.objects_on_member(name, run.instance.owner, run.instance.full_name, estimator=estimator)
+
+
+def _surplus(run: Run, name: str) -> list[Change]:
+    """What an estimator that the document does not ask for any more had on the member, as far as it is on record."""
+    if has_estimators(run.spec):
+        return []
+    recorded = run.state.owned.get(f"member/{name}", {})
+    refs = [Ref.of(each) for each in members.estimator_objects(name, run.instance.owner, run.instance.full_name)]
+    return [Change(ref, "deleted", recorded[str(ref)]) for ref in refs if str(ref) in recorded]
+
+
+def _credentials(run: Run, member: Cluster, name: str) -> members.Credentials | None:
+    estimator = has_estimators(run.spec)
+    secrets = {
+        each: secret
+        for each in members.token_secrets(name, estimator=estimator)
+        if (secret := member.get("v1", "Secret", each, MEMBER_NAMESPACE))
     }
-    return {each: secret for each, secret in found.items() if secret}
+    return members.credentials_from(secrets, name, estimator=estimator)
 
 
-def _credentials(member: Cluster, name: str) -> members.Credentials | None:
-    return members.credentials_from(_token_secrets(member, name), name)
-
-
-def _wait_for_credentials(member: Cluster, name: str) -> members.Credentials:
+def _wait_for_credentials(run: Run, member: Cluster, name: str) -> members.Credentials:
     deadline = time.monotonic() + TOKEN_SECONDS
     while True:
-        credentials = _credentials(member, name)
+        credentials = _credentials(run, member, name)
         if credentials:
             return credentials
         if time.monotonic() > deadline:

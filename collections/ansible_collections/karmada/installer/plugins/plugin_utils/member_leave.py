@@ -269,7 +269,7 @@ def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
                 _strip(control_plane, _works(control_plane, name))
                 time.sleep(_PAUSE)
         changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
-    found = (control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in (name, f"{name}-impersonator"))
+    found = (control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in members.credential_secrets(name))
     ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
     return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     MEMBER_NAMESPACE,
     SYSTEM_LABEL,
@@ -37,6 +39,8 @@ class Credentials:
     token: str
     impersonator_token: str
     ca_bundle: bytes
+    #: Of the account of the member's estimator, where there is one.
+    estimator_token: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,21 @@ def role(member: str) -> str:
     return f"karmada-controller-manager:{account(member)}"
 
 
+def estimator_account(member: str) -> str:
+    """The name of the account that the member's estimator uses there, and of its Secret; no member is called so."""
+    return f"{account(member)}.scheduler-estimator"
+
+
+def estimator_secret(member: str) -> str:
+    """The Secret in the control plane with what the member's estimator needs; no Secret of a member is called so."""
+    return f"{member}.scheduler-estimator"
+
+
+def credential_secrets(member: str) -> tuple[str, ...]:
+    """Every Secret that the control plane may have of a member."""
+    return (member, f"{member}-impersonator", estimator_secret(member))
+
+
 def namespace_on_member(owner: str) -> Object:
     """The home of the accounts; it may be there already and be somebody else's."""
     return _labelled(
@@ -64,45 +83,82 @@ def namespace_on_member(owner: str) -> Object:
     )
 
 
-def objects_on_member(member: str, owner: str, control_plane: str) -> list[Object]:
+def objects_on_member(member: str, owner: str, control_plane: str, *, estimator: bool = False) -> list[Object]:
     """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
 
-    ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there.
+    ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there. With
+    ``estimator`` they are also those of ``estimator_objects``.
     """
-    objects: list[Object] = []
-    for name in (account(member), IMPERSONATOR):
-        objects += [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": MEMBER_NAMESPACE}},
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "type": "kubernetes.io/service-account-token",
-                "metadata": {
-                    "name": name,
-                    "namespace": MEMBER_NAMESPACE,
-                    "annotations": {"kubernetes.io/service-account.name": name},
-                },
-            },
-        ]
-    objects += [
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": role(member)},
-            # A control plane applies whatever kind its users propagate, so it needs rights on every kind.
-            "rules": [
+    objects = [
+        *_account_with_token(account(member)),
+        *_account_with_token(IMPERSONATOR),
+        # A control plane applies whatever kind its users propagate, so it needs rights on every kind.
+        *_role_of_account(
+            role(member),
+            account(member),
+            [
                 {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
                 {"nonResourceURLs": ["*"], "verbs": ["get"]},
             ],
+        ),
+    ]
+    return [
+        *_marked(objects, owner, control_plane),
+        *(estimator_objects(member, owner, control_plane) if estimator else ()),
+    ]
+
+
+def estimator_objects(member: str, owner: str, control_plane: str) -> list[Object]:
+    """The account of the member's estimator, which may look at what it watches and at nothing else."""
+    name = estimator_account(member)
+    objects = [
+        *_account_with_token(name),
+        *_role_of_account(
+            f"karmada-scheduler-estimator:{account(member)}",
+            name,
+            [
+                {"apiGroups": [""], "resources": ["nodes", "pods", "resourcequotas"], "verbs": _READ},
+                {"apiGroups": ["apps"], "resources": ["deployments", "replicasets"], "verbs": _READ},
+            ],
+        ),
+    ]
+    return _marked(objects, owner, control_plane)
+
+
+_READ = ["get", "list", "watch"]
+
+
+def _account_with_token(name: str) -> list[Object]:
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": MEMBER_NAMESPACE}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {
+                "name": name,
+                "namespace": MEMBER_NAMESPACE,
+                "annotations": {"kubernetes.io/service-account.name": name},
+            },
         },
+    ]
+
+
+def _role_of_account(name: str, account_name: str, rules: list[Object]) -> list[Object]:
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": role(member)},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role(member)},
-            "subjects": [{"kind": "ServiceAccount", "name": account(member), "namespace": MEMBER_NAMESPACE}],
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": account_name, "namespace": MEMBER_NAMESPACE}],
         },
     ]
+
+
+def _marked(objects: list[Object], owner: str, control_plane: str) -> list[Object]:
+    """With whom they are for, and whose they are."""
     # As karmadactl join does it: everything but the tokens.
     for each in objects:
         if each["kind"] != "Secret":
@@ -118,6 +174,11 @@ def secrets_in_control_plane(
         member: {"caBundle": credentials.ca_bundle, "token": credentials.token.encode()},
         f"{member}-impersonator": {"token": credentials.impersonator_token.encode()},
     }
+    if credentials.estimator_token:
+        contents[estimator_secret(member)] = {
+            "caBundle": credentials.ca_bundle,
+            "token": credentials.estimator_token.encode(),
+        }
     secrets = []
     for name, data in contents.items():
         metadata: Object = {"name": name, "namespace": MEMBER_NAMESPACE}
@@ -168,17 +229,45 @@ def record(entry: Mapping[str, Any]) -> Object:
     }
 
 
-def credentials_from(secrets: Mapping[str, Mapping[str, Any]], member: str) -> Credentials | None:
+def token_secrets(member: str, *, estimator: bool) -> tuple[str, ...]:
+    """The Secrets on the member that its API server fills with tokens."""
+    return (account(member), IMPERSONATOR, *((estimator_account(member),) if estimator else ()))
+
+
+def credentials_from(
+    secrets: Mapping[str, Mapping[str, Any]], member: str, *, estimator: bool = False
+) -> Credentials | None:
     """The credentials in a member's token Secrets (name → Secret); None while its API server has not filled them."""
     data = {name: (secret.get("data") or {}) for name, secret in secrets.items()}
-    ours, theirs = data.get(account(member), {}), data.get(IMPERSONATOR, {})
-    if not (ours.get("token") and ours.get("ca.crt") and theirs.get("token")):
+    if not all(data.get(name, {}).get("token") for name in token_secrets(member, estimator=estimator)):
+        return None
+    ours = data[account(member)]
+    if not ours.get("ca.crt"):
         return None
     return Credentials(
-        token=base64.b64decode(ours["token"]).decode(),
-        impersonator_token=base64.b64decode(theirs["token"]).decode(),
+        token=_decoded(ours["token"]),
+        impersonator_token=_decoded(data[IMPERSONATOR]["token"]),
         ca_bundle=base64.b64decode(ours["ca.crt"]),
+        estimator_token=_decoded(data[estimator_account(member)]["token"]) if estimator else "",
     )
+
+
+def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> bytes:
+    """The kubeconfig of a member's estimator: the Cluster says where, the Secret of the control plane as whom."""
+    member, data = cluster["metadata"]["name"], secret["data"]
+    config = pki.kubeconfig(
+        member,
+        cluster["spec"]["apiEndpoint"],
+        base64.b64decode(data["caBundle"]),
+        "karmada-scheduler-estimator",
+        _decoded(data["token"]),
+        context=member,
+    )
+    return yaml.safe_dump(config, sort_keys=False).encode()
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
 
 
 def made_by_karmada_for(member: str, live: Mapping[str, Any]) -> bool:

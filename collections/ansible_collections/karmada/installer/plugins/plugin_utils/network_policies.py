@@ -28,7 +28,7 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
     if not settings["enabled"]:
         return []
     spec: Object = {
-        "podSelector": {"matchLabels": instance.selector(component.name)},
+        "podSelector": {"matchLabels": instance.selector(component.row, component.member)},
         "policyTypes": ["Ingress"],
         "ingress": _ingress(instance, component, settings.get("metricsFrom", [])),
     }
@@ -39,7 +39,7 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": instance.metadata(component.name, instance.object_name(component.name)),
+            "metadata": instance.metadata(component.row, instance.object_name(component.name), component.member),
             "spec": spec,
         }
     ]
@@ -51,7 +51,7 @@ def _ingress(instance: Instance, component: Component, metrics_from: list[Object
         return [{"ports": [_tcp(component.listens(instance.spec)[component.served_port])]}]
     rules: list[Object] = []
     for port, number in component.listens(instance.spec).items():
-        callers = [each for each in COMPONENTS if Call(component.name, port) in each.calls]
+        callers = [each for each in COMPONENTS if Call(component.row, port) in each.calls]
         peers = [_pods(instance, each) for each in callers]
         if port == component.metrics_port:
             peers += metrics_from

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import etcd_client_urls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import etcd_client_urls, of_member
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     COMPONENTS,
@@ -18,7 +18,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     pod_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+    INSTANCE_LABEL,
+    MEMBER_LABEL,
+    NAME_LABEL,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.portforward import ForwardedSocket, Forwarder
@@ -168,18 +172,20 @@ def _host_path_notes(run: Run) -> list[str]:
 def _components(run: Run) -> list[ComponentStatus]:
     """The workloads in the order of the table."""
     selector = f"{INSTANCE_LABEL}={run.name}"
-    found: dict[str, Object] = {}
+    found: dict[tuple[str, str], Object] = {}
     for kind in ("StatefulSet", "Deployment"):
         for each in run.host.list("apps/v1", kind, run.namespace, labels=selector):
-            found[each["metadata"]["labels"].get(NAME_LABEL, "")] = each
+            labels = each["metadata"]["labels"]
+            found[labels.get(NAME_LABEL, ""), labels.get(MEMBER_LABEL, "")] = each
     return [
         ComponentStatus(
-            name=component.name,
-            desired=found[component.name]["spec"].get("replicas", 1),
-            ready=found[component.name].get("status", {}).get("readyReplicas", 0),
+            name=of_member(component.name, member),
+            desired=each["spec"].get("replicas", 1),
+            ready=each.get("status", {}).get("readyReplicas", 0),
         )
         for component in COMPONENTS
-        if component.name in found
+        for (name, member), each in sorted(found.items())
+        if name == component.name
     ]
 
 

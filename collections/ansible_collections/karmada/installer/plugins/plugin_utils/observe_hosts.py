@@ -148,7 +148,7 @@ def _etcd_client_files(run: HostsRun) -> dict[str, bytes]:
 
 
 def _folder(component: Component, leaf: LeafCertificate) -> str:
-    return f"/{component.name}/{certificates.file_set_of(leaf).directory}/"
+    return f"/{component.name}/{certificates.file_set_of(leaf, [component]).directory}/"
 
 
 def _expiries(run: RunWithHosts) -> dict[str, str]:

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     Layout,
     LeafCertificate,
     Names,
+    of_member,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     CLIENT_SIGNING_CA,
@@ -28,6 +29,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 
 CLUSTER_NAME = "karmada-apiserver"
+#: The file that Holds.MEMBER_ACCESS stands for.
+MEMBER_CONFIG = "member.config"
 _NO_NAMES = Names()
 
 
@@ -41,6 +44,8 @@ class Material:
     encryption_key: str
     #: The client certificate of an etcd that is not ours, as the document's Secret has it: file name → content.
     external_etcd: Mapping[str, bytes] = field(default_factory=dict)
+    #: Member → a kubeconfig with which its nodes and pods can be looked at; of those that are joined.
+    member_access: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def wanted(leaf: LeafCertificate, layout: Layout) -> pki.Certificate:
@@ -64,16 +69,19 @@ AUTHORITY_OF: Mapping[str, str] = {leaf.name: leaf.authority for leaf in leaf_ce
 def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, bytes]:
     """File name → content of one file set."""
     if files.holds in (Holds.CERTIFICATE, Holds.IDENTITY):
-        found = certificate_files(files.certificate, material)
+        found = certificate_files(files.certificate, material, files.member)
         if files.holds is Holds.IDENTITY:
             found["karmada.config"] = _identity_kubeconfig(layout, files).encode()
         return found
+    if files.holds is Holds.MEMBER_ACCESS:
+        access = material.member_access.get(files.member)
+        return {} if access is None else {MEMBER_CONFIG: access}
     return _CONTENTS[files.holds](material)
 
 
-def certificate_files(name: str, material: Material) -> dict[str, bytes]:
+def certificate_files(name: str, material: Material, member: str = "") -> dict[str, bytes]:
     """A leaf with the authority that issued it, under the names that every component uses."""
-    leaf = material.leaves[name]
+    leaf = material.leaves[of_member(name, member)]
     authority = material.authorities[AUTHORITY_OF[name]]
     return {"ca.crt": authority.certificate, "tls.crt": leaf.certificate, "tls.key": leaf.key}
 

@@ -102,7 +102,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
     with connected(run, entry) as member:
         live = [
             found
-            for each in members.objects_on_member(name, run.state.owner, run.instance.full_name)
+            for each in members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
             if (found := member.get(each["apiVersion"], each["kind"], *_name_and_namespace(each)))
         ]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
@@ -129,10 +129,17 @@ def wait_for_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> 
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
-    """Objects of these components that the document does not call for: a component switched off, a budget too many."""
+    """Objects of these components that the document does not call for: a component switched off, a budget too many.
+
+    Of a component that there is one of for each member, all that was not applied is that of a member that has left.
+    """
     kept = {change.ref for change in applied}
     # etcd is never taken away in passing: with it would go the data.
-    off = {name for name in components if name != ETCD.name and not BY_NAME[name].is_wanted(run.spec)}
+    off = {
+        name
+        for name in components
+        if name != ETCD.name and (BY_NAME[name].per_member or not BY_NAME[name].is_wanted(run.spec))
+    }
 
     def prunable(each: Object) -> bool:
         pruned = (each["apiVersion"], each["kind"]) in _PRUNED and _component(each) in components

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
@@ -52,24 +52,30 @@ def namespace(instance: Instance) -> Object:
     }
 
 
-def secret(instance: Instance, component: str, name: str, files: Mapping[str, bytes]) -> Object:
+def secret(instance: Instance, component: str, name: str, files: Mapping[str, bytes], member: str = "") -> Object:
     """A Secret of the instance with these files as its keys."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
-        "metadata": instance.metadata(component, instance.object_name(name)),
+        "metadata": instance.metadata(component, instance.object_name(name), member),
         "data": {key: base64.b64encode(value).decode() for key, value in sorted(files.items())},
     }
 
 
-def file_set_secrets(instance: Instance, where: Layout, material: Material) -> list[Object]:
-    """One Secret for each file set of the table; shared ones once."""
+def file_set_secrets(
+    instance: Instance, where: Layout, material: Material, components: Iterable[Component] | None = None
+) -> list[Object]:
+    """One Secret for each file set of these components, or of all; shared ones once.
+
+    One that has no content yet, because its member is not joined, is left out.
+    """
     secrets: dict[str, Object] = {}
-    for component in table.pod_components(instance.spec):
+    for component in table.pod_components(instance.spec) if components is None else components:
         for files in table.enabled_file_sets(component, instance.spec):
-            if files.name not in secrets:
-                secrets[files.name] = secret(instance, component.name, files.name, contents(files, material, where))
+            content = contents(files, material, where)
+            if files.name not in secrets and content:
+                secrets[files.name] = secret(instance, component.row, files.name, content, component.member)
     return list(secrets.values())
 
 
@@ -83,12 +89,12 @@ def component_objects(
 def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
     """Every object of the components without what depends on keys: what can be judged before there are any."""
     file_sets = {
-        files.name: component.name
+        files.name: component
         for component in table.pod_components(instance.spec)
         for files in table.enabled_file_sets(component, instance.spec)
     }
     return [
-        *(secret(instance, component, name, {}) for name, component in file_sets.items()),
+        *(secret(instance, each.row, name, {}, each.member) for name, each in file_sets.items()),
         *(
             each
             for component in table.pod_components(instance.spec)
@@ -126,7 +132,7 @@ def _config_maps(instance: Instance, component: Component) -> list[Object]:
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": instance.metadata(component.name, instance.object_name(name)),
+            "metadata": instance.metadata(component.row, instance.object_name(name), component.member),
             "data": content,
         }
         for name, content in config_files(instance, component).values()
@@ -157,14 +163,14 @@ def component_service(instance: Instance, component: Component) -> Object:
     """The Service of a component; the API server's is shaped by the document's endpoint."""
     settings = instance.spec["endpoint"]
     target = component.listens(instance.spec)[component.served_port]
-    metadata = instance.metadata(component.name, instance.object_name(component.name))
+    metadata = instance.metadata(component.row, instance.service_name(component.name), component.member)
     spec: Object = {
         "type": "ClusterIP",
-        "selector": instance.selector(component.name),
+        "selector": instance.selector(component.row, component.member),
         "ports": [
             {
                 "name": component.served_port,
-                "port": SERVICE_PORTS[component.name],
+                "port": SERVICE_PORTS[component.row],
                 "protocol": "TCP",
                 "targetPort": target,
             }
@@ -233,7 +239,7 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
         "spec": {
             "replicas": settings_of(component, instance.spec)["replicas"],
             "revisionHistoryLimit": 3,
-            "selector": {"matchLabels": instance.selector(component.name)},
+            "selector": {"matchLabels": instance.selector(component.row, component.member)},
             # The old pod serves until the new one does.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": pod,
@@ -251,7 +257,7 @@ def _disruption_budget(instance: Instance, component: Component) -> list[Object]
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": instance.metadata(component.name, instance.object_name(component.name)),
-            "spec": {**budget, "selector": {"matchLabels": instance.selector(component.name)}},
+            "metadata": instance.metadata(component.row, instance.object_name(component.name), component.member),
+            "spec": {**budget, "selector": {"matchLabels": instance.selector(component.row, component.member)}},
         }
     ]

@@ -26,7 +26,7 @@ _POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
 def workload_metadata(instance: Instance, component: Component) -> Object:
     """A workload carries the document's labels and annotations as its pods do."""
     settings = settings_of(component, instance.spec)
-    metadata = instance.metadata(component.name, instance.object_name(component.name))
+    metadata = instance.metadata(component.row, instance.object_name(component.name), component.member)
     metadata["labels"] = {**(settings.get("labels") or {}), **metadata["labels"]}
     if settings.get("annotations"):
         metadata["annotations"] = dict(settings["annotations"])
@@ -49,7 +49,7 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
     plain_files = config_files(instance, component)
     ports = component.listens(instance.spec)
     container: Object = {
-        "name": component.name,
+        "name": component.row,
         "image": component.image.reference(images, instance.release, settings),
         "imagePullPolicy": settings.get("imagePullPolicy") or images["pullPolicy"],
         "command": [component.binary, *flags],
@@ -102,7 +102,7 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
         pod["imagePullSecrets"] = [{"name": each["name"]} for each in pull_secrets]
     return {
         "metadata": {
-            "labels": {**(settings.get("labels") or {}), **instance.labels(component.name)},
+            "labels": {**(settings.get("labels") or {}), **instance.labels(component.row, component.member)},
             "annotations": {**(settings.get("annotations") or {}), CONFIG_HASH_ANNOTATION: config_hash},
         },
         "spec": pod,
@@ -114,7 +114,7 @@ def _spread(instance: Instance, component: Component) -> Object:
     spread: Object = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": instance.selector(component.name)},
+        "labelSelector": {"matchLabels": instance.selector(component.row, component.member)},
         # A node whose taint keeps the pods away would count as one that has room, and the others would never be full.
         "nodeTaintsPolicy": "Honor",
     }
@@ -135,11 +135,13 @@ def _probes(health: Health, ports: Mapping[str, int]) -> dict[str, Object]:
     def get(path: str) -> Object:
         return {"path": path, "port": ports[health.port], "scheme": health.scheme.value}
 
+    opens = ports.get(health.opens_when_ready)
+    ready: Object = {"httpGet": get(health.ready)} if opens is None else {"tcpSocket": {"port": opens}}
     return {
         # A large etcd or a cold cache may take its time; liveness takes over once the process has answered.
         "startupProbe": {"httpGet": get(health.live), "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 600},
         "readinessProbe": {
-            "httpGet": get(health.ready),
+            **ready,
             "periodSeconds": 2,
             "timeoutSeconds": 15,
             "failureThreshold": 3,

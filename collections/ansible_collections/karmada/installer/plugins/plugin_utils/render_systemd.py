@@ -34,10 +34,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_WEBHOOK,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import url
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance, shortened
 from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import bracketed
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import quantity
-from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material, contents
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import MEMBER_CONFIG, Material, contents
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
 
 Tree = dict[str, Any]
@@ -113,14 +113,24 @@ def hosts_of(spec: Mapping[str, Any], role: str) -> tuple[Host, ...]:
     return tuple(host for host in all_hosts(spec) if role in host.roles)
 
 
+def all_components(instance: Instance) -> tuple[Component, ...]:
+    """Every component that the instance can have on hosts, wanted or not."""
+    return tuple(
+        each
+        for component in table.COMPONENTS
+        for each in table.processes(component, instance.member_places, instance.member_places)
+    )
+
+
 def role_of(component: Component) -> str:
     """The role that a host needs to run the component."""
     return ETCD_ROLE if component is ETCD else CONTROL_PLANE_ROLE
 
 
-def components_on(spec: Mapping[str, Any], host: Host) -> list[Component]:
+def components_on(instance: Instance, host: Host) -> list[Component]:
     """The components that run on this host."""
-    return [each for each in table.wanted_components(spec) if role_of(each) in host.roles]
+    wanted = table.wanted_components(instance.spec, instance.member_places)
+    return [each for each in wanted if role_of(each) in host.roles]
 
 
 def unit_name(instance: Instance, component: Component) -> str:
@@ -135,11 +145,7 @@ def user_name(instance: Instance, component: Component) -> str:
 
 def user_named(instance: Instance, what: str) -> str:
     """The user for something of one instance that may be no component."""
-    name = f"karmada-{instance.object_name(what)}"
-    if len(name) <= _LONGEST_USER_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
-    return f"{name[: _LONGEST_USER_NAME - len(digest) - 1].rstrip('-')}-{digest}"
+    return shortened(f"karmada-{instance.object_name(what)}", _LONGEST_USER_NAME)
 
 
 def program(instance: Instance, component: Component) -> str:
@@ -198,8 +204,13 @@ def component_tree(
     where: Layout,
     material: Material,
     etcd: EtcdState,
+    *,
+    awaited: bool = True,
 ) -> Tree:
-    """Everything that one component is on one host (see ``module_utils.host_tree`` for the form)."""
+    """Everything that one component is on one host (see ``module_utils.host_tree`` for the form).
+
+    One that is not ``awaited`` may be unhealthy for a reason that nobody on the host can mend.
+    """
     user, unit = user_name(instance, component), unit_name(instance, component)
     files = list(_configuration(instance, component, where, material, etcd, user))
     digest = _digest(component, files, unit_text(instance, component, where, digest=""))
@@ -216,7 +227,7 @@ def component_tree(
         "files": [*files, file_entry(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
         "folders": [where.base, *data],
         "data_folders": data,
-        "units": [{"name": unit, "hash": digest, "health": _health(instance, component, where)}],
+        "units": [{"name": unit, "hash": digest, "health": _health(instance, component, where), "awaited": awaited}],
     }
 
 
@@ -228,7 +239,7 @@ _NAMED = ("users", "folders", "units")
 def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
     """All that an instance can have on a host, without its content: what an uninstall takes away."""
     tree: Tree = {"owner": instance.owner, **{part: [] for part in _PARTS}}
-    for component in table.COMPONENTS:
+    for component in all_components(instance):
         tree["users"].append({"name": user_name(instance, component)})
         tree["units"].append({"name": unit_name(instance, component)})
     # Data that stays keeps its user, too: a number that is free would be given to the next one.
@@ -389,7 +400,7 @@ def _configuration(
 
 
 #: Names of files that hold something secret.
-_SECRET_FILES = (".key", "encryption.yaml")
+_SECRET_FILES = (".key", "encryption.yaml", MEMBER_CONFIG)
 
 
 def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool) -> dict[str, Any]:
@@ -438,7 +449,10 @@ def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]
 def _health(instance: Instance, component: Component, where: Layout) -> dict[str, str]:
     health = component.health
     listens = where.metrics_address if component is ETCD else where.bind_address
-    address = f"{bracketed(listens)}:{component.listens(instance.spec)[health.port]}{health.ready}"
+    ports = component.listens(instance.spec)
+    if health.opens_when_ready:
+        return {"url": f"tcp://{bracketed(listens)}:{ports[health.opens_when_ready]}", "authority": ""}
+    address = f"{bracketed(listens)}:{ports[health.port]}{health.ready}"
     if health.scheme is Scheme.HTTP:
         return {"url": f"http://{address}", "authority": ""}
     return {"url": f"https://{address}", "authority": where.path("pki", "server", "ca.crt")}
@@ -465,6 +479,7 @@ def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[st
         ),
         **{name: own + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",)) for name in AGGREGATED_SERVERS},
         KARMADA_WEBHOOK.name: own,
+        **{component.name: own for component in all_components(instance) if component.member},
         "kube-controller-manager": own,
         "etcd-server": own,
         "etcd-peer": own,

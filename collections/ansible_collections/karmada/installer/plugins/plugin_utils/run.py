@@ -33,6 +33,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
     Layout,
     etcd_on_hosts,
     external_etcd,
@@ -284,7 +285,14 @@ class Run:
         # What is to be removed is removed as what it is, whatever version the document has come to ask for.
         removing = self.operation == "uninstall" and recorded is not None
         release = releases.choose(None if removing else self.spec.get("version"), recorded)
-        return Instance.of(self.deployment, release, self.state.owner, self.service_subnet, self.config_maps)
+        return Instance.of(
+            self.deployment, release, self.state.owner, self.service_subnet, self.config_maps, self.member_places
+        )
+
+    @property
+    def member_places(self) -> Mapping[str, int]:
+        """Which of those is a member's that there is one of for each: of no interest where each is a pod."""
+        return {}
 
     @property
     def service_subnet(self) -> str:
@@ -456,6 +464,10 @@ class Run:
             public_url=self.public_url,
             ca_bundle=self.state.authorities[KARMADA_CA].certificate,
         )
+
+    def estimator_address(self, component: Component) -> tuple[str, int]:
+        """Where schedulers reach the estimator of a member: a DNS name that is in its certificate, and the port."""
+        return self.instance.service_host(component.name), kubernetes_layout.SERVICE_PORTS[component.row]
 
     def crds(self) -> list[Object]:
         """Karmada's CRDs of the instance's release, verified; none if the document does not want them."""

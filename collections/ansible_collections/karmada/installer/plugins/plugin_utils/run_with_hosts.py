@@ -9,18 +9,25 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     certificates,
     load_balancer,
     pki,
+    pki_files,
     programs,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    Holds,
+    pushed_members,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     KARMADA_CA,
+    processes,
     wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
@@ -100,7 +107,8 @@ class RunWithHosts(Run):
                 if self.program_path(component) not in observed["programs"]
             ]
             if lacking:
-                found[name] = {architecture: lacking}
+                # Several components may run one program.
+                found[name] = {architecture: list({self.program_path(each): each for each in lacking}.values())}
         return found
 
     def program_problems(self) -> list[Problem]:
@@ -156,23 +164,54 @@ class HostView:
     def components(self, names: Iterable[str]) -> list[Component]:
         """Those of the named components that run on this host."""
         return [
-            BY_NAME[name]
+            each
             for name in names
             if BY_NAME[name].is_wanted(self.run.spec) and render.role_of(BY_NAME[name]) in self.host.roles
+            for each in processes(BY_NAME[name], pushed_members(self.run.spec), self.run.instance.member_places)
         ]
 
     def tree(self, names: Iterable[str]) -> Object:
         """These components on this host. All of them together are also the end of those that are not wanted there.
 
-        One by itself does not end: an API server that is to go waits for its clients, which are to go with it.
+        One by itself does not end: an API server that is to go waits for its clients, which are to go with it. What a
+        member has one of ends with the member. That of one that is not joined yet is left as it is.
         """
         names = list(names)
         wanted = self.components(names)
         instance = self.run.instance
-        tree = render.merged([self._component(component) for component in wanted], instance.owner)
-        every = set(names) == set(BY_NAME)
-        gone = [render.ended(instance, each) for each in BY_NAME.values() if every and each not in wanted]
+        able = [each for each in wanted if not each.member or each.member in self._member_access]
+        tree = render.merged(map(self._component, able), instance.owner)
+        every, kept = set(names) == set(BY_NAME), {component.name for component in wanted}
+        gone = [
+            render.ended(instance, each)
+            for each in render.all_components(instance)
+            if each.name not in kept and (every or (each.member and each.row in names))
+        ]
         return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
+
+    def differs(self, names: Iterable[str]) -> bool:
+        """Whether files that these components read are not what they should be, as far as was seen."""
+        tree = self.tree(names)
+        wanted = {file["path"]: file["content"] for file in tree["files"] if file["path"] not in _units_of(tree)}
+        gone = tuple(f"{folder}/" for folder in tree["absent"]["folders"])
+        return any(self.files.get(path) != content for path, content in wanted.items()) or any(
+            path.startswith(gone) for path in self.files
+        )
+
+    @cached_property
+    def _member_access(self) -> dict[str, bytes]:
+        """Member → the kubeconfig of its estimator: what the control plane said in this run, else what is here."""
+        handed_on = self.run.handover.members
+        if handed_on is not None:
+            return {name: base64.b64decode(config) for name, config in handed_on["access"].items()}
+        found = {}
+        for component in render.all_components(self.run.instance):
+            for files in component.file_sets:
+                folder = render.configuration_folder(self.run.instance, component.name)
+                path = f"{folder}/{files.directory}/{pki_files.MEMBER_CONFIG}"
+                if files.holds is Holds.MEMBER_ACCESS and path in self.files:
+                    found[component.member] = base64.b64decode(self.files[path])
+        return found
 
     @property
     def is_load_balancer(self) -> bool:
@@ -194,14 +233,27 @@ class HostView:
         where = render.layout(run.instance, self.host, component, run.endpoint_host)
         present, leaves = {}, wanted_leaf_certificates(run.spec, component)
         for leaf in leaves:
-            folder = where.path(certificates.file_set_of(leaf).directory)
+            folder = where.path(certificates.file_set_of(leaf, [component]).directory)
             certificate, key = (self.files.get(f"{folder}/tls.{kind}") for kind in ("crt", "key"))
             if certificate and key:
                 present[leaf.name] = pki.Pair(base64.b64decode(certificate), base64.b64decode(key))
         issued = certificates.issue_missing(
             run.instance, run.state, where, present, run.now, run.external_etcd_files, leaves
         )
-        return render.component_tree(run.instance, component, where, issued.material, run.state.etcd)
+        ready = (run.handover.members or {}).get("ready", ())
+        return render.component_tree(
+            run.instance,
+            component,
+            where,
+            replace(issued.material, member_access=self._member_access),
+            run.state.etcd,
+            # Why an estimator does not serve may be its member, which is nothing to wait for.
+            awaited=not component.member or component.member in ready,
+        )
+
+
+def _units_of(tree: Object) -> set[str]:
+    return {f"{UNIT_FOLDER}/{unit['name']}" for unit in tree["units"]}
 
 
 def _by_architecture(missing: Mapping[str, Mapping[str, Iterable[Component]]]) -> dict[str, list[Component]]:

@@ -20,8 +20,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
-#: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member.
-FORMAT = 5
+#: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
+#: hosts.
+FORMAT = 6
 #: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -86,6 +87,8 @@ class State:
     document: Mapping[str, Any] | None = None
     #: the version of the collection that wrote it; empty in format 1
     collection: str = ""
+    #: member → which of the estimators of a host is its own, so that no other member's moves when it leaves
+    member_places: Mapping[str, int] = field(default_factory=dict)
 
     def uids(self, cluster: str) -> frozenset[str]:
         """UIDs of the objects that we created in this cluster."""
@@ -122,6 +125,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "encryptionKey": state.encryption_key,
         "members": state.members,
         "hosts": state.hosts,
+        "memberPlaces": dict(state.member_places),
     }
     files = {
         "instance.json": _json(plain),
@@ -174,6 +178,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             hosts=plain["hosts"] if "hosts" in plain else _hosts_of(document),
             document=json.loads(document) if document else None,
             collection=plain.get("collection", ""),
+            member_places=plain.get("memberPlaces", {}),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise ProblemsError(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import pod_security
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
-from ansible_collections.karmada.installer.tests.unit.samples import pods, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import EVERYTHING, pods, rendered
 
 Pod = dict[str, Any]
 
@@ -106,8 +106,7 @@ def test_the_verdict_is_that_of_the_api_server(levels: ApiServer, variant: str, 
 
 
 def test_every_pod_that_we_render_is_admitted_at_the_strictest_level(levels: ApiServer) -> None:
-    optional = {name: {} for name in ("karmadaDescheduler", "karmadaSearch", "karmadaMetricsAdapter")}
-    for component, template in pods(rendered({"components": optional}).objects).items():
+    for component, template in pods(rendered(EVERYTHING).objects).items():
         # The StatefulSet's controller adds the claim for etcd's data; a claim is allowed at every level.
         spec = laid_over(template["spec"], {})
         spec["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})

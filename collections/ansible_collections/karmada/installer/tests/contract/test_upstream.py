@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, flags, pods, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import EVERYTHING, flags, pods, rendered
 
 Object = dict[str, Any]
 
@@ -50,7 +50,7 @@ def shipped(deploy: Path) -> list[Object]:
 
 
 def ours() -> list[Object]:
-    addresses = rendered({"components": OPTIONAL}).addresses
+    addresses = rendered(EVERYTHING).addresses
     return [
         each
         for stage in (
@@ -125,6 +125,7 @@ FILES = {
     "karmada-descheduler": "karmada-descheduler.yaml",
     "karmada-search": "karmada-search.yaml",
     "karmada-metrics-adapter": "karmada-metrics-adapter.yaml",
+    "karmada-scheduler-estimator": "karmada-scheduler-estimator.yaml",
 }
 #: What upstream sets and we do not, with the reason; a flag that is new upstream is not among them.
 NOT_OURS = {
@@ -134,10 +135,6 @@ NOT_OURS = {
     "allocate-node-cidrs": "there are no nodes",
     "cluster-cidr": "there are no nodes",
     "node-cidr-mask-size": "there are no nodes",
-    "enable-scheduler-estimator": "estimators are an addon",
-    "scheduler-estimator-ca-file": "estimators are an addon",
-    "scheduler-estimator-cert-file": "estimators are an addon",
-    "scheduler-estimator-key-file": "estimators are an addon",
     "enable-pprof": "profiling is off",
     "profiling-bind-address": "profiling is off",
     "feature-gates": "the defaults of the release",
@@ -167,7 +164,7 @@ def shipped_flags(file: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_flags(deploy: Path, name: str) -> None:
-    wanted, found = shipped_flags(deploy / FILES[name]), flags(pods(rendered({"components": OPTIONAL}).workloads)[name])
+    wanted, found = shipped_flags(deploy / FILES[name]), flags(pods(rendered(EVERYTHING).workloads)[name])
     if name == "karmada-controller-manager":
         # upstream's development script turns on two controllers that are off by default
         assert "*" in wanted.pop("controllers").split(",")

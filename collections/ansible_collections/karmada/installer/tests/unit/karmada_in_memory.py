@@ -188,11 +188,12 @@ def work_for(obj: Object, member: str = "m1", **spec: Any) -> Object:
     return {"apiVersion": member_works.WORK_API, "kind": "Work", "metadata": metadata, "spec": spec}
 
 
-def joined(name: str = "m1", *, ready: bool = True) -> tuple[ControlPlane, Api]:
+def joined(name: str = "m1", *, ready: bool = True, estimator: bool = False) -> tuple[ControlPlane, Api]:
     """A member as joining leaves it, with two applications, and what Karmada has put there for the Cluster."""
+    made = members.objects_on_member(name, OWNER, "karmada/prod", estimator=estimator)
     system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": f"id-{name}"}}
     member = Api(f"member {name}", system)
-    for each in (members.namespace_on_member(OWNER), *members.objects_on_member(name, OWNER, "karmada/prod")):
+    for each in (members.namespace_on_member(OWNER), *made):
         each["metadata"]["managedFields"] = MADE_BY_APPLY
         member.put(each)
     control_plane = ControlPlane(member)
@@ -202,7 +203,7 @@ def joined(name: str = "m1", *, ready: bool = True) -> tuple[ControlPlane, Api]:
     cluster["status"] = {"conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "X"}]}
     stored = control_plane.put(cluster)
     owner = {"kind": "Cluster", "name": name, "uid": stored["metadata"]["uid"], "apiVersion": members.CLUSTER_API}
-    credentials = members.Credentials("t", "i", b"c")
+    credentials = members.Credentials("t", "i", b"c", "e" if estimator else "")
     for secret in members.secrets_in_control_plane(name, OWNER, credentials, stored["metadata"]["uid"]):
         control_plane.put(secret)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": member_works.execution_namespace(name)}}

@@ -27,6 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     ETCD,
     KARMADA_WEBHOOK,
     pod_components,
+    processes,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
@@ -34,6 +35,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
 
 Object = dict[str, Any]
+
+MEMBER: Object = {"name": "m1", "secretRef": {"name": "m1"}}
+#: The components as they run: of a row that is there for each member, that of the member above.
+RUNNING: tuple[Component, ...] = tuple(each for row in COMPONENTS for each in processes(row, [MEMBER["name"]]))
+#: What an estimator finds in the place of a kubeconfig.
+MEMBER_ACCESS = {MEMBER["name"]: b"a kubeconfig of the member"}
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 OWNER = "7f9f5c1a-6a8b-4a0e-9a53-d4d0f0b8c001"
@@ -124,7 +131,8 @@ class Rendered:
     @cached_property
     def material(self) -> Material:
         external = EXTERNAL_FILES if "external" in self.spec["components"]["etcd"] else {}
-        return certificates.issue_missing(self.instance, self.remembered, self.layout, {}, NOW, external).material
+        issued = certificates.issue_missing(self.instance, self.remembered, self.layout, {}, NOW, external)
+        return replace(issued.material, member_access=MEMBER_ACCESS)
 
     @cached_property
     def secrets(self) -> list[Object]:
@@ -204,7 +212,8 @@ def quickly_rendered(spec: Mapping[str, Any] | None = None, **where: str) -> Ren
 
 def with_settings(component: Component, **settings: Any) -> Rendered:
     """What is rendered of a document that says this, and no more, about one component."""
-    return quickly_rendered({"components": {component.field: settings_in(component, **settings)}})
+    spec = {"components": {component.field: settings_in(component, **settings)}}
+    return quickly_rendered({**spec, "members": [MEMBER]} if component.member else spec)
 
 
 def workload(found: Rendered, component: Component) -> Any:
@@ -290,22 +299,28 @@ FULL_SPEC: Object = {
         "karmadaDescheduler": {},
         "karmadaSearch": {"replicas": 2},
         "karmadaMetricsAdapter": {},
+        "karmadaSchedulerEstimator": {},
     },
+    "members": [MEMBER],
 }
 #: What turns the optional components on.
 OPTIONAL: Object = {component.field: {} for component in COMPONENTS if component.optional}
+#: The same, with a member for those that there is one of for each.
+EVERYTHING: Object = {"components": OPTIONAL, "members": [MEMBER]}
 #: Documents that every rule about rendered objects is checked with.
 SPECS: dict[str, Object] = {
     "empty": {},
     "full": FULL_SPEC,
     "settings": {
+        "members": [MEMBER],
         "components": {
             "etcd": {"local": {"replicas": 3, **SETTINGS}},
             **{component.field: copy.deepcopy(SETTINGS) for component in COMPONENTS if component.field != "etcd"},
-        }
+        },
     },
     "external": {
-        "components": {**external_etcd()["components"], **{each.field: {} for each in COMPONENTS if each.optional}}
+        "components": {**external_etcd()["components"], **{each.field: {} for each in COMPONENTS if each.optional}},
+        "members": [MEMBER],
     },
     "plain": {
         "encryption": {"provider": "identity"},

@@ -13,13 +13,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import certifica
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AUTHORITIES,
-    COMPONENTS,
     leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.samples import (
+    EVERYTHING,
     NOW,
-    OPTIONAL,
+    RUNNING,
     Rendered,
     authorities,
     rendered,
@@ -29,8 +29,8 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ALL = {leaf.name for leaf in leaf_certificates()}
-FIRST = rendered({"components": OPTIONAL})
+ALL = {leaf.name for leaf in leaf_certificates(RUNNING)}
+FIRST = rendered(EVERYTHING)
 _ADMIN = render.secret(
     FIRST.instance,
     "admin",
@@ -54,8 +54,8 @@ def test_the_first_run_makes_everything() -> None:
 
 
 def test_certificates_are_made_for_components_that_are_wanted_only() -> None:
-    optional = {leaf.name for component in COMPONENTS if component.optional for leaf in component.certificates}
-    assert len(optional) == 6
+    optional = {leaf.name for component in RUNNING if component.optional for leaf in component.certificates}
+    assert len(optional) == 7
     plain = rendered()
     assert set(issue(plain, {}).material.leaves) == ALL - optional
     # those of a component that was switched off are neither kept nor renewed
@@ -104,7 +104,7 @@ def test_a_secret_that_holds_something_else_is_replaced() -> None:
 
 
 def test_a_new_name_reissues_the_certificate_that_carries_it_and_no_other() -> None:
-    other = rendered({"endpoint": {"extraSANs": ["karmada.example.com"]}, "components": OPTIONAL})
+    other = rendered({"endpoint": {"extraSANs": ["karmada.example.com"]}, **EVERYTHING})
     issued = issue(other, present())
     assert set(issued.reasons) == {"karmada-apiserver"}
     assert "karmada.example.com" in issued.reasons["karmada-apiserver"][0]
@@ -165,7 +165,7 @@ def test_another_authority_reissues_what_the_old_one_signed() -> None:
     new = pki.new_authority(pki.Authority("etcd-ca", "karmada-etcd-ca"), "ECDSA-P256", NOW)
     found = Rendered(FIRST.deployment, state=state(authorities={**mine, "etcd-ca": new}))
     issued = issue(found, present())
-    assert set(issued.reasons) == {leaf.name for leaf in leaf_certificates() if leaf.authority == "etcd-ca"}
+    assert set(issued.reasons) == {leaf.name for leaf in leaf_certificates(RUNNING) if leaf.authority == "etcd-ca"}
 
 
 def test_a_first_state_has_everything_that_is_made_once_and_no_two_are_alike() -> None:

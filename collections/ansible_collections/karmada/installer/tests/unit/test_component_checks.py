@@ -13,7 +13,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_path
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    BY_NAME,
+    COMPONENTS,
+    ETCD,
+    wanted_components,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
     fake_run,
@@ -23,6 +28,7 @@ from ansible_collections.karmada.installer.tests.unit.preflight_samples import (
     problems,
 )
 from ansible_collections.karmada.installer.tests.unit.samples import (
+    MEMBER,
     OPTIONAL,
     SPECS,
     document,
@@ -158,12 +164,18 @@ def test_a_flag_that_the_program_does_not_have_is_refused_with_the_nearest(compo
 
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
 def test_a_name_matters_only_when_the_component_is_wanted(component: Component) -> None:
+    spec = {"components": {component.field: {}}, "members": [MEMBER]}
+    name = next(each.name for each in wanted_components(document(spec)["spec"]) if each.row == component.name)
     theirs = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": f"prod-{component.name.removeprefix('karmada-')}", "namespace": "karmada"},
+        "metadata": {"name": f"prod-{name.removeprefix('karmada-')}", "namespace": "karmada"},
         "spec": {"template": {"spec": {"containers": [{"name": "x", "image": "example.com/x"}]}}},
     }
-    assert problems(fake_run(document(), host(theirs))) == []
-    (problem,) = problems(fake_run(document({"components": {component.field: {}}}), host(theirs)))
-    assert "is not of this control plane" in problem.what
+
+    def foreign(spec: dict[str, Any]) -> list[str]:
+        found = [problem.what for problem in problems(fake_run(document(spec), host(theirs)))]
+        return [what for what in found if "is not of this control plane" in what]
+
+    assert foreign({"members": [MEMBER]}) == []
+    assert len(foreign(spec)) == 1

@@ -24,7 +24,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
-from ansible_collections.karmada.installer.tests.unit.samples import flags, pods, quickly_rendered, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    EVERYTHING,
+    MEMBER,
+    RUNNING,
+    flags,
+    pods,
+    quickly_rendered,
+    rendered,
+)
 
 SETTINGS = schema()["properties"]["spec"]["properties"]["components"]["properties"]
 
@@ -182,10 +190,10 @@ def test_gates_are_one_flag_in_the_order_of_their_names(component: component_typ
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
 def test_an_optional_component_is_wanted_when_it_is_named(component: component_types.Component) -> None:
     assert not component.is_wanted(rendered().spec)
-    named = rendered({"components": {component.field: {}}}).spec
+    named = rendered({"components": {component.field: {}}, "members": [MEMBER]}).spec
     assert component.is_wanted(named)
     plain = [each for each in COMPONENTS if not each.optional]
-    assert table.wanted_components(named) == (*plain, component)
+    assert table.wanted_components(named) == (*plain, *table.processes(component, ["m1"]))
 
 
 def test_leases_are_in_a_namespace_that_is_created() -> None:
@@ -209,21 +217,18 @@ def test_addresses_of_ipv6_are_bracketed_where_a_url_needs_it() -> None:
 # -- ports that a flag moves -----------------------------------------------------------------------------------------
 
 
-OPTIONAL = {component.field: {} for component in COMPONENTS if component.optional}
-
-
 def test_every_port_belongs_to_a_flag() -> None:
     """Else it could not be moved, and nobody who looks for the component would know."""
-    found = pods(quickly_rendered({"components": OPTIONAL}).workloads)
-    for component in COMPONENTS:
+    found = pods(quickly_rendered(EVERYTHING).workloads)
+    for component in RUNNING:
         known = {component.port_flags[name] for name in component.ports}
-        assert component is ETCD or known <= flags(found[component.name]).keys(), component.name
+        assert component is ETCD or known <= flags(found[component.row]).keys(), component.name
 
 
 def test_whoever_looks_for_a_component_in_pods_follows_its_flags() -> None:
     def numbers(settings: dict[str, Any]) -> Counter[int]:
-        components = {**OPTIONAL, **settings}
-        result = quickly_rendered({"components": components, "networkPolicies": {"enabled": True}})
+        components = {**EVERYTHING["components"], **settings}
+        result = quickly_rendered({**EVERYTHING, "components": components, "networkPolicies": {"enabled": True}})
         text = json.dumps([each for each in result.workloads if each["kind"] != "ConfigMap"])
         return Counter(int(each) for each in re.findall(r'"(?:port|containerPort|targetPort)": ([0-9]+)', text))
 
@@ -256,3 +261,58 @@ def test_a_flag_moves_a_port_and_one_that_turns_it_off_does_not(value: str, port
 def test_of_several_addresses_of_etcd_the_first_is_where_it_is_found(urls: str, port: int) -> None:
     spec = {"components": {"etcd": {"local": {"extraArgs": {"listen-client-urls": urls}}}}}
     assert ETCD.listens(spec) == {"client": port, "peer": 2380, "metrics": 2381}
+
+
+# -- one for each member -------------------------------------------------------------------------------------------
+
+ESTIMATOR = BY_NAME["karmada-scheduler-estimator"]
+
+
+def of_members(*names: str) -> dict[str, object]:
+    members = [{"name": name, "secretRef": {"name": name}} for name in names]
+    return {"components": {ESTIMATOR.field: {}}, "members": members}
+
+
+def test_each_member_has_an_estimator_with_names_of_its_own() -> None:
+    found = rendered(of_members("m1", "m2"))
+    one, other = (each for each in table.wanted_components(found.spec) if each.member)
+    assert (one.name, other.name) == ("karmada-scheduler-estimator-m1", "karmada-scheduler-estimator-m2")
+    assert one.row == other.row == ESTIMATOR.name
+    assert not {files.name for files in one.file_sets} & {files.name for files in other.file_sets}
+    assert [leaf.name for leaf in one.certificates] == [files.leaf for files in one.file_sets if files.certificate]
+    assert "--cluster-name=m1" in one.flags(found.spec, found.layout)
+
+
+def test_a_place_on_hosts_is_kept_for_ever_and_given_anew_when_it_is_free() -> None:
+    def places(recorded: dict[str, int], *names: str) -> dict[str, int]:
+        return table.member_places(rendered(of_members(*names)).spec, recorded)
+
+    first = places({}, "m1", "m2", "m3")
+    assert first == {"m1": 0, "m2": 1, "m3": 2}
+    # what has left is on record until it is gone from the hosts
+    assert places(first, "m1", "m3") == first
+    assert places({"m1": 0, "m3": 2}, "m1", "m3", "m4") == {"m1": 0, "m3": 2, "m4": 1}
+    assert table.member_places(rendered({"members": [MEMBER]}).spec, {}) == {}
+    assert table.member_places(rendered({"members": [MEMBER]}).spec, {"m1": 4}) == {"m1": 4}
+
+
+def test_estimators_of_one_host_share_no_port_with_anything() -> None:
+    spec = rendered(of_members(*(f"m{number}" for number in range(50)))).spec
+    wanted = table.wanted_components(spec, table.member_places(spec, {}))
+    ports = Counter(port for component in wanted for port in component.ports.values())
+    assert max(ports.values()) == 1
+    assert wanted[-50].ports == ESTIMATOR.ports
+
+
+def test_who_asks_estimators_proves_itself_and_verifies_them() -> None:
+    found = rendered(of_members("m1"))
+    for name in ("karmada-scheduler", "karmada-descheduler"):
+        flags = BY_NAME[name].flags(found.spec, found.layout)
+        for part, file in (("ca", "ca.crt"), ("cert", "tls.crt"), ("key", "tls.key")):
+            assert f"--scheduler-estimator-{part}-file=/etc/karmada/config/{file}" in flags
+        assert not [flag for flag in flags if "insecure" in flag]
+        plain = BY_NAME[name].flags(rendered().spec, found.layout)
+        assert not [flag for flag in plain if "estimator" in flag]
+    served = dict(flag.split("=", 1) for flag in ESTIMATOR.flags(found.spec, found.layout))
+    assert served["--grpc-client-ca-file"] == "/etc/karmada/pki/server/ca.crt"
+    assert not [flag for flag in served if "insecure" in flag]

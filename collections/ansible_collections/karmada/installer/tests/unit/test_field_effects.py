@@ -28,10 +28,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
 from ansible_collections.karmada.installer.tests.unit.samples import (
+    EVERYTHING,
     NOW,
     OPTIONAL,
     document,
@@ -177,7 +179,10 @@ AROUND: dict[str, Object] = {
     **{path: {"members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
     # so that what differs is the field, and not whether the component is there
     **{
-        path: {"components": {component.field: {"replicas": 1}}}
+        path: {
+            "components": {component.field: {"replicas": 1}},
+            **({"members": [_MEMBER]} if component.per_member else {}),
+        }
         for component in COMPONENTS
         if component.optional
         for path in ROWS
@@ -270,7 +275,7 @@ CONFIG_MAPS = {
     name: {"policy.yaml": json.dumps({**audit_policy.POLICY, "rules": [{"level": level}]})}
     for name, level in (("everything", "Metadata"), ("nothing", "None"))
 }
-MATERIAL = rendered({"components": OPTIONAL}).material
+MATERIAL = rendered(EVERYTHING).material
 HOST = "host cluster"
 
 
@@ -342,6 +347,9 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
             *control_plane_objects.aggregation(
                 "me", run.addresses, [component.name for component in wanted_components(run.spec)]
             ),
+            *control_plane_objects.estimator_services(
+                "me", {each.member: run.estimator_address(each) for each in wanted_components(run.spec) if each.member}
+            ),
             *control_plane_objects.admission("me", run.addresses),
             *control_plane_objects.discovery("me", run.addresses),
         ],
@@ -377,7 +385,7 @@ def _members(run: Run) -> list[Any]:
     credentials = members.Credentials("t", "i", b"c")
     return [
         [
-            *members.objects_on_member(entry["name"], "me", run.instance.full_name),
+            *members.objects_on_member(entry["name"], "me", run.instance.full_name, estimator=has_estimators(run.spec)),
             *members.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
             members.cluster(entry, "me", members.Registration("id", "https://192.0.2.1")),
         ]
@@ -431,7 +439,9 @@ def test_a_field_has_an_effect(path: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("field", OPTIONAL)
 def test_an_optional_component_has_an_effect_by_being_named(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    without, named = (effects(document({"components": each}), monkeypatch) for each in ({}, {field: {}}))
+    without, named = (
+        effects(document({"components": each, "members": [_MEMBER]}), monkeypatch) for each in ({}, {field: {}})
+    )
     where = {each for each in without if without[each] != named[each]}
     assert {"objects of the host cluster", "certificates"} <= where
     assert ("objects of the control plane" in where) == (field != "karmadaDescheduler")

@@ -26,7 +26,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_sockets imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, TOKEN, document, state
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    MEMBER,
+    OPTIONAL,
+    OWNER,
+    RUNNING,
+    TOKEN,
+    document,
+    state,
+)
 
 Object = dict[str, Any]
 #: Takes what was observed on all hosts, and changes it.
@@ -292,11 +300,12 @@ def test_what_is_no_problem(changes: list[Change]) -> None:
 
 def test_every_port_of_the_table_is_looked_at() -> None:
     everything = instance(
-        components={"karmadaDescheduler": {}, "karmadaSearch": {}, "karmadaMetricsAdapter": {}},
+        components=OPTIONAL,
+        members=[MEMBER],
     )
     host = render.all_hosts(everything.spec)[0]
     wanted = {(each.needed_by, each.port) for each in host_sockets.on_host(everything, host)}
-    assert wanted == {(each.name, port) for each in COMPONENTS for port in each.ports.values()} | {
+    assert wanted == {(each.name, port) for each in RUNNING for port in each.ports.values()} | {
         ("haproxy", 5443),
         ("haproxy", 5444),
     }

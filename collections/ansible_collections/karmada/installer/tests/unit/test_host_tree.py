@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -493,3 +494,17 @@ def test_what_somebody_else_has_under_that_name_stays(host: Host) -> None:
     ended = {**tree(), **{part: [] for part in ("users", "directories", "files", "folders", "units")}}
     assert host_tree.converge(host, {**ended, "absent": {"units": [], "folders": [], "users": [{"name": USER}]}}) == []
     assert USER in host.users
+
+
+def test_a_port_that_is_open_is_health_enough_and_a_unit_that_is_not_awaited_keeps_nobody_waiting(host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        host_tree.converge(host, tree(url=url))
+        host_tree.wait_until_healthy(host, tree(url=url), timeout=0)
+        assert host_tree.observed(host, tree(url=url))[UNIT]["reason"] == ""
+    with pytest.raises(host_tree.HostError, match=f"{url} does not answer"):
+        host_tree.wait_until_healthy(host, tree(url=url), timeout=0)
+    left_alone = tree(url=url)
+    left_alone["units"][0]["awaited"] = False
+    host_tree.wait_until_healthy(host, left_alone, timeout=0)
+    assert "does not answer" in host_tree.observed(host, left_alone)[UNIT]["reason"]

@@ -143,7 +143,7 @@ class Site:
         self.member = FakeCluster("member m1", system)
         self.inside = FakeCluster("control plane")
         self.state = state()
-        monkeypatch.setattr(member_join, "_token_secrets", self._tokens)
+        monkeypatch.setattr(member_join, "_credentials", self._credentials)
         monkeypatch.setattr(member_join, "connected", self._connected)
 
     @contextmanager
@@ -151,10 +151,8 @@ class Site:
         yield self.member
 
     @staticmethod
-    def _tokens(_member: Any, name: str) -> dict[str, Any]:
-        return {
-            each: {"data": {"token": "dA==", "ca.crt": "Yw=="}} for each in (f"karmada-{name}", members.IMPERSONATOR)
-        }
+    def _credentials(*_: Any) -> members.Credentials:
+        return members.Credentials("t", "t", b"c")
 
     def run(self, entry: dict[str, Any]) -> list[str]:
         """What one run of the step changes, on the member and in the control plane."""

@@ -30,8 +30,8 @@ APPLICATIONS = {"web", "db"}
 class World:
     """One control plane with one member that is not listed any more; ``leave`` is one run of the step."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_leave: str = "Retain", *, ready: bool = True) -> None:
-        self.control_plane, self.member = memory.joined(ready=ready)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_leave: str = "Retain", **how: bool) -> None:
+        self.control_plane, self.member = memory.joined(**how)
         self.reachable = True
         uids = {
             f"{each['kind']} {each['metadata']['name']}": each["metadata"]["uid"]
@@ -87,6 +87,24 @@ def test_a_member_leaves_and_its_workloads_stay_or_go(
     world.assert_gone()
     assert world.applications == left
     assert not any(member_works.is_managed(each) for each in world.member.objects.values())
+
+
+def test_what_its_estimator_had_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the document still has estimators for others does not matter."""
+    world = World(monkeypatch, estimator=True)
+    assert members.estimator_account("m1") in world.member.names("ServiceAccount")
+    assert members.estimator_secret("m1") in world.control_plane.names("Secret")
+    assert world.leave().problem == ""
+    world.assert_gone()
+
+
+def test_of_a_member_that_is_given_up_the_account_of_its_estimator_is_told_as_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, estimator=True)
+    world.member.dead = True
+    assert f"ServiceAccount {members.estimator_account('m1')}" in world.leave(member_leave.give_up, timeout=1).left
+    assert members.estimator_secret("m1") not in world.control_plane.names("Secret")
 
 
 def test_an_earlier_record_that_says_nothing_of_leaving_means_that_workloads_stay(

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.tests.unit.network_policy import Place, reaches
 from ansible_collections.karmada.installer.tests.unit.samples import (
+    MEMBER as A_MEMBER,
+)
+from ansible_collections.karmada.installer.tests.unit.samples import (
     OPTIONAL,
+    RUNNING,
     Rendered,
     flags,
     pods,
@@ -18,8 +21,8 @@ from ansible_collections.karmada.installer.tests.unit.samples import (
     settings_in,
 )
 
-EVERYTHING = {"components": {**OPTIONAL, "etcd": {"local": {"replicas": 3}}}}
-SHORT = {component.name.removeprefix("karmada-"): component for component in COMPONENTS}
+EVERYTHING = {"components": {**OPTIONAL, "etcd": {"local": {"replicas": 3}}}, "members": [A_MEMBER]}
+SHORT = {component.row.removeprefix("karmada-"): component for component in RUNNING}
 NAMESPACES = {
     name: {"kubernetes.io/metadata.name": name} for name in ("karmada", "elsewhere", "monitoring", "kube-system")
 }
@@ -75,6 +78,9 @@ EXPECTED = {
     "search:https": {"apiserver"},
     "metrics-adapter:https": {"apiserver"},
     "metrics-adapter:metrics": set(),
+    "scheduler-estimator:grpc": {"scheduler", "descheduler"},
+    "scheduler-estimator:health": set(),
+    "scheduler-estimator:metrics": set(),
 }
 #: etcd has no business with anybody else, so not even with the karmada-apiserver.
 WITHOUT_EGRESS = {"etcd"}
@@ -99,7 +105,7 @@ def test_components_of_another_instance_are_strangers_in_the_same_namespace_too(
         assert allowed == set(SHORT) - {"etcd", "webhook", "kube-controller-manager"}
 
 
-@pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("component", RUNNING, ids=lambda each: each.name)
 def test_metrics_are_for_those_whom_the_document_names_and_open_no_other_port(component: Component) -> None:
     monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     peers = [
@@ -150,7 +156,7 @@ def test_what_a_component_reaches_outside(name: str) -> None:
 def test_every_address_that_a_component_is_told_of_can_be_reached(name: str) -> None:
     """The command lines and kubeconfigs, and not the table that the policies are made from, say who calls whom."""
     found = quickly_rendered(EVERYTHING)
-    told = flags(pods(found.workloads)[SHORT[name].name])
+    told = flags(pods(found.workloads)[SHORT[name].row])
     wanted = {("etcd", "client")} if "etcd-servers" in told else set()
     if any("karmada.config" in value for value in told.values()):
         wanted.add(("apiserver", "https"))
@@ -159,7 +165,10 @@ def test_every_address_that_a_component_is_told_of_can_be_reached(name: str) -> 
     if name == "apiserver":
         wanted |= {(each.removeprefix("karmada-"), "https") for each in found.addresses.aggregated}
         wanted.add(("webhook", "https"))
-    assert wanted
+    if "scheduler-estimator-port" in told:
+        wanted.add(("scheduler-estimator", "grpc"))
+    # An estimator looks at its member only.
+    assert wanted or "cluster-name" in told
     for target, port in wanted:
         number = SHORT[target].ports[port]
         assert reaches(policies(found), NAMESPACES, places(found)[name], places(found)[target], number), target
@@ -182,20 +191,20 @@ def test_switched_off_there_are_none_and_everybody_reaches_everything() -> None:
 
 def test_a_component_that_is_switched_on_brings_its_own_policy_and_changes_no_other() -> None:
     before = {each["metadata"]["name"]: each for each in policies(quickly_rendered())}
-    assert len(before) == len([each for each in COMPONENTS if not each.optional])
-    for component in COMPONENTS:
+    assert len(before) == len([each for each in RUNNING if not each.optional])
+    for component in RUNNING:
         if component.optional:
-            spec = {"components": {component.field: settings_in(component)}}
+            spec = {"components": {component.field: settings_in(component)}, "members": [A_MEMBER]}
             after = {each["metadata"]["name"]: each for each in policies(quickly_rendered(spec))}
             assert set(after) - set(before) == {f"prod-{component.name.removeprefix('karmada-')}"}
             assert {name: after[name] for name in before} == before
 
 
 def test_the_table_names_ports_that_are_there() -> None:
-    for component in COMPONENTS:
+    for component in RUNNING:
         assert component.metrics_port in component.ports
         for call in component.calls:
-            assert call.port in next(each for each in COMPONENTS if each.name == call.component).ports
+            assert call.port in next(each for each in RUNNING if each.row == call.component).ports
 
 
 @pytest.mark.parametrize(

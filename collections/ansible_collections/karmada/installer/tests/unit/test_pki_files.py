@@ -10,17 +10,16 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import FileSet, Holds
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, Rendered, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import EVERYTHING, RUNNING, Rendered, rendered
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-FILE_SETS = {files.name: files for component in COMPONENTS for files in component.file_sets}
+FILE_SETS = {files.name: files for component in RUNNING for files in component.file_sets}
 
 
 @pytest.fixture(scope="module")
 def found() -> Rendered:
-    return rendered({"components": OPTIONAL})
+    return rendered(EVERYTHING)
 
 
 def contents(found: Rendered, files: FileSet) -> dict[str, bytes]:
@@ -107,7 +106,7 @@ def test_material_does_not_show_itself(found: Rendered) -> None:
 
 
 def test_a_leaf_has_names_only_if_it_serves(found: Rendered) -> None:
-    for component in COMPONENTS:
+    for component in RUNNING:
         for leaf in component.certificates:
             want = pki_files.wanted(leaf, found.layout)
             assert bool(want.dns_names) == leaf.server, leaf.name

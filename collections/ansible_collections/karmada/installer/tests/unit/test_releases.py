@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, pods, rendered
+from ansible_collections.karmada.installer.tests.unit.samples import MEMBER, OPTIONAL, pods, rendered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,7 +67,8 @@ def test_an_unknown_version_is_refused_with_those_that_are_known(arguments: tupl
 
 
 def images(spec: dict[str, object]) -> dict[str, str]:
-    return {name: pod["spec"]["containers"][0]["image"] for name, pod in pods(rendered(spec).workloads).items()}
+    found = rendered({**spec, "members": [MEMBER]})
+    return {name: pod["spec"]["containers"][0]["image"] for name, pod in pods(found.workloads).items()}
 
 
 def test_default_images() -> None:

@@ -17,13 +17,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    COMPONENTS,
     ETCD,
     clashing_names,
 )
 from ansible_collections.karmada.installer.tests.unit.samples import (
     FULL_SPEC,
     OWNER,
+    RUNNING,
     SPECS,
     Rendered,
     document,
@@ -41,7 +41,7 @@ from hypothesis import strategies as st
 
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,37}[a-z0-9])?", fullmatch=True)
 
-each_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+each_component = pytest.mark.parametrize("component", RUNNING, ids=lambda each: each.name)
 
 
 @pytest.fixture(params=list(SPECS), scope="module")
@@ -194,7 +194,7 @@ def test_pods_may_be_taken_away_one_at_a_time_where_there_are_several(
 
 
 def test_without_their_names_optional_components_leave_no_trace() -> None:
-    names = [component.name.removeprefix("karmada-") for component in COMPONENTS if component.optional]
+    names = [component.name.removeprefix("karmada-") for component in RUNNING if component.optional]
     found = [
         each["metadata"]["name"]
         for each in rendered().objects
@@ -203,15 +203,18 @@ def test_without_their_names_optional_components_leave_no_trace() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
+@pytest.mark.parametrize("component", [each for each in RUNNING if each.optional], ids=lambda each: each.name)
 def test_an_optional_component_adds_its_own_objects_and_changes_no_other(component: Component) -> None:
     plain = quickly_rendered({})
     before = {(each["kind"], each["metadata"]["name"]): each for each in plain.objects}
+    if component.member:
+        # Who asks them is told so.
+        del before["Deployment", "prod-scheduler"]
     after = {(each["kind"], each["metadata"]["name"]): each for each in with_settings(component).objects}
     assert {key: after[key] for key in before} == before
-    added = {after[key]["metadata"]["labels"]["app.kubernetes.io/name"] for key in set(after) - set(before)}
-    assert added == {component.name}
-    kinds = Counter(kind for kind, _ in set(after) - set(before))
+    new = set(after) - set(before) - {("Deployment", "prod-scheduler")}
+    assert {after[key]["metadata"]["labels"]["app.kubernetes.io/name"] for key in new} == {component.row}
+    kinds = Counter(kind for kind, _ in new)
     assert kinds["Deployment"] == 1
     assert kinds["Service"] == (1 if component.served_port else 0)
     own = [files for files in component.file_sets if files.name != "client-ca"]

@@ -16,13 +16,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
-    COMPONENTS,
     ETCD,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.pod_security import violations
 from ansible_collections.karmada.installer.tests.unit.samples import (
+    MEMBER,
     OPTIONAL,
+    RUNNING,
     SETTINGS,
     SPECS,
     Rendered,
@@ -45,7 +46,7 @@ def result(request: pytest.FixtureRequest) -> Rendered:
 
 def test_every_pod_may_run_in_a_restricted_namespace(result: Rendered) -> None:
     assert {name: violations(pod["spec"]) for name, pod in pods(result.workloads).items()} == {
-        component.name: [] for component in wanted_components(result.spec)
+        component.row: [] for component in wanted_components(result.spec)
     }
 
 
@@ -90,7 +91,8 @@ def test_every_probe_asks_a_port_that_the_container_declares(result: Rendered) -
         (container,) = pod["spec"]["containers"]
         declared = {port["containerPort"] for port in container["ports"]}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            assert container[probe]["httpGet"]["port"] in declared
+            asked = container[probe].get("httpGet") or container[probe]["tcpSocket"]
+            assert asked["port"] in declared
         # readiness is asked often, life is given up late: five minutes of a busy disk kill nothing
         assert container["livenessProbe"]["periodSeconds"] * container["livenessProbe"]["failureThreshold"] >= 60
 
@@ -151,17 +153,17 @@ def test_every_file_that_a_component_is_told_of_is_mounted_with_that_content(res
         assert wanted <= files, name
 
 
-@pytest.mark.parametrize("component", [each for each in COMPONENTS if each is not ETCD], ids=lambda each: each.name)
+@pytest.mark.parametrize("component", [each for each in RUNNING if each is not ETCD], ids=lambda each: each.name)
 def test_flags_of_the_user_win_and_leave_the_others_alone(component: Any) -> None:
-    plain = flags(pods(rendered({"components": OPTIONAL}).workloads)[component.name])
+    plain = flags(pods(with_settings(component).workloads)[component.row])
     taken = next(iter(plain))
-    spec = {"components": {component.field: {"extraArgs": {taken: "a=b,c", "zz-new": ""}}}}
-    found = flags(pods(rendered(spec).workloads)[component.name])
+    given = {taken: "a=b,c", "zz-new": ""}
+    found = flags(pods(with_settings(component, extraArgs=given).workloads)[component.row])
     assert found == {**plain, taken: "a=b,c", "zz-new": ""}
     assert list(found) == sorted(found), "the order must not depend on anything"
 
 
-each_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+each_component = pytest.mark.parametrize("component", RUNNING, ids=lambda each: each.name)
 
 
 @each_component
@@ -239,6 +241,7 @@ def test_pull_secrets_of_a_component_stand_in_the_place_of_those_of_all(componen
         spec = {
             "images": {"pullSecrets": [{"name": "all"}]},
             "components": {component.field: settings_in(component, **settings)},
+            "members": [MEMBER],
         }
         return workload(quickly_rendered(spec), component)["spec"]["template"]["spec"].get("imagePullSecrets")
 

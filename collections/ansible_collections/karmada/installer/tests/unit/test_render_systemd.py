@@ -14,35 +14,44 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import certifica
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
-    BY_NAME,
-    COMPONENTS,
     ETCD,
     KARMADA_APISERVER,
     KARMADA_SCHEDULER,
+    member_places,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
-from ansible_collections.karmada.installer.tests.unit.samples import NOW, OWNER, TOKEN, document, state
+from ansible_collections.karmada.installer.tests.unit.samples import (
+    EVERYTHING,
+    MEMBER_ACCESS,
+    NOW,
+    OWNER,
+    RUNNING,
+    TOKEN,
+    document,
+    state,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 STACKED = [
     {"name": f"cp{number}", "address": f"192.0.2.{number}", "roles": ["etcd", "controlPlane"]} for number in (1, 2, 3)
 ]
-EVERYTHING = {"components": {name: {} for name in ("karmadaDescheduler", "karmadaSearch", "karmadaMetricsAdapter")}}
 
 
 def instance(spec: dict[str, Any] | None = None, hosts: list[dict[str, Any]] | None = None) -> Instance:
     deployment = document(spec or EVERYTHING)
     deployment["spec"]["hosts"] = hosts or STACKED
-    return Instance.of(deployment, releases.newest(), OWNER, "10.96.0.0/12")
+    places = member_places(deployment["spec"], {})
+    return Instance.of(deployment, releases.newest(), OWNER, "10.96.0.0/12", member_places=places)
 
 
 def tree(of: Instance, component: Component, number: int = 0, **etcd: Any) -> dict[str, Any]:
     role = render.ETCD_ROLE if component is ETCD else render.CONTROL_PLANE_ROLE
     host = render.hosts_of(of.spec, role)[number]
     where = render.layout(of, host, component, "karmada.example.com")
-    material = certificates.issue_missing(of, state(), where, {}, NOW, None, component.certificates).material
+    issued = certificates.issue_missing(of, state(), where, {}, NOW, None, component.certificates)
+    material = replace(issued.material, member_access=MEMBER_ACCESS)
     return render.component_tree(of, component, where, material, EtcdState(token=TOKEN, **etcd))
 
 
@@ -60,7 +69,7 @@ def content(of: dict[str, Any], name: str) -> bytes:
     return base64.b64decode(next(file["content"] for file in of["files"] if file["path"].endswith(name)))
 
 
-@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.name)
+@pytest.mark.parametrize("component", RUNNING, ids=lambda component: component.name)
 class TestEveryComponent:
     def test_runs_with_the_flags_of_the_table(self, component: Component) -> None:
         of = instance()
@@ -93,7 +102,8 @@ class TestEveryComponent:
     def test_marks_keys_as_secret_and_nothing_that_a_diff_may_show(self, component: Component) -> None:
         for file in tree(instance(), component)["files"]:
             text = base64.b64decode(file["content"])
-            assert file["secret"] == (b"PRIVATE KEY" in text or b"secretbox" in text), file["path"]
+            secret = any(mark in text for mark in (b"PRIVATE KEY", b"secretbox", *MEMBER_ACCESS.values()))
+            assert file["secret"] == secret, file["path"]
 
     def test_may_do_nothing_but_talk_to_the_network_and_read_its_files(self, component: Component) -> None:
         settings = unit(instance(), component)
@@ -106,14 +116,15 @@ class TestEveryComponent:
     def test_says_where_its_health_is(self, component: Component) -> None:
         health = tree(instance(), component)["units"][0]["health"]
         address = "192.0.2.1" if component is KARMADA_APISERVER else "127.0.0.1"
-        assert health["url"].startswith((f"http://{address}:", f"https://{address}:"))
+        assert health["url"].startswith(("http://", "https://", "tcp://"))
+        assert health["url"].split("/")[2].rpartition(":")[0] == address
         assert bool(health["authority"]) == health["url"].startswith("https:")
         if health["authority"]:
             assert health["authority"] in {file["path"] for file in tree(instance(), component)["files"]}
 
 
 def test_only_etcd_and_the_api_server_can_be_reached_from_other_hosts() -> None:
-    for component in COMPONENTS:
+    for component in RUNNING:
         told = " ".join(command(instance(), component)) + content(tree(instance(), component), ".service").decode()
         assert ("192.0.2.1" in told.replace("etcd-servers=https://192.0.2.1:", "")) == (component is KARMADA_APISERVER)
     configuration = yaml.safe_load(content(tree(instance(), ETCD), "etcd.yaml"))
@@ -175,7 +186,7 @@ def test_each_member_of_etcd_has_its_own_name_and_knows_all() -> None:
 
 def test_a_changed_flag_restarts_its_component_only() -> None:
     changed = {"components": {"karmadaScheduler": {"extraArgs": {"v": "4"}}}}
-    for component in (component for component in COMPONENTS if not component.optional):
+    for component in (component for component in RUNNING if not component.optional):
         before, after = (_hash_with_fixed_keys(spec, component) for spec in ({}, changed))
         assert (before != after) == (component is KARMADA_SCHEDULER)
 
@@ -191,7 +202,7 @@ def _hash_with_fixed_keys(spec: dict[str, Any], component: Component) -> str:
 
 
 def _leaves() -> list[str]:
-    return [leaf.name for component in COMPONENTS for leaf in component.certificates] + ["admin"]
+    return [leaf.name for component in RUNNING for leaf in component.certificates] + ["admin"]
 
 
 def test_neither_a_renewed_certificate_nor_the_end_of_the_bootstrap_restarts_etcd() -> None:
@@ -212,7 +223,7 @@ def test_resources_become_shares_and_limits() -> None:
 def test_names_of_users_fit_into_linux_and_stay_apart() -> None:
     names = ["prod", "prod-eu", "a" * 39, "a" * 38 + "b"]
     instances = [replace(instance(), name=name) for name in names]
-    users = [render.user_name(each, component) for each in instances for component in COMPONENTS]
+    users = [render.user_name(each, component) for each in instances for component in RUNNING]
     assert len(set(users)) == len(users)
     assert max(map(len, users)) <= 31
 
@@ -225,11 +236,11 @@ def test_versions_lie_side_by_side() -> None:
 
 def test_the_components_of_a_host_are_one_tree_in_which_nothing_stands_twice() -> None:
     of = instance()
-    merged = render.merged([tree(of, component) for component in BY_NAME.values()], OWNER)
+    merged = render.merged([tree(of, component) for component in RUNNING], OWNER)
     for key in ("users", "directories", "files", "units"):
         names = [entry.get("path") or entry["name"] for entry in merged[key]]
         assert len(set(names)) == len(names)
-    assert len(merged["units"]) == len(COMPONENTS)
+    assert len(merged["units"]) == len(RUNNING)
 
 
 def _read_as_systemd_does(word: str) -> str:

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An estimator for each member. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import estimators
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+
+class ActionModule(KarmadaAction):
+    """Make them where they are pods, hand on what hosts need for them, and say in the control plane where they are."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 120}}
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """In check mode nothing is known of members before there is a control plane."""
+        if run.check and not run.control_plane_exists:
+            return changed_result([], due=False)
+        found = estimators.joined(run)
+        changes = estimators.register(run, found)
+        if isinstance(run, HostsRun):
+            return changed_result(changes, due=run.hand_on_members(found.access, found.ready))
+        return changed_result([*changes, *estimators.in_pods(run, found, arguments["timeout"])], due=False)
