@@ -14,8 +14,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_AGGREGATED_APISERVER,
     wanted_components,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, diff
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
 #: Kinds that are of use only some time after they were created.

@@ -16,10 +16,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout imp
     reason_not_settled,
     with_next_revision,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, with_applied_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
 

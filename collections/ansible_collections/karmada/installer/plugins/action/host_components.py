@@ -10,7 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import load_bala
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 
 
 class ActionModule(HostAction):

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
 class ActionModule(KarmadaAction):

@@ -21,9 +21,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import NAME_LABEL, OWNER_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
 ROW = KARMADA_SCHEDULER_ESTIMATOR

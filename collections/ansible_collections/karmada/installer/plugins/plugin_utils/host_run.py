@@ -41,9 +41,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     member_places,
     wanted_components,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,

@@ -22,11 +22,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import cluster_from_secret
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 

@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, ApplyFailed, Change, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import (
     Entry,
@@ -25,7 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.member_join impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: How long a member may take to answer at all; one that is given up is asked for a moment only.
 REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0

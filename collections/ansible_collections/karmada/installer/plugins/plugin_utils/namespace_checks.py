@@ -26,9 +26,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance import 
     INSTANCE_LABEL,
     NAME_LABEL,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 _WORKERS = 16
 

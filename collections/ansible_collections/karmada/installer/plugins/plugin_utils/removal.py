@@ -25,11 +25,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance import 
     NAME_LABEL,
     OWNER_LABEL,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.

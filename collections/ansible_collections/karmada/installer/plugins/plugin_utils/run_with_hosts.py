@@ -31,10 +31,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Object, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
 class RunWithHosts(Run):

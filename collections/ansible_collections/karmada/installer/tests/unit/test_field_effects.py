@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     certificates,
     control_plane_objects,
+    instance_facts,
     manifest,
     member_join,
     members,
@@ -27,7 +28,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     removal,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, wanted_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -307,7 +307,7 @@ def a_host() -> FakeCluster:
 def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Everything that this document makes the engine render or decide, by where it shows."""
     asked, fetched = Recorder(), []
-    for module, name in ((run_module, "Cluster"), (run_module, "HostCluster"), (references, "Cluster")):
+    for module, name in ((instance_facts, "Cluster"), (instance_facts, "HostCluster"), (references, "Cluster")):
         monkeypatch.setattr(module, name, asked)
     keys = ("kubeconfig", "ca.crt", "tls.crt", "tls.key")
     monkeypatch.setattr(
