@@ -192,6 +192,7 @@ class Benchmark:
         self._install_on_hosts("hosts")
         self._again_on_hosts()
         self._flag_on_hosts()
+        self._power_cut()
         self._rest()
         done = hosts.uninstall(self._log(hosts, "hosts-uninstall"))
         self._measured(hosts, "hosts_uninstall", done.seconds)
@@ -230,6 +231,18 @@ class Benchmark:
         self._measured(hosts, "hosts_flag", done.seconds)
         self._measured(hosts, "hosts_flag_restarts", len(anew - schedulers))
         self._measured(hosts, "hosts_flag_unanswered", unanswered)
+
+    def _power_cut(self) -> None:
+        hosts = self.on_hosts
+        self._rest()
+        chosen, cost = hosts.cut_power(self._log(hosts, "hosts-power"))
+        self._measured(hosts, "hosts_power_pause", cost["pause"])
+        self._measured(hosts, "hosts_power_lost", len(cost["lost"]))
+        self._measured(hosts, "hosts_power_missing", len(cost["missing"]))
+        started = time.monotonic()
+        self.clusters.lab("power", "on", chosen)
+        self.clusters.wait_until_complete(hosts.control_plane, hosts.units)
+        self._measured(hosts, "hosts_boot", time.monotonic() - started)
 
     # -- what came of it -------------------------------------------------------------------------------------------
 

@@ -72,7 +72,9 @@ class Clusters:
 
     def __init__(self, work: Path, lab_state: Path) -> None:
         self.work = work
-        self._environment = {**os.environ, "KARMADA_LAB_STATE": str(lab_state)}
+        #: How other programs find the lab.
+        self.settings = {"KARMADA_LAB_STATE": str(lab_state)}
+        self._environment = {**os.environ, **self.settings}
         self.kubectl = self.lab("artifacts", "path", "kubectl")
         self.karmadactl = self.lab("artifacts", "path", "karmadactl")
         self.artifacts = Path(self.lab("artifacts", "dir"))

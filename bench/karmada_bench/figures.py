@@ -54,6 +54,10 @@ CASES = (
     Case("hosts_flag", "three plain hosts, a changed flag of the scheduler"),
     Case("hosts_flag_restarts", "other units started anew then", "units", goal=0, absolute=True),
     Case("hosts_flag_unanswered", "requests to the virtual IP that failed then", "requests", goal=0, absolute=True),
+    Case("hosts_power_pause", "no answer at the virtual IP when its host loses power, at most", goal=3, absolute=True),
+    Case("hosts_power_lost", "acknowledged writes lost then", "writes", goal=0, absolute=True),
+    Case("hosts_power_missing", "writes that a watcher was not told of then", "writes", goal=0, absolute=True),
+    Case("hosts_boot", "power back until all units work"),
     Case("hosts_uninstall", "uninstall from three plain hosts"),
     Case("hosts_left", "things left on the hosts", "things", goal=0, absolute=True),
 )

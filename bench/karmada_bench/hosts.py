@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from karmada_bench.clusters import KARMADA, ROOT, Clusters
+from karmada_bench.clusters import KARMADA, LAB, ROOT, Clusters
 from karmada_bench.command import BenchError, Ran, Runner
 from karmada_bench.sides import Ours
 
@@ -102,6 +103,23 @@ class OursOnHosts(Ours):
         done = self._playbook(name, "install", prefix=prefix, codes=(0, 99))
         return done, failed_requests(done.output)
 
+    def cut_power(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Take power from the host with the virtual IP, under a writer and a watcher; which one, and what it cost.
+
+        What it cost is the report of steady_client.py, which judges nothing here.
+        """
+        chosen, report = self._with_virtual_ip(), self.clusters.work / f"{name}.json"
+        client = [sys.executable, str(TOOLS / "steady_client.py"), f"--kubeconfig={self.control_plane}"]
+        command = [*client, f"--report={report}", "--", str(LAB), "power", "off", chosen]
+        # It ends with 98 when something was lost, which is a figure here.
+        self.runner.run(name, command, codes=(0, 98), settings=self.clusters.settings)
+        return chosen, json.loads(report.read_text())
+
+    def _with_virtual_ip(self) -> str:
+        addresses = self._on_hosts("ip", "-brief", "-4", "address", "show", "dev", "eth0")
+        own = addresses[self.hosts[0]].split()[2].partition("/")[0]
+        return holder(_virtual_ip(own), addresses)
+
     def uninstall(self, name: str) -> Ran:
         """See Contender."""
         return self._playbook(name, "uninstall", "-e", f"karmada_confirm={INSTANCE}")
@@ -134,6 +152,14 @@ class OursOnHosts(Ours):
         with ThreadPoolExecutor(len(asked)) as pool:
             answers = pool.map(lambda host: self.clusters.lab("exec", host, "--", *command), asked)
             return dict(zip(asked, answers, strict=True))
+
+
+def holder(address: str, shown: Mapping[str, str]) -> str:
+    """Which host has the address, from what ``ip address`` prints on each. Raises BenchError unless it is one."""
+    held = [host for host, text in shown.items() if address in (word.partition("/")[0] for word in text.split())]
+    if len(held) != 1:
+        raise BenchError(f"{address} is held by {', '.join(held) or 'no host'}")
+    return held[0]
 
 
 def invocations(shown: str) -> dict[str, str]:

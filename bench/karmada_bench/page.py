@@ -58,7 +58,8 @@ object, and made so again.
   HAProxy and keepalived among its packages; programs from a directory on the machine with Ansible. Bare is a host that
   has nothing of us; ready is what it is for pods, with all units active. The ratio is to `karmadactl init` on a
   cluster. Three hosts have a virtual IP, at which somebody asks the API server five times a second while the flag is
-  changed.
+  changed. The host that has the virtual IP loses power (its processes are killed and its network is gone) while 20
+  writes a second and a watch go there; then it boots.
 - **help** is `ansible-playbook --help` and `karmadactl --help`.
 
 ## What was seen of karmadactl

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from karmada_bench.command import BenchError
-from karmada_bench.hosts import _option, failed_requests, invocations
+from karmada_bench.hosts import _option, failed_requests, holder, invocations
 
 SSH_CONFIG = """\
 Host cp1
@@ -38,3 +38,12 @@ def test_options_of_a_host_are_read_from_its_part():
     assert _option(SSH_CONFIG, "IdentityFile") == "/lab/key"
     with pytest.raises(BenchError, match="no HostName for cp3"):
         _option(SSH_CONFIG, "HostName", of="cp3")
+
+
+def test_the_host_with_the_virtual_ip_is_found_by_the_whole_address():
+    shown = {"cp1": "eth0@if3 UP 10.77.0.20/16 10.77.0.200/32 \n", "cp2": "eth0@if4 UP 10.77.0.21/16 \n"}
+    assert holder("10.77.0.200", shown) == "cp1"
+    with pytest.raises(BenchError, match=r"10\.77\.0\.2 is held by no host"):
+        holder("10.77.0.2", shown)
+    with pytest.raises(BenchError, match="held by cp1, cp2"):
+        holder("10.77.0.200", shown | {"cp2": shown["cp1"]})
