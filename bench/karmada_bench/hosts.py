@@ -21,8 +21,9 @@ HOSTS = ("cp1", "cp2", "cp3")
 TOOLS = ROOT / "molecule/shared/tools"
 #: Files, users and groups of a host, but for what systemd keeps for itself and copies that useradd makes.
 _LISTING = (
-    "cat /etc/passwd /etc/group; find /etc /usr/local /opt /var/lib /run/karmada-installer -xdev"
-    " -not -path '/var/lib/systemd/*' -not -path '/var/lib/private*' -not -path '/etc/*-' 2>/dev/null"
+    "cat /etc/passwd /etc/group; [ ! -e /run/karmada-installer ] || find /run/karmada-installer;"
+    " find /etc /usr/local /opt /var/lib -xdev"
+    " -not -path '/var/lib/systemd/*' -not -path '/var/lib/private*' -not -path '/etc/*-'"
 )
 
 
