@@ -6,16 +6,23 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
 
 
 class ActionModule(HostAction):
     """Make the tree of the load balancer, and have the host converge to it."""
 
-    OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 60}}
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "default": "present", "choices": ["present", "held", "released"]},
+        "timeout": {"type": "int", "default": 60},
+    }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """A host that is no load balancer loses what it has of one."""
+        if arguments["state"] != "present":
+            tree = json.dumps(load_balancer.packages(self.karmada.instance))
+            return self.on_host("host_tree", tree=tree, state="held" if arguments["state"] == "held" else "present")
         tree = json.dumps(self.view.load_balancer_tree())
         found = self.on_host("host_tree", tree=tree, state="present", timeout=arguments["timeout"])
         if found.get("units"):

@@ -14,6 +14,7 @@ A tree is what ``render_systemd`` on the controller makes, as JSON:
   ``awaited`` is asked how it is, and not waited for. ``hash`` of a unit that can take new settings without a restart
   has two parts with a hyphen between: what a restart takes, and what a reload takes
 * ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, that must not be there
+* ``held``: see ``held_units``
 
 **Restarts.** The hash of everything a unit reads stands in its own file as an environment variable, and what a running
 process was started with is in ``/proc``. So a unit is restarted if and only if it runs with something older, also after

@@ -16,7 +16,7 @@ description:
     loses what it has of one.
   - >-
     The units are the control plane's own. Those of the distribution's packages, C(haproxy.service) and
-    C(keepalived.service), are not touched.
+    C(keepalived.service), are not touched, unless they were held while the packages were installed: those are disabled.
   - >-
     A restart of HAProxy cuts the connections that go through this host, and new ones are refused for a fraction of a
     second. The virtual IP stays where it is. A restart of keepalived moves it to another host. Either is restarted only
@@ -24,6 +24,18 @@ description:
   - >-
     M(karmada.installer.host_observe) has to look at the host before, and the programs have to be there.
 options:
+  state:
+    description:
+      - V(present) brings the host to what it should be.
+      - >-
+        V(held) keeps the units of the packages from starting, for the time of their installation. It is for hosts that
+        do not have the packages yet.
+      - >-
+        V(released) ends that, and leaves these units disabled. V(present) does the same, should a run have been killed,
+        and so does an uninstall.
+    type: str
+    choices: [present, held, released]
+    default: present
   timeout:
     description: Seconds to wait.
     type: int

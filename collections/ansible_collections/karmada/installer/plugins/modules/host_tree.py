@@ -29,8 +29,10 @@ options:
       - V(present) brings the host to what the tree says.
       - V(stopped) stops its units, and keeps them from starting with the machine.
       - V(absent) takes its units, folders and users away.
+      - >-
+        V(held) keeps the units of packages that it names from starting; V(present) and V(absent) leave them disabled.
     type: str
-    choices: [present, stopped, absent]
+    choices: [present, stopped, absent, held]
     default: present
   restart:
     description: >-
@@ -79,6 +81,8 @@ EXAMPLES = r"""
           mode: 420
           secret: false
       folders: []
+      absent: {units: [], folders: [], users: []}
+      held: []
       units:
         - name: example.service
           hash: 1a2b3c
@@ -111,7 +115,7 @@ units:
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_tree
+from ansible_collections.karmada.installer.plugins.module_utils import held_units, host_tree
 
 
 def main() -> None:
@@ -119,7 +123,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "tree": {"type": "str", "required": True, "no_log": True},
-            "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent"]},
+            "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "held"]},
             "restart": {"type": "bool", "default": True},
             "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
             "timeout": {"type": "int", "default": 120},
@@ -130,12 +134,16 @@ def main() -> None:
     changes: list = []
     found: dict = {}
     try:
+        if module.params["state"] in ("present", "absent"):
+            changes = held_units.release(system, tree, check)
         if module.params["state"] == "absent":
-            changes = host_tree.remove(system, tree, check)
+            changes += host_tree.remove(system, tree, check)
         elif module.params["state"] == "stopped":
             changes = host_tree.stop(system, tree, check)
+        elif module.params["state"] == "held":
+            changes = held_units.hold(system, tree, check)
         else:
-            changes = host_tree.converge(system, tree, check, restart=module.params["restart"])
+            changes += host_tree.converge(system, tree, check, restart=module.params["restart"])
             if not check:
                 _wait(system, tree, changes, module.params["wait_for"], module.params["timeout"])
             found = {"outdated": host_tree.outdated(system, tree), "units": host_tree.observed(system, tree)}

@@ -112,21 +112,34 @@ def tree(instance: Instance, host: Host, interface: str, authority: bytes) -> Tr
     ``interface`` is the one that has the host's address, ``authority`` the certificate (PEM) of the authority that the
     certificates of kube-apiserver come from. Raises ValueError for an interface that ``interface_problem`` names.
     """
-    return merged(
-        [_haproxy_tree(instance, host, authority), _keepalived_tree(instance, host, interface)], instance.owner
-    )
+    parts = [_haproxy_tree(instance, host, authority), _keepalived_tree(instance, host, interface)]
+    return {**merged(parts, instance.owner), "held": _held(instance)}
+
+
+def packages(instance: Instance) -> Tree:
+    """What there is of a load balancer before the packages are: their units, which must not start."""
+    return {**merged([], instance.owner), "held": _held(instance)}
+
+
+def _held(instance: Instance) -> list[dict[str, str]]:
+    """The units of the packages (see ``module_utils.held_units``)."""
+    ours = unit_name(instance, "packages").removesuffix(".service")
+    return [
+        {"unit": f"{program}.service", "drop_in": f"{UNIT_FOLDER}/{program}.service.d/{ours}.conf"}
+        for program in PROGRAMS
+    ]
 
 
 def absent(instance: Instance) -> Tree:
     """A host that is a load balancer no longer."""
-    return {**merged([], instance.owner), "absent": skeleton(instance)}
+    return {**packages(instance), "absent": skeleton(instance)}
 
 
 def skeleton(instance: Instance) -> Tree:
     """Everything of a load balancer without its content. The address goes with keepalived, so that unit ends first."""
     programs = (KEEPALIVED, HAPROXY)
     return {
-        **merged([], instance.owner),
+        **packages(instance),
         "users": [{"name": user_named(instance, program)} for program in programs],
         "units": [{"name": unit_name(instance, program)} for program in programs],
         "folders": [configuration_folder(instance, program) for program in programs],

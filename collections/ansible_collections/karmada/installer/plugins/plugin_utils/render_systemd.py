@@ -231,7 +231,7 @@ def component_tree(
     }
 
 
-_PARTS = ("users", "directories", "files", "folders", "data_folders", "units")
+_PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "held")
 #: What can be taken away.
 _NAMED = ("users", "folders", "units")
 
@@ -272,7 +272,7 @@ def merged(trees: Iterable[Tree], owner: str) -> Tree:
     absent = [tree["absent"] for tree in trees if "absent" in tree]
     return {
         "owner": owner,
-        **{part: _each_once(entry for tree in trees for entry in tree[part]) for part in _PARTS},
+        **{part: _each_once(entry for tree in trees for entry in tree.get(part, ())) for part in _PARTS},
         "absent": {part: _each_once(entry for tree in absent for entry in tree[part]) for part in _NAMED},
     }
 
