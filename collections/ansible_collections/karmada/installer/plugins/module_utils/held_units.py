@@ -25,9 +25,7 @@ ConditionPathExists=!/
 def hold(system: System, tree: Tree, check: bool = False) -> list[Change]:
     """Keep the units from starting that are not there yet: one that is there may serve the site. Raises HostError."""
     there = units(system, [each["unit"] for each in tree["held"]])
-    free = [
-        each for each in tree["held"] if not (there[each["unit"]].known or system.path(each["drop_in"]).exists())
-    ]
+    free = [each for each in tree["held"] if not (there[each["unit"]].known or system.path(each["drop_in"]).exists())]
     if free and not check:
         for each in free:
             path = system.path(each["drop_in"])

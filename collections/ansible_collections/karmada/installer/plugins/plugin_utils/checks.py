@@ -80,8 +80,11 @@ def all_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
     """What would keep an uninstall from its work; its members are asked later, one by one."""
     access = [] if isinstance(run, HostsRun) else collected(partial(_uninstall_access, run))
-    # Which hosts there are, the state knows, too.
-    return access or (host_preflight.unreachable_hosts(run, abandoned_hosts) if isinstance(run, RunWithHosts) else [])
+    if access or not isinstance(run, RunWithHosts):
+        return access
+    # Which hosts there are, the state knows, too. Beneath pods, a run works on those of the document alone.
+    unnamed = [] if isinstance(run, HostsRun) else host_preflight.unnamed_members(run, abandoned_hosts)
+    return unnamed + host_preflight.unreachable_hosts(run, abandoned_hosts)
 
 
 def _uninstall_access(run: Run) -> Iterable[Problem]:

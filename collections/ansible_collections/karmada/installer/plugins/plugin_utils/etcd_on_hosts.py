@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 
@@ -21,12 +20,12 @@ class EtcdOnHostsRun(RunWithHosts):
         differs = any(each.get("differs") or each.get("lacking") for each in self.observed.values())
         due = differs or not self.state.etcd.bootstrapped
         if due and not self.check:
+            # The state is on record before the first change of a host.
             with self.writing("etcd on hosts"):
-                pass  # the state is on record, which is what has to come before the first change of a host
+                self.save(self.with_hosts(self.state))
         return due
 
     def etcd_bootstrapped(self) -> None:
-        """Note that from now on no member of etcd may found a cluster again, and which hosts have one."""
-        members = tuple(host.name for host in render.hosts_of(self.spec, render.ETCD_ROLE))
+        """Note that from now on no member of etcd may found a cluster again."""
         with self.writing("end the bootstrap of etcd"):
-            self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True, nodes=members)))
+            self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True)))

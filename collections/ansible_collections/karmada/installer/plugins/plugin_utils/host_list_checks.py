@@ -144,9 +144,9 @@ def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
 
 def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
     """Members of etcd are neither added, removed nor moved by writing other hosts into the document."""
-    if not state.etcd.bootstrapped:
+    if not (state.etcd.bootstrapped or state.etcd.nodes):
         return
-    hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or ()
+    hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or state.hosts.values()
     addresses_before = {each["name"]: each["address"] for each in hosts_before}
     before = sorted(
         state.etcd.nodes
@@ -159,7 +159,7 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
             f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}; this "
             "version cannot change the members of etcd",
             "spec.hosts",
-            f"give the role {render.ETCD_ROLE} to {', '.join(before)} again",
+            f"give the role {render.ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
         )
     yield from _fixed_ports(instance, (state.document or {}).get("spec") or {})
     for host in members:
@@ -169,8 +169,12 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
                 f"the member of etcd on {host.name} is known to the others at {address}, and the document says "
                 f"{host.address}; this version cannot change the members of etcd",
                 "spec.hosts",
-                f"set the address of {host.name} back to {address}",
+                f"set the address of {host.name} back to {address}{_or_begin_anew(state)}",
             )
+
+
+def _or_begin_anew(state: State) -> str:
+    return "" if state.etcd.bootstrapped else ", or uninstall with them first: etcd has never been healthy"
 
 
 def _fixed_ports(instance: Instance, before: Mapping[str, Any]) -> Iterator[Problem]:

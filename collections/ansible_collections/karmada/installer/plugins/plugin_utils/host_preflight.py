@@ -21,6 +21,23 @@ def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[
     return [_or_given_up(host, problem, "uninstall_on_hosts_abandon", abandoned) for host, problem in refused]
 
 
+def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+    """For an uninstall that works on the hosts of the document alone: hosts with etcd that it does not name."""
+    nodes = run.stored_state.etcd.nodes if run.stored_state else ()
+    missing = [name for name in nodes if name not in run.hosts and name not in abandoned]
+    if not missing:
+        return []
+    names = json.dumps({"uninstall_on_hosts_abandon": [*abandoned, *missing]})
+    return [
+        Problem(
+            what=f"its etcd is on hosts ({', '.join(nodes)}), and the document does not name {', '.join(missing)}",
+            where="spec.hosts",
+            remedy="write them as they were at the install, so that etcd is taken away there, too; or give up what is "
+            f"on them: -e '{names}'",
+        )
+    ]
+
+
 def problems(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
     found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]

@@ -274,15 +274,12 @@ class HostsRun(RunWithHosts):
                 finished="",
                 step="hosts",
             )
-            # Before anything is put there: a run that ends early, and a document that changes after it, forget no host.
-            hosts = {**state.hosts, **{host["name"]: host for host in self.spec["hosts"]}}
             self.save(
                 replace(
-                    state,
+                    self.with_hosts(state),
                     journal=journal,
                     service_subnet=self.service_subnet,
                     collection=COLLECTION_VERSION,
-                    hosts=hosts,
                     member_places=self.member_places,
                 )
             )
@@ -294,8 +291,7 @@ class HostsRun(RunWithHosts):
 
     def etcd_bootstrapped(self) -> None:
         """Note that from now on no member of etcd may found a cluster again."""
-        members = tuple(host.name for host in render.hosts_of(self.spec, render.ETCD_ROLE))
-        self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True, nodes=members)))
+        self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True)))
 
     def finish(self) -> bool:
         """Close the journal, and keep the document. False: there was nothing to do."""

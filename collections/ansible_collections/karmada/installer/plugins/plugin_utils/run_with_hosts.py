@@ -36,6 +36,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 
 
 class RunWithHosts(Run):
@@ -78,6 +79,19 @@ class RunWithHosts(Run):
     def begin(self) -> bool:
         """Open the journal if there is anything to do on hosts; returns whether there is."""
         raise NotImplementedError
+
+    def with_hosts(self, state: State) -> State:
+        """With the hosts of the document, and with those that are members of etcd from now on.
+
+        Before anything is put there: a run that ends early, and a document that changes after it, forget no host. A
+        member that has been started once knows the others by what it has on its disk.
+        """
+        members = tuple(host.name for host in render.hosts_of(self.spec, render.ETCD_ROLE))
+        return replace(
+            state,
+            hosts={**state.hosts, **{host["name"]: host for host in self.spec["hosts"]}},
+            etcd=replace(state.etcd, nodes=state.etcd.nodes or members),
+        )
 
     def etcd_bootstrapped(self) -> None:
         """Note that from now on no member of etcd may found a cluster again."""

@@ -32,7 +32,8 @@ class EtcdState:
     """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all were healthy.
 
     ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the host names of those
-    that keep the data of the members, in their order, where it is in a directory of the node.
+    that keep the data of the members, in their order, where it is in a directory of the node; of plain hosts from
+    before the first member is started.
     """
 
     token: str

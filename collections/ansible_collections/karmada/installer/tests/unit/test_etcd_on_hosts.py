@@ -176,6 +176,9 @@ def test_the_state_is_on_record_before_the_first_change_of_a_host(runs: Runs, wr
     runs.see(**seen)
     assert runs.step(remembered()).begin() is True
     assert written == ["etcd on hosts"]
+    stored = runs.step(None).stored_state
+    assert stored
+    assert (stored.hosts, stored.etcd.nodes) == ({host["name"]: host for host in HOSTS}, tuple(NAMES))
 
 
 def test_a_run_that_was_killed_before_etcd_was_seen_healthy_looks_again(runs: Runs, written: list[str]) -> None:
@@ -191,7 +194,7 @@ def test_a_check_says_so_and_takes_no_lock(runs: Runs, written: list[str]) -> No
 
 
 def test_the_end_of_the_bootstrap_is_in_the_state_of_the_host_cluster(runs: Runs, written: list[str]) -> None:
-    runs.step(remembered(bootstrapped=False)).etcd_bootstrapped()
+    runs.step(remembered(bootstrapped=False, nodes=tuple(NAMES))).etcd_bootstrapped()
     assert written == ["end the bootstrap of etcd"]
     run = runs.step(None)
     assert run.stored_state
@@ -214,6 +217,19 @@ def test_an_uninstall_without_the_hosts_is_refused(runs: Runs, monkeypatch: pyte
     assert problem.where == "spec.hosts"
     assert "etcd1, etcd2, etcd3" in problem.what
     assert checks.uninstall_problems(runs.step(stored)) == []
+
+
+def test_an_uninstall_wants_the_hosts_that_a_killed_install_has_begun_with(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeCluster, "version", lambda *_, **__: {}, raising=False)
+    monkeypatch.setattr(FakeCluster, "can_i", lambda *_: [], raising=False)
+    stored = remembered(bootstrapped=False, nodes=(*NAMES, "etcd4", "etcd5"))
+    (problem,) = checks.uninstall_problems(runs.step(stored))
+    assert problem.where == "spec.hosts"
+    assert "the document does not name etcd4, etcd5" in problem.what
+    assert problem.remedy.endswith("""-e '{"uninstall_on_hosts_abandon": ["etcd4", "etcd5"]}'""")
+    assert checks.uninstall_problems(runs.step(stored), ["etcd4", "etcd5"]) == []
 
 
 def test_an_uninstall_wants_every_host_or_its_name(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -473,8 +473,23 @@ def test_a_member_of_etcd_stays_at_its_address() -> None:
     assert "the member of etcd on host1 is known to the others at 198.51.100.7" in problem.what
 
 
-def test_before_etcd_was_whole_its_hosts_may_change() -> None:
+def test_before_a_member_of_etcd_may_have_been_started_its_hosts_may_change() -> None:
     assert found(before=after(BEFORE[:1], bootstrapped=False)) == []
+
+
+def test_members_that_were_never_healthy_know_each_other_by_what_is_on_their_disks() -> None:
+    """A run that was killed in its first bootstrap: there is no last document, but what it began with is on record."""
+    begun = replace(after([], bootstrapped=False, nodes=("host1",)), document=None)
+    (problem,) = found(before=begun)
+    assert "etcd runs on host1, and the document wants it on host1, host2, host3" in problem.what
+    assert problem.remedy.endswith("or uninstall with them first: etcd has never been healthy")
+    moved = replace(
+        after([], bootstrapped=False, nodes=("host1", "host2", "host3")),
+        document=None,
+        hosts={"host1": {**BEFORE[0], "address": "198.51.100.7"}},
+    )
+    (problem,) = found(before=moved)
+    assert "the member of etcd on host1 is known to the others at 198.51.100.7" in problem.what
 
 
 def test_hosts_without_etcd_may_come_and_go() -> None:

@@ -237,13 +237,14 @@ def test_the_range_for_services_is_noted_by_the_first_install(runs: Runs) -> Non
     assert runs.step().state.service_subnet == run.service_subnet != ""
 
 
-def test_the_bootstrap_of_etcd_is_noted_with_its_members(runs: Runs) -> None:
+def test_members_of_etcd_are_noted_before_they_start_and_then_their_bootstrap(runs: Runs) -> None:
     runs.see_all(seen(Stored()))
     runs.step().begin()
+    etcd = runs.step().state.etcd
+    assert (etcd.bootstrapped, etcd.nodes) == (False, ("cp1", "etcd1", "etcd2"))
     runs.step().etcd_bootstrapped()
     etcd = runs.step().state.etcd
-    assert etcd.bootstrapped
-    assert etcd.nodes == ("cp1", "etcd1", "etcd2")
+    assert (etcd.bootstrapped, etcd.nodes) == (True, ("cp1", "etcd1", "etcd2"))
 
 
 def test_the_end_closes_the_journal_and_keeps_the_document(runs: Runs) -> None:
