@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_tree import
 Program = dict[str, Any]
 #: Beside the programs of a version: name → checksum, and by what it is seen without reading it that nobody touched it.
 RECORD = ".checksums.json"
+_HALF = re.compile(r"\..+\.new")
 
 
 def intact(system: System, folder: str) -> list[str]:
@@ -46,6 +48,7 @@ def install(system: System, programs: list[Program], arrived: dict[str, str]) ->
         finally:
             for half in (beside, fresh):
                 half.unlink(missing_ok=True)
+            _remove_empty(target.parent, target.parent.parent)
 
 
 def _install_one(program: Program, arrived: Path, target: Path, beside: Path, fresh: Path) -> None:
@@ -68,17 +71,29 @@ def remove_unused(system: System, folder: str, check: bool = False) -> list[str]
         unit.read_text(errors="replace") for unit in system.path(UNIT_FOLDER).glob("*.service") if unit.is_file()
     )
     gone = [
-        record.parent
-        for record in sorted(system.path(folder).glob(f"*/{RECORD}"))
-        if f"{folder}/{record.parent.name}/" not in named
+        each
+        for each in sorted(system.path(folder).glob("*/"))
+        if _is_ours(each) and f"{folder}/{each.name}/" not in named
     ]
     if not check:
         for each in gone:
             shutil.rmtree(each)
         if gone:
-            with contextlib.suppress(OSError):
-                system.path(folder).rmdir()
+            _remove_empty(system.path(folder))
     return [f"{folder}/{each.name}" for each in gone]
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it was made by ``install``, also by one that a host without power has left before its first program."""
+    content = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return RECORD in content or (bool(content) and all(_HALF.fullmatch(name) for name in content))
+
+
+def _remove_empty(*folders: Path) -> None:
+    """As far as nothing is in them."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _make_folders(folder: Path) -> None:

@@ -258,7 +258,7 @@ def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterab
 
 def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
     """Take away units, folders and users of the tree, as far as they carry its owner."""
-    changes = _remove_units(system, tree, check)
+    changes = _remove_units(system, tree, check) + _halves(system, tree, check)
     folders = tree["folders"]
     for folder in folders:
         path = system.path(folder)
@@ -404,7 +404,7 @@ def _set_rights(system: System, path: Path, wanted: dict[str, Any]) -> None:
 def _surplus(system: System, tree: Tree, check: bool) -> list[Change]:
     """What an earlier form of the control plane left in its folders; also halves of files of a run that was killed."""
     named = {entry["path"] for entry in (*tree["files"], *tree["directories"])}
-    changes = []
+    changes = _halves(system, tree, check)
     for folder in tree["folders"]:
         if folder in tree.get("data_folders", ()):
             continue
@@ -417,6 +417,16 @@ def _surplus(system: System, tree: Tree, check: bool) -> list[Change]:
             if not check:
                 _unlink(path)
     return changes
+
+
+def _halves(system: System, tree: Tree, check: bool) -> list[Change]:
+    """Files that were to become those of the tree's units, of a host that lost power meanwhile."""
+    names = tuple(f".{unit['name']}." for unit in tree["units"])
+    found = [path for path in sorted(system.path(UNIT_FOLDER).glob(".*")) if path.name.startswith(names)]
+    if not check:
+        for path in found:
+            path.unlink()
+    return [Change(f"remove {UNIT_FOLDER}/{path.name}") for path in found]
 
 
 def _unlink(path: Path) -> None:

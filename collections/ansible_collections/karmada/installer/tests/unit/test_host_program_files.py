@@ -64,7 +64,7 @@ def test_programs_are_where_they_belong_and_can_be_run_by_every_user(system: Sys
 def test_a_program_that_arrived_damaged_is_refused_and_the_one_before_stays(system: System, tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"what arrived for .*karmada-scheduler is damaged"):
         install(system, tmp_path, f"{NEW}/karmada-scheduler", damaged=True)
-    assert list(system.path(NEW).iterdir()) == []
+    assert not system.path(FOLDER).exists()
     assert host_program_files.intact(system, FOLDER) == []
     install(system, tmp_path, f"{NEW}/karmada-scheduler")
     with pytest.raises(HostError):
@@ -135,5 +135,13 @@ def test_what_we_did_not_install_stays(system: System, tmp_path: Path) -> None:
 def test_a_full_disk_is_told_with_the_path_and_leaves_no_half(system: System, tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"v1\.18\.2/karmada-scheduler cannot be written: No space left on device"):
         install(system, tmp_path, f"{NEW}/karmada-scheduler")
-    assert list(system.path(NEW).iterdir()) == []
+    assert not system.path(FOLDER).exists()
     assert host_program_files.intact(system, FOLDER) == []
+
+
+def test_what_a_host_that_lost_power_has_of_its_first_program_goes(system: System) -> None:
+    system.path(NEW).mkdir(parents=True)
+    system.path(f"{NEW}/.karmada-scheduler.new").touch()
+    assert host_program_files.remove_unused(system, FOLDER) == [NEW]
+    assert not system.path(FOLDER).exists()
+    assert system.path(FOLDER).parent.exists()

@@ -261,6 +261,16 @@ def test_removing_takes_units_folders_and_users_of_the_owner_only(host: Host) ->
     assert host_tree.remove(host, wanted) == []
 
 
+def test_halves_of_units_of_a_host_that_lost_power_go_and_nothing_else_beside_them(host: Host) -> None:
+    half, strange = (host.unit_file(f".{name}.a1b2c3") for name in (UNIT, "karmada-other-scheduler.service"))
+    for step in (host_tree.converge, host_tree.remove):
+        half.touch()
+        strange.touch()
+        assert f"remove /etc/systemd/system/.{UNIT}.a1b2c3" in said(step(host, tree()))
+        assert not half.exists()
+        assert strange.exists()
+
+
 class _Health(BaseHTTPRequestHandler):
     answers: list[int]
 
