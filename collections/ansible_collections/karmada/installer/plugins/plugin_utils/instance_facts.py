@@ -112,8 +112,10 @@ class InstanceFacts(ABC):
             context = settings.get("context") or self.connection.context
             return self._kept(HostCluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster"))
         where = "spec.hostCluster.secretRef"
-        files = self.secret(reference["name"], where)
-        return self._kept(cluster_from_secret(files, settings.get("context"), "host cluster", where, HostCluster))
+        files, folder = self.secret(reference["name"], where), self.connection.folder(reference["name"])
+        return self._kept(
+            cluster_from_secret(files, settings.get("context"), "host cluster", where, HostCluster, folder)
+        )
 
     @cached_property
     def control_plane(self) -> Cluster:

@@ -27,6 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport im
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
+from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_fields import Origin
 
 PAGE = 500
 
@@ -93,8 +94,8 @@ class Cluster(ApiResources):
 
     @classmethod
     def from_kubeconfig_dict(cls, config: Object, context: str | None = None, name: str = "cluster") -> Cluster:
-        """From a kubeconfig held in memory. Raises ProblemsError when it does not describe an access."""
-        return cls(kubeconfig_module.from_dict(config, context, f"kubeconfig of {name}"), name)
+        """From a kubeconfig of our own, held in memory. Raises ProblemsError when it does not describe an access."""
+        return cls(kubeconfig_module.from_dict(config, context, Origin(f"kubeconfig of {name}")), name)
 
     @classmethod
     def from_parts(
@@ -140,7 +141,7 @@ class Cluster(ApiResources):
         from ansible_collections.karmada.installer.plugins.plugin_utils import portforward  # noqa: PLC0415 - needed by few runs
 
         if kubeconfig is not None:
-            access = kubeconfig_module.from_dict(kubeconfig, context, f"kubeconfig of {name}")
+            access = kubeconfig_module.from_dict(kubeconfig, context, Origin(f"kubeconfig of {name}"))
         else:
             access = kubeconfig_module.from_parts(
                 f"https://{tls_server_name or 'localhost'}:{port}",

@@ -3,54 +3,48 @@
 """Which API server, trusted how, as whom: the parts of a kubeconfig that one connection needs, all held in memory.
 
 Certificates and tokens are read here instead of by ``kubernetes.config``, whose loader writes keys to temporary files
-that stay behind in forked Ansible workers, goes on without a user when the context names a missing one, and only logs
-when an exec plugin fails. Exec plugins and auth providers still run through the kubernetes package.
+that stay behind in forked Ansible workers, goes on without a user when the context names a missing one, only logs when
+an exec plugin fails, and waits for one for ever.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import importlib
 import os
 import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import yaml_document
+from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig_fields as fields
+from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_fields import Origin, problem, reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_identity import (
+    EXPIRY_MARGIN_SECONDS,
+    Credential,
+    from_token_file,
+    of_user,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# Projected service-account tokens are rotated on disk well before they expire; a minute is what client-go uses.
-TOKEN_FILE_SECONDS = 60.0
-EXPIRY_MARGIN_SECONDS = 60.0
-
-
-@dataclass
-class Credential:
-    """What identifies us at one moment. ``expires`` is Unix time in seconds, or None when it is not known."""
-
-    authorization: str | None = None
-    cert_pem: str | None = None
-    key_pem: str | None = None
-    expires: float | None = None
 
 
 @dataclass
 class Access:
-    """How to reach one API server: address, trust and identity. ``load`` fetches the identity, anew when it expires."""
+    """How to reach one API server: address, trust and identity. ``load`` fetches the identity, anew when it expires.
+
+    ``insecure``: the certificate of the server is not verified.
+    """
 
     server: str
     context: ssl.SSLContext
     load: Callable[[], Credential]
     tls_server_name: str | None = None
     proxy: str | None = None
+    insecure: bool = False
     extra_headers: dict[str, str] = field(default_factory=dict)
     _credential: Credential | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -98,7 +92,12 @@ def in_cluster() -> Access:
         )
     host = f"[{host}]" if ":" in host else host
     context = tls_context((SERVICE_ACCOUNT / "ca.crt").read_text(), str(SERVICE_ACCOUNT / "ca.crt"))
-    return Access(f"https://{host}:{port}", context, lambda: _token_from_file(SERVICE_ACCOUNT / "token"))
+    return Access(f"https://{host}:{port}", context, _of_this_pod)
+
+
+def _of_this_pod() -> Credential:
+    token = str(SERVICE_ACCOUNT / "token")
+    return from_token_file(fields.file_text(Path(token), token), token)
 
 
 def from_parts(
@@ -133,49 +132,112 @@ def from_file(path: str | None, context: str | None) -> Access:
         part = _read(file)
         for section in ("clusters", "contexts", "users"):
             known = {entry["name"] for entry in merged[section]}
-            for entry in _entries(part, section, str(file)):
+            for entry in fields.entries(part, section, str(file)):
                 if entry["name"] not in known:
                     merged[section].append({**entry, "base": file.parent})
         merged.setdefault("current-context", part.get("current-context") or None)
         if not merged["current-context"]:
             del merged["current-context"]
-    return from_dict(merged, context, os.pathsep.join(map(str, files)))
+    return from_dict(merged, context, Origin(os.pathsep.join(map(str, files))))
 
 
-def from_dict(config: dict[str, Any], context: str | None, where: str = "kubeconfig") -> Access:
+def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, folder: Path | None = None) -> Access:
+    """The access that a Secret describes: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
+
+    ``folder`` is the directory that stands for the Secret, if there is one; see ``Origin``. ``where`` is the field that
+    names the Secret. Raises ProblemsError, whatever the keys hold.
+    """
+    if "kubeconfig" in keys:
+        origin = Origin(f"{where}, key kubeconfig", keys, folder)
+        return from_dict(fields.parsed(keys["kubeconfig"], origin.where), context, origin)
+    missing = [key for key in ("server", "token", "ca.crt") if key not in keys]
+    if missing:
+        raise problem(
+            "the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
+            f"(missing: {', '.join(missing)})",
+            where,
+            "Add one or the other.",
+        )
+    if context:
+        raise problem(f"there is no context {context!r}: the Secret has no kubeconfig", where, "Take context out.")
+    parts = {}
+    key = f"{where}, key "
+    for name in ("server", "token", "ca.crt"):
+        try:
+            parts[name] = keys[name].decode().strip()
+        except UnicodeDecodeError:
+            raise problem("is not text", f"{key}{name}", "Write it as text.") from None
+    server = fields.address(parts, "server", ("https",), key)
+    token = fields.visible(parts, "token", key)
+    if not server or not token or not parts["ca.crt"]:
+        raise problem("`server`, `token` or `ca.crt` of the Secret is empty", where, "Fill it.")
+    access = from_parts(server, ca_pem=parts["ca.crt"], token=token)
+    access.prepare()
+    return access
+
+
+def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | None = None) -> Access:
     """The access that a context (default: the current one) of this kubeconfig describes.
 
-    Raises ProblemsError; ``where`` is what its problems name as the place.
+    Raises ProblemsError, whatever is in it.
     """
-    contexts = {entry["name"]: entry for entry in _entries(config, "contexts", where)}
-    wanted = context or config.get("current-context")
+    origin = origin or Origin()
+    where = origin.where
+    contexts = {entry["name"]: entry for entry in fields.entries(config, "contexts", where)}
+    wanted = context or fields.value(config, "current-context", str, f"{where}: ")
     there = f"There are: {', '.join(sorted(contexts))}." if contexts else "It has no contexts at all."
     if not wanted:
-        raise _problem("no context was chosen and the file sets no current-context", where, there)
+        raise problem("no context was chosen and the file sets no current-context", where, there)
     if wanted not in contexts:
-        raise _problem(f"there is no context {wanted!r}", where, there)
-    chosen = contexts[wanted].get("context") or {}
-    cluster, base = _named(config, "clusters", "cluster", chosen.get("cluster"), wanted, where)
-    server = str(cluster.get("server") or "").rstrip("/")
-    if not server.startswith(("https://", "http://")):
-        raise _problem(f"cluster {chosen.get('cluster')!r} has no server address", where, "Set server: https://….")
-    ca = _pem(cluster, "certificate-authority", base, where)
-    tls = tls_context(ca, where, verify=not cluster.get("insecure-skip-tls-verify"))
-    user: dict[str, Any] = {}
-    user_base = base
-    if chosen.get("user"):
-        user, user_base = _named(config, "users", "user", chosen["user"], wanted, where)
+        raise problem(f"there is no context {wanted!r}", where, there)
+    place = f"{where}: contexts[{wanted}].context"
+    chosen = fields.value(contexts[wanted], "context", dict, f"{where}: contexts[{wanted}]") or {}
+    cluster, base, cluster_place = _named(config, "clusters", "cluster", chosen, place, where)
+    server = fields.address(cluster, "server", ("https", "http"), cluster_place)
+    if not server:
+        raise problem(f"cluster {chosen.get('cluster')!r} has no server address", where, "Set server: https://….")
+    insecure = bool(fields.value(cluster, "insecure-skip-tls-verify", bool, cluster_place))
+    ca = fields.pem(cluster, "certificate-authority", base, origin, cluster_place)
+    user: Mapping[str, Any] = {}
+    user_base, user_place = base, where
+    if fields.value(chosen, "user", str, place):
+        user, user_base, user_place = _named(config, "users", "user", chosen, place, where)
+    public = {key: each for key, each in cluster.items() if key != "base"}
     access = Access(
-        server,
-        tls,
-        lambda: _credential(user, user_base, where, cluster),
-        cluster.get("tls-server-name") or None,
-        cluster.get("proxy-url") or None,
-        {"Impersonate-User": str(user["as"])} if user.get("as") else {},
+        server.rstrip("/"),
+        tls_context(ca, cluster_place, verify=not insecure),
+        lambda: of_user(user, user_base, origin, user_place, public),
+        fields.visible(cluster, "tls-server-name", cluster_place),
+        fields.address(cluster, "proxy-url", ("http", "https", "socks5"), cluster_place),
+        insecure,
+        _impersonated(user, user_place),
     )
     # Files that are missing and plugins that fail belong to the kubeconfig: say so now, not at the first request.
     access.prepare()
     return access
+
+
+def _named(
+    config: Mapping[str, Any], section: str, key: str, chosen: Mapping[str, Any], place: str, where: str
+) -> tuple[Mapping[str, Any], Path, str]:
+    """What the context names of a section: its content, the directory of the file that has it, and its place."""
+    name = fields.value(chosen, key, str, place)
+    for entry in fields.entries(config, section, where):
+        if entry["name"] == name:
+            base = entry.get("base")
+            found = fields.value(entry, key, dict, f"{where}: {section}[{name}]") or {}
+            # Only our own reader gives a path; a kubeconfig that has a field of this name gives a text.
+            return found, base if isinstance(base, Path) else Path(), f"{where}: {section}[{name}].{key}"
+    known = ", ".join(sorted(entry["name"] for entry in fields.entries(config, section, where))) or "none"
+    raise problem(f"the context names {key} {name!r}, which is not in {section}", place, f"There are: {known}.")
+
+
+def _impersonated(user: Mapping[str, Any], place: str) -> dict[str, str]:
+    for key in ("as-groups", "as-uid", "as-user-extra"):
+        if user.get(key):
+            raise problem("is not supported", f"{place}.{key}", "Use the credentials of an account of its own.")
+    found = fields.visible(user, "as", place)
+    return {"Impersonate-User": found} if found else {}
 
 
 def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.SSLContext:
@@ -192,7 +254,7 @@ def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.S
         try:
             context.load_verify_locations(cadata=ca_pem)
         except (ssl.SSLError, ValueError) as error:
-            raise _problem(f"the CA certificate cannot be read ({_reason(error)})", where, "It must be PEM.") from None
+            raise problem(f"the CA certificate cannot be read ({reason(error)})", where, "It must be PEM.") from None
     return context
 
 
@@ -217,8 +279,8 @@ def load_client_certificate(context: ssl.SSLContext, cert_pem: str, key_pem: str
                 file.flush()
                 context.load_cert_chain(file.name, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
-        raise _problem(
-            f"the client certificate and key cannot be used ({_reason(error)})",
+        raise problem(
+            f"the client certificate and key cannot be used ({reason(error)})",
             where,
             "Both must be PEM, the key without a passphrase, and they must belong together.",
         ) from None
@@ -229,145 +291,12 @@ def _no_password() -> str:
     raise ValueError("the key has a passphrase")
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "reason", None) or str(error) or type(error).__name__
-
-
-def _problem(what: str, where: str, remedy: str = "") -> ProblemsError:
-    return ProblemsError(Problem(what, where, remedy))
-
-
 def _read(file: Path) -> dict[str, Any]:
     try:
-        loaded = yaml_document.load(file.read_text(encoding="utf-8"))
+        with file.open("rb") as stream:
+            text = stream.read(fields.MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _problem("there is no such kubeconfig file", str(file)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise _problem(f"the kubeconfig cannot be read ({_reason(error)})", str(file)) from None
-    except yaml.YAMLError as error:
-        # Only the position: the error's text quotes the line, which may be a key.
-        mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark else ""
-        raise _problem(f"the kubeconfig is not YAML{line}", str(file)) from None
-    if not isinstance(loaded, dict):
-        raise _problem("this is not a kubeconfig: expected a mapping with clusters, users and contexts", str(file))
-    return loaded
-
-
-def _entries(config: dict[str, Any], section: str, where: str) -> list[dict[str, Any]]:
-    entries = config.get(section) or []
-    if not isinstance(entries, list) or not all(isinstance(e, dict) and "name" in e for e in entries):
-        raise _problem(f"{section} must be a list of entries with a name", where)
-    return entries
-
-
-def _named(
-    config: dict[str, Any], section: str, key: str, name: str | None, context: str, where: str
-) -> tuple[dict[str, Any], Path]:
-    for entry in _entries(config, section, where):
-        if entry["name"] == name:
-            return entry.get(key) or {}, Path(entry.get("base") or ".")
-    raise _problem(f"context {context!r} names {key} {name!r}, which is not in {section}", where)
-
-
-def _pem(entry: dict[str, Any], key: str, base: Path, where: str) -> str | None:
-    if entry.get(f"{key}-data"):
-        try:
-            return base64.b64decode(entry[f"{key}-data"], validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError, TypeError):
-            raise _problem(f"{key}-data is not base64 of a PEM text", where) from None
-    if entry.get(key):
-        return _text(base / Path(entry[key]).expanduser(), f"{key} in {where}")
-    return None
-
-
-def _text(file: Path, named_by: str) -> str:
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        what = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({_reason(error)})"
-        raise _problem(f"{file} {what}", named_by) from None
-
-
-def _token_from_file(file: Path, named_by: str = "token file") -> Credential:
-    token = _text(file, named_by).strip()
-    return Credential(f"Bearer {token}", expires=time.time() + EXPIRY_MARGIN_SECONDS + TOKEN_FILE_SECONDS)
-
-
-def _credential(user: dict[str, Any], base: Path, where: str, cluster: dict[str, Any]) -> Credential:
-    """The identity of a kubeconfig user, in kubectl's order of preference; a certificate goes with any other."""
-    cert, key = _pem(user, "client-certificate", base, where), _pem(user, "client-key", base, where)
-    if cert and not key:
-        raise _problem("the user has a client certificate and no client key", where)
-    if user.get("tokenFile"):
-        found = _token_from_file(base / Path(user["tokenFile"]).expanduser(), f"tokenFile in {where}")
-    elif user.get("token"):
-        found = Credential(f"Bearer {user['token']}")
-    elif user.get("exec"):
-        found = _run_exec_plugin(user["exec"], base, where, cluster)
-    elif user.get("auth-provider"):
-        found = _ask_auth_provider(user, where)
-    elif user.get("username"):
-        pair = f"{user['username']}:{user.get('password', '')}".encode()
-        found = Credential("Basic " + base64.b64encode(pair).decode())
-    else:
-        found = Credential()
-    if cert:
-        found.cert_pem, found.key_pem = cert, key
-    return found
-
-
-def _kubernetes_config() -> Any:
-    """The package's loader, imported only when needed: it costs 0.3 s."""
-    return importlib.import_module("kubernetes.config.kube_config")
-
-
-def _run_exec_plugin(plugin: dict[str, Any], base: Path, where: str, cluster: dict[str, Any]) -> Credential:
-    package = _kubernetes_config()
-    command = plugin.get("command")
-    arguments = [package.ConfigNode("exec", plugin), str(base)]
-    if plugin.get("provideClusterInfo"):
-        public = {key: value for key, value in cluster.items() if key != "base"}
-        arguments.append(package.ConfigNode("cluster", public))
-    try:
-        status = package.ExecProvider(*arguments).run()
-    except (package.ConfigException, OSError) as error:
-        raise _problem(
-            f"the exec plugin {command!r} of the user failed: {error}", where, plugin.get("installHint") or ""
-        ) from None
-    except TypeError:
-        raise _problem(
-            f"the exec plugin {command!r} of the user wants provideClusterInfo",
-            where,
-            "Install a newer kubernetes package: this one cannot.",
-        ) from None
-    expires = status.get("expirationTimestamp")
-    token = status.get("token")
-    if not token and not status.get("clientCertificateData"):
-        raise _problem(f"the exec plugin {command!r} of the user gave neither a token nor a certificate", where)
-    return Credential(
-        f"Bearer {token}" if token else None,
-        status.get("clientCertificateData"),
-        status.get("clientKeyData"),
-        package.parse_rfc3339(expires).timestamp() if expires else None,
-    )
-
-
-def _ask_auth_provider(user: dict[str, Any], where: str) -> Credential:
-    package = _kubernetes_config()
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {}}],
-        "users": [{"name": "u", "user": {"auth-provider": user["auth-provider"]}}],
-    }
-    configuration = package.Configuration()
-    try:
-        package.KubeConfigLoader(config).load_and_set(configuration)
-    except Exception as error:  # noqa: BLE001 - the loader lets anything through that its HTTP and OAuth libraries raise
-        raise _problem(f"the auth provider of the user failed: {type(error).__name__}", where) from None
-    # The key of this entry was renamed between releases of the package.
-    tokens = list(configuration.api_key.values())
-    if not tokens:
-        raise _problem("the auth provider of the user gave no token", where, "Use an exec plugin instead.")
-    return Credential(str(tokens[0]), expires=time.time() + EXPIRY_MARGIN_SECONDS + TOKEN_FILE_SECONDS)
+        raise problem("there is no such kubeconfig file", str(file), "Name another one.") from None
+    except OSError as error:
+        raise problem(f"the kubeconfig cannot be read ({reason(error)})", str(file), "See who may read it.") from None
+    return fields.parsed(text, str(file))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_access, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
@@ -78,8 +78,10 @@ def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
     """The member's API server, as the person who joins it reaches it."""
     listed = any(each["name"] == entry["name"] for each in run.spec["members"])
     where = f"spec.members[{entry['name']}].secretRef" if listed else f"Secret of member {entry['name']}, on record"
-    files = run.secret(entry["secretRef"]["name"], where)
-    cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where)
+    secret = entry["secretRef"]["name"]
+    files, folder = run.secret(secret, where), run.connection.folder(secret)
+    cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where, folder=folder)
+    member_access.refuse_unusable(entry, cluster.access, where)
     run.attend(cluster)
     try:
         yield cluster
@@ -105,7 +107,8 @@ def registration_of(member: Cluster) -> members.Registration:
                 remedy="check that the kubeconfig leads to a Kubernetes cluster",
             )
         )
-    return members.Registration(cluster_id=system["metadata"]["uid"], endpoint=member.access.server)
+    access = member.access
+    return members.Registration(system["metadata"]["uid"], access.server, access.proxy, insecure=access.insecure)
 
 
 def check_identity(name: str, registration: members.Registration, registered: Mapping[str, Object]) -> None:

@@ -23,6 +23,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 
 Object = dict[str, Any]
 
+#: The field of a member, and of its Cluster, that allows for a certificate that is not verified.
+INSECURE = "insecureSkipTLSVerification"
 #: What ``onLeave`` says: what was propagated to a member stays there when it leaves, or goes.
 RETAIN, DELETE = "Retain", "Delete"
 IMPERSONATOR = "karmada-impersonator"
@@ -45,10 +47,15 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Registration:
-    """How the member's API server is reached from the control plane, and which cluster it really is."""
+    """How the member's API server is reached from the control plane, and which cluster it really is.
+
+    ``insecure``: its certificate is not verified.
+    """
 
     cluster_id: str
     endpoint: str
+    proxy: str | None = None
+    insecure: bool = False
 
 
 def account(member: str) -> str:
@@ -208,6 +215,10 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
         "secretRef": {"namespace": MEMBER_NAMESPACE, "name": name},
         "impersonatorSecretRef": {"namespace": MEMBER_NAMESPACE, "name": f"{name}-impersonator"},
     }
+    if registration.proxy:
+        spec["proxyURL"] = registration.proxy
+    if registration.insecure:
+        spec[INSECURE] = True
     spec.update({key: entry[key] for key in ("provider", "region", "zones") if entry.get(key)})
     labels = dict(entry.get("labels") or {})
     return _labelled(
@@ -226,6 +237,7 @@ def record(entry: Mapping[str, Any]) -> Object:
         "secretRef": dict(entry["secretRef"]),
         "context": entry.get("context"),
         "onLeave": entry.get("onLeave", RETAIN),
+        **({INSECURE: True} if entry.get(INSECURE) else {}),
     }
 
 

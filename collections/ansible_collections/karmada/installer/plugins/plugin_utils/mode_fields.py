@@ -131,6 +131,7 @@ FIELDS: Mapping[str, Means] = {
     "members[].mode": _BOTH,
     "members[].secretRef.name": _BOTH,
     "members[].context": _BOTH,
+    "members[].insecureSkipTLSVerification": _BOTH,
     "members[].provider": _BOTH,
     "members[].region": _BOTH,
     "members[].zones": _BOTH,

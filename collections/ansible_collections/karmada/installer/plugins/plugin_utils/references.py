@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import manifest, yaml_document
+from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
@@ -26,6 +25,10 @@ class Connection:
     artifacts: str | None = None
     kubeconfig_output: str | None = None
     report_output: str | None = None
+
+    def folder(self, secret: str) -> Path | None:
+        """The directory that stands for a Secret; None if Secrets are objects of a cluster."""
+        return Path(self.secrets) / secret if self.secrets else None
 
 
 class References:
@@ -71,34 +74,18 @@ class References:
 
 
 def cluster_from_secret(
-    files: Mapping[str, bytes], context: str | None, name: str, where: str, kind: type[Cluster] | None = None
+    files: Mapping[str, bytes],
+    context: str | None,
+    name: str,
+    where: str,
+    kind: type[Cluster] | None = None,
+    folder: Path | None = None,
 ) -> Cluster:
-    """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``."""
-    kind = kind or Cluster
-    if "kubeconfig" in files:
-        try:
-            config = yaml_document.load(files["kubeconfig"])
-        except (yaml.YAMLError, UnicodeDecodeError):
-            config = None
-        if not isinstance(config, dict):
-            raise ProblemsError(
-                Problem(
-                    what="the key `kubeconfig` does not hold a kubeconfig", where=where, remedy="put a kubeconfig there"
-                )
-            )
-        return kind.from_kubeconfig_dict(config, context, name=name)
-    missing = [key for key in ("server", "token", "ca.crt") if key not in files]
-    if missing:
-        raise ProblemsError(
-            Problem(
-                what="the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
-                f"(missing: {', '.join(missing)})",
-                where=where,
-                remedy="add one or the other",
-            )
-        )
-    server, token, authority = (files[key].decode().strip() for key in ("server", "token", "ca.crt"))
-    return kind.from_parts(server, authority, token=token, name=name)
+    """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
+
+    ``folder`` is the directory that stands for the Secret (``Connection.folder``), if there is one.
+    """
+    return (kind or Cluster)(kubeconfig.from_secret(files, context, where, folder), name)
 
 
 def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:

@@ -96,6 +96,8 @@ class _Open:
     value: dict[str, Any] | list[Any]
     anchor: str | None
     nodes_before: int
+    #: levels below it
+    depth: int = 0
     key: str | None = None
     key_line: int = 0
     merged: list[dict[str, Any]] = field(default_factory=list)
@@ -105,7 +107,8 @@ class _Builder:
     def __init__(self) -> None:
         self.documents: list[Any] = []
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        #: name → value, the nodes and the levels in it
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
         self._nodes = 0
 
     def take(self, event: Event) -> None:
@@ -130,8 +133,7 @@ class _Builder:
             raise _bad_tag(event.tag, line)
         if self._expects_key():
             raise UnreadableError("has a mapping or a list for a key", line, "If this is a template, render it first.")
-        if len(self._open) >= MAX_DEPTH:
-            raise UnreadableError(f"is nested deeper than {MAX_DEPTH} levels", line)
+        self._deepen(1, line)
         self._count(1, line)
         self._open.append(_Open({} if mapping else [], event.anchor, self._nodes))
 
@@ -142,13 +144,13 @@ class _Builder:
                 for key, value in source.items():
                     done.value.setdefault(key, value)
         if done.anchor:
-            self._anchors[done.anchor] = (done.value, self._nodes - done.nodes_before + 1)
+            self._anchors[done.anchor] = (done.value, self._nodes - done.nodes_before + 1, done.depth + 1)
         self._add(done.value, line)
 
     def _scalar(self, event: ScalarEvent, line: int) -> None:
         value = _scalar_value(event, line)
         if event.anchor:
-            self._anchors[event.anchor] = (value, 1)
+            self._anchors[event.anchor] = (value, 1, 0)
         if not self._expects_key():
             self._add(value, line)
         elif isinstance(value, str):
@@ -161,8 +163,9 @@ class _Builder:
     def _alias(self, anchor: str | None, line: int) -> None:
         if anchor is None or anchor not in self._anchors:
             raise UnreadableError(f"uses the alias *{anchor} inside of what it stands for, or before it", line)
-        value, nodes = self._anchors[anchor]
+        value, nodes, depth = self._anchors[anchor]
         self._count(nodes, line)
+        self._deepen(depth, line)
         if not self._expects_key():
             # a copy, because the two places are completed with different defaults
             self._add(copy.deepcopy(value), line)
@@ -196,6 +199,13 @@ class _Builder:
         if not all(isinstance(source, dict) for source in sources):
             raise UnreadableError("merges (<<) something that is not a mapping", line)
         top.merged += [copy.deepcopy(source) for source in sources]
+
+    def _deepen(self, levels: int, line: int) -> None:
+        """So many levels begin here; aliases that nest one another are as deep as what they stand for."""
+        if len(self._open) + levels > MAX_DEPTH:
+            raise UnreadableError(f"is nested deeper than {MAX_DEPTH} levels", line)
+        for below, each in enumerate(reversed(self._open)):
+            each.depth = max(each.depth, levels + below)
 
     def _count(self, nodes: int, line: int) -> None:
         self._nodes += nodes

@@ -152,6 +152,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.members[].name": ("m1", "m2"),
     "spec.members[].secretRef.name": ("m1", "m2"),
     "spec.members[].context": (None, "two"),
+    "spec.members[].insecureSkipTLSVerification": (None, True),
     "spec.members[].provider": (None, "example"),
     "spec.members[].region": (None, "eu"),
     "spec.members[].zones": (None, ["a"]),
@@ -289,8 +290,11 @@ class Recorder:
         self.asked.append(("kubeconfig", path, context, name))
         return a_host()
 
-    def from_kubeconfig_dict(self, config: Object, context: str | None = None, *, name: str = "") -> FakeCluster:
-        self.asked.append(("secret", config, context, name))
+    def from_secret(self, keys: Object, context: str | None, where: str, _folder: Any) -> None:
+        self.asked.append(("secret", keys["kubeconfig"], context, where))
+
+    def __call__(self, _access: None, name: str) -> FakeCluster:
+        self.asked.append(name)
         return a_host()
 
 
@@ -309,6 +313,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     asked, fetched = Recorder(), []
     for module, name in ((instance_facts, "Cluster"), (instance_facts, "HostCluster"), (references, "Cluster")):
         monkeypatch.setattr(module, name, asked)
+    monkeypatch.setattr(references.kubeconfig, "from_secret", asked.from_secret)
     keys = ("kubeconfig", "ca.crt", "tls.crt", "tls.key")
     monkeypatch.setattr(
         Run, "secret", lambda _run, name, _where: {key: json.dumps({"from": name}).encode() for key in keys}
@@ -421,6 +426,7 @@ ELSEWHERE: dict[str, str] = {
     "spec.deletion.policy": "removal",
     "spec.members[].secretRef.name": "connection to members",
     "spec.members[].context": "connection to members",
+    "spec.members[].insecureSkipTLSVerification": "record of members",
     "spec.members[].onLeave": "record of members",
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
     **{f"spec.members[].{name}": "objects of members" for name in ("name", "provider", "region", "zones", "labels")},

@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.samples import client_pair
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 TOKEN = "t0ps3cret"
@@ -110,7 +111,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "token").write_text("pod-token")
-    ca_pem, _ = _certificate()
+    ca_pem, _ = client_pair()
     (tmp_path / "ca.crt").write_text(ca_pem)
     cluster = Cluster.from_kubeconfig()
     assert cluster.server == "https://[fd00::1]:443"
@@ -120,35 +121,9 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytes
 def test_client_keys_stay_in_memory(api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    cert, key = (base64.b64encode(pem.encode()).decode() for pem in _certificate())
+    cert, key = (base64.b64encode(pem.encode()).decode() for pem in client_pair())
     Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": key}))
     assert list(tmp_path.iterdir()) == []
-    other_key = base64.b64encode(_certificate()[1].encode()).decode()
+    other_key = base64.b64encode(client_pair()[1].encode()).decode()
     with pytest.raises(ProblemsError, match="client certificate and key cannot be used"):
         Cluster.from_kubeconfig_dict(changed(api, **{"client-certificate-data": cert, "client-key-data": other_key}))
-
-
-def _certificate() -> tuple[str, str]:
-    import datetime  # noqa: PLC0415
-
-    from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
-    now = datetime.datetime.now(datetime.UTC)
-    cert = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return cert.public_bytes(serialization.Encoding.PEM).decode(), private.decode()

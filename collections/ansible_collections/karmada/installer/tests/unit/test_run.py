@@ -385,7 +385,7 @@ def test_without_a_directory_config_maps_are_read_where_the_document_is(monkeypa
 def test_a_secret_that_describes_no_cluster_is_refused_without_showing_it(files: dict[str, bytes]) -> None:
     with pytest.raises(ProblemsError) as refused:
         cluster_from_secret(files, None, "member m1", "spec.members[m1].secretRef")
-    assert refused.value.problems[0].where == "spec.members[m1].secretRef"
+    assert refused.value.problems[0].where.startswith("spec.members[m1].secretRef")
 
 
 # -- members -----------------------------------------------------------------------------------------------------------
