@@ -203,6 +203,8 @@ cache_connection: /var/tmp/karmada-inventory
 cache_timeout: 60
 """
 
+import functools
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -247,6 +249,10 @@ MODE_GROUPS = {"Push": f"{MEMBERS}_push", "Pull": f"{MEMBERS}_pull"}
 RESERVED = ("localhost", "all", "ungrouped")
 
 
+#: Nothing that these characters make is a template, or an expression that does something.
+_HARMLESS = re.compile(r"[A-Za-z0-9_./:@+-]*")
+_PATH = re.compile(r"[a-z]\w*(\.[a-zA-Z]\w*)+", re.ASCII)
+_NOT_PLAIN = object()
 #: Connection variables of hosts that stand for this machine.
 _HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
@@ -322,7 +328,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self.inventory.add_child(MEMBERS, group)
         # Of the group, because each variable of a host takes its time where there are thousands.
         for name, value in _HERE.items():
-            self.inventory.set_variable(MEMBERS, name, value)
+            self.inventory.set_variable(MEMBERS, name, _as_data(value))
         taken = {*RESERVED, *(host["name"] for host in deployment["spec"].get("hosts") or [])}
         listed = {member["name"]: member for member in deployment["spec"].get("members") or []}
         for name, group, member, cluster in _members(listed, registered, deployment):
@@ -349,6 +355,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._set_composite_vars(self.get_option("compose"), known, host, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), known, host, strict=strict)
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, host, strict=strict)
+
+    def _compose(self, template: Any, variables: Any, *more: Any) -> Any:
+        """Ansible's own, but a plain path is looked up here: to compile it anew for each of thousands takes seconds."""
+        found = _NOT_PLAIN if self.get_option("use_extra_vars") else _at_path(template, variables)
+        return super()._compose(template, variables, *more) if found is _NOT_PLAIN else found
 
 
 def _members(
@@ -387,13 +398,43 @@ def _is_ready(cluster: Mapping[str, Any] | None) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
+def _at_path(expression: Any, variables: Any) -> Any:
+    """What an expression like ``karmada_member.labels.tier`` stands for, or ``_NOT_PLAIN`` if that is not sure.
+
+    It is not where Ansible would give something else: nothing, a method of a mapping, or in earlier versions a number
+    that is written like one.
+    """
+    if not hasattr(template, "trust_as_template") or not _PATH.fullmatch(str(expression)):
+        return _NOT_PLAIN
+    found = variables
+    for step in str(expression).split("."):
+        if not isinstance(found, Mapping) or step not in found or hasattr(found, step):
+            return _NOT_PLAIN
+        found = found[step]
+    return found
+
+
 def _as_data(value: Any) -> Any:
-    """The value so that no version of ansible-core takes its strings for templates."""
+    """The value so that no version of ansible-core takes its strings for templates, or shows more of it than its text.
+
+    A string that cannot be a template is told to be harmless: of those that are not, `ansible-inventory` writes each as
+    a mapping of its own, which with thousands of members takes more time than all else.
+    """
+    if isinstance(value, dict):
+        return {key: _as_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_data(item) for item in value]
+    return _as_text(value) if isinstance(value, str) else value
+
+
+@functools.lru_cache(maxsize=10_000)
+def _as_text(text: str) -> Any:
+    harmless = _HARMLESS.fullmatch(text) is not None
     if hasattr(template, "trust_as_template"):
         # Since 2.19 only strings that are marked as trusted are templates. Ours come from a reader that marks none, and
         # the plugin does not ask for it (trusted_by_default).
-        return value
+        return template.trust_as_template(text) if harmless else text
     # Before, every string is a template unless it is marked as unsafe.
     from ansible.utils.unsafe_proxy import wrap_var  # noqa: PLC0415 - goes away in later versions
 
-    return wrap_var(value)
+    return text if harmless else wrap_var(text)

@@ -326,10 +326,8 @@ def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator
         needs_old = re.search(r"\boldSelf\b", rule["rule"]) is not None
         if needs_old and old is _ABSENT:
             continue
-        names = {"self": _for_cel(value, schema)}
-        if needs_old:
-            names["oldSelf"] = _for_cel(old, schema)
-        failure = _failure(rule["rule"], names)
+        names = {"self": value, "oldSelf": old} if needs_old else {"self": value}
+        failure = _failure(rule["rule"], names, schema)
         if failure is not None:
             below: Path = tuple(step for step in rule.get("fieldPath", "").split(".") if step)
             what = f"{shown(value)} {rule['message']}" if isinstance(value, str | int) else rule["message"]
@@ -378,11 +376,62 @@ def _escaped(name: str) -> str:
     return re.sub(r"__|[.\-/]", lambda found: _CEL_ESCAPES[found[0]], name)
 
 
-def _failure(expression: str, names: Mapping[str, Any]) -> str | None:
+def _failure(expression: str, names: Mapping[str, Any], schema: Schema) -> str | None:
     """None if the rule holds, an empty text if it does not, else why it could not be evaluated."""
+    reads = _reads(expression)
+    if any(isinstance(names["self"], dict) and field not in names["self"] for field in reads.optional):
+        return None
+    # Of thousands of entries most are alike in what a rule sees of them.
+    return _verdict(expression, json.dumps({name: reads.of(name, value, schema) for name, value in names.items()}))
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """How much of its values a rule can see, so that the rest need not be given to it.
+
+    ``fields``: for ``self`` and ``oldSelf`` the fields it names, as rules spell them; None if it may see all.
+    ``optional`` are fields without which it holds, because it begins with ``!has(self.field) ||``. ``keys_only``: of a
+    map it sees the keys.
+    """
+
+    fields: Mapping[str, frozenset[str] | None]
+    optional: tuple[str, ...] = ()
+    keys_only: bool = False
+
+    def of(self, name: str, value: Any, schema: Schema) -> Any:
+        """What the rule sees of the value, as rules spell it."""
+        if not isinstance(value, dict):
+            return _for_cel(value, schema)
+        if self.keys_only and "properties" not in schema:
+            return dict.fromkeys(value)
+        fields = self.fields[name]
+        if fields is not None and "properties" in schema:
+            value = {key: item for key, item in value.items() if _escaped(key) in fields}
+        return _for_cel(value, schema)
+
+
+@functools.cache
+def _reads(expression: str) -> _Reads:
+    fields: dict[str, frozenset[str] | None] = {}
+    for name in ("self", "oldSelf"):
+        named = re.findall(rf"\b{name}\.(\w+)", expression)
+        alone = len(named) != len(re.findall(rf"\b{name}\b", expression))
+        fields[name] = None if alone else frozenset(named)
+    begin = re.match(r"(!has\(self\.\w+\)\s*\|\|\s*)*", expression)
+    # A condition (? :) binds less than ||. Escaped names (__) are not those that the value has.
+    plain = begin is not None and "?" not in expression and "__" not in expression
+    optional = re.findall(r"self\.(\w+)", begin[0]) if begin and plain else []
+    only = re.match(r"!?self\.(all|exists|exists_one)\(", expression)
+    return _Reads(fields, tuple(optional), bool(only) and len(re.findall(r"\bself\b", expression)) == 1)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _verdict(expression: str, names: str) -> str | None:
+    """Like ``_failure``; ``names`` is what the rule sees, as JSON."""
     celpy = _celpy()
     try:
-        holds = _program(expression).evaluate({name: celpy.json_to_cel(value) for name, value in names.items()})
+        given = {name: celpy.json_to_cel(value) for name, value in json.loads(names).items()}
+        holds = _program(expression).evaluate(given)
     except celpy.CELEvalError as error:
         return f"the rule could not be evaluated: {error.args[0] if error.args else error}"
     return None if holds else ""

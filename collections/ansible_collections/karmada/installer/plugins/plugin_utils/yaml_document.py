@@ -29,7 +29,7 @@ from yaml.events import (
 
 #: The parser in C, ten times as fast, where PyYAML was built with it.
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-MAX_NODES = 100_000
+MAX_NODES = 200_000
 MAX_DEPTH = 64
 
 _TAG = "tag:yaml.org,2002:"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -373,3 +374,45 @@ def test_a_control_plane_in_pods_has_no_plain_hosts(site: Path) -> None:
     found = inventory(site, path)
     assert found["karmada_in_pods"]["hosts"] == ["karmada_control"]
     assert listed(site, path, "karmada_on_hosts") == []
+
+
+def test_strings_that_cannot_be_templates_are_shown_as_they_are_and_others_are_not_trusted(site: Path) -> None:
+    """Each that is marked is a mapping of its own in the output, which is most of the time that thousands take."""
+    source = write(site, manifest="hostile_strings.yaml")
+    done = ansible_commands.run("ansible-inventory", "-i", source, "--list", directory=site)
+    found = json.loads(done.stdout)["_meta"]["hostvars"]
+    assert found["karmada_control"]["karmada_deployment"]["kind"] == "KarmadaDeployment"
+    marked = re.findall(r'"__ansible_unsafe": "((?:[^"\\]|\\.)*)"', done.stdout)
+    assert marked
+    assert not [each for each in marked if re.fullmatch(r"[A-Za-z0-9_./:@+-]*", each)]
+    assert not [
+        each for each in re.findall(r'": "((?:[^"\\]|\\.)*)"', done.stdout) if "{{" in each and each not in marked
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("karmada_member.region", "eu"),
+        ("karmada_member.labels.tier", "prod"),
+        ("karmada_member.zones", ["a"]),
+        *(
+            (each, plugin._NOT_PLAIN)
+            for each in (
+                *(
+                    "karmada_member.labels.items",
+                    "karmada_member.region.upper",
+                    "karmada_member.absent",
+                    "absent.region",
+                ),
+                *("karmada_member['region']", "karmada_member.region | upper", "karmada_member", "", 5),
+            )
+        ),
+    ],
+)
+def test_only_what_is_surely_a_plain_path_is_looked_up_without_a_template(expression: Any, found: Any) -> None:
+    member = {"region": "eu", "labels": {"tier": "prod", "items": "x"}, "zones": ["a"]}
+    if hasattr(plugin.template, "trust_as_template"):
+        assert plugin._at_path(expression, {"karmada_member": member}) == found
+    else:
+        assert plugin._at_path(expression, {"karmada_member": member}) is plugin._NOT_PLAIN

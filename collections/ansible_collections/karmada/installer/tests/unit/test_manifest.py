@@ -224,7 +224,7 @@ def test_a_large_text_is_refused_unread() -> None:
 
 
 def test_a_missing_cel_library_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cache in (crd._celpy, crd._environment, crd._program):
+    for cache in (crd._celpy, crd._environment, crd._program, crd._verdict):
         cache.cache_clear()
     monkeypatch.setitem(sys.modules, "celpy", None)
     with pytest.raises(ProblemsError, match=rf"{sys.executable} -m pip install cel-python"):
@@ -386,3 +386,60 @@ def test_random_text_gives_data_or_a_reason(text: str | bytes) -> None:
         reason = error.what
     # what was read is plain data, which JSON can express
     assert reason or json.dumps(documents, allow_nan=False)
+
+
+# -- what rules are given ------------------------------------------------------------------------------------
+
+
+OBJECT: dict[str, Any] = {"type": "object", "properties": {name: {} for name in ("a", "b", "a-b", "namespace")}}
+MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "schema", "value", "seen"),
+    [
+        ("!has(self.a) || self.b == 1", OBJECT, {"a": 1, "b": 1, "a-b": 2}, {"a": 1, "b": 1}),
+        ("self.a__dash__b == 1", OBJECT, {"a": 1, "a-b": 1}, {"a__dash__b": 1}),
+        ("has(self.__namespace__)", OBJECT, {"namespace": "x", "a": 1}, {"__namespace__": "x"}),
+        ("self == {} || self.a == 1", OBJECT, {"a": 1, "b": 1}, {"a": 1, "b": 1}),
+        ("self.all(key, key.size() < 5)", MAP, {"a": "x", "b": "y"}, {"a": None, "b": None}),
+        ("!self.exists(key, key == 'a')", MAP, {"a": "x"}, {"a": None}),
+        ("self.all(key, self[key] == 'x')", MAP, {"a": "x"}, {"a": "x"}),
+        ("self.all(one, one.size() < 5)", {"type": "array", "items": {"type": "string"}}, ["a"], ["a"]),
+        ("self.matches('a')", {"type": "string"}, "a", "a"),
+    ],
+)
+def test_a_rule_is_given_what_it_can_see(rule: str, schema: dict[str, Any], value: Any, seen: Any) -> None:
+    assert crd._reads(rule).of("self", value, schema) == seen
+
+
+@pytest.mark.parametrize(
+    ("rule", "optional"),
+    [
+        ("!has(self.a) || self.a > 1", ["a"]),
+        ("!has(self.a)\n|| !has(self.b) || self.a > self.b", ["a", "b"]),
+        ("!has(self.a) || has(self.b) ? true : false", []),
+        ("!has(self.a) && self.b == 1", []),
+        ("!has(self.a.b) || self.a.b == 1", []),
+        ("!has(self.a__dash__b) || self.b == 1", []),
+        ("has(self.a) || self.b == 1", []),
+    ],
+)
+def test_a_rule_that_holds_without_a_field_is_not_evaluated_without_it(rule: str, optional: list[str]) -> None:
+    assert list(crd._reads(rule).optional) == optional
+    schema = {**OBJECT, "x-kubernetes-validations": [{"rule": rule, "message": "no"}]}
+    for value in ({}, {"b": 1}, {"a": 2, "b": 1}):
+        with_shortcut = [finding.what for finding in crd.rule_findings(value, schema)]
+        plain = crd._verdict(rule, json.dumps({"self": crd._for_cel(value, schema)}))
+        assert with_shortcut == ([] if plain is None else [f"no ({plain})" if plain else "no"])
+
+
+def test_thousands_of_members_alike_are_evaluated_once() -> None:
+    members = [
+        {"name": f"m{number}", "secretRef": {"name": f"m{number}"}, "labels": {"tier": str(number)}}
+        for number in range(300)
+    ]
+    manifest.resolve(document(members=members[:2]))
+    before = crd._verdict.cache_info().misses
+    manifest.resolve(document(members=members))
+    assert crd._verdict.cache_info().misses == before
