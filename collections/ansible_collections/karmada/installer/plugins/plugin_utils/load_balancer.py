@@ -6,18 +6,25 @@ or not the host has it at the moment, and passes connections on to a kube-apiser
 the way, because clients prove who they are in it. kube-apiserver listens on the address of its host only, so both can
 have the same port.
 
-**What is known of a backend** comes from two questions, asked several times a second over TLS that is verified:
+**What is known of a backend** comes from two questions, asked again and again over TLS that is verified:
 
-* ``/livez`` without an answer of 200: the process or its host is gone, or it has lost etcd. It gets no connections,
-  and those that it has are cut, so that a client does not wait on them for minutes.
+* ``/livez`` without an answer of 200: the process is gone, or it has lost etcd. It gets no connections, and those that
+  it has are cut, so that a client does not wait on them for minutes.
 * ``/livez`` content and ``/readyz`` not: it is starting, or it is told to stop and finishes what it has begun. It gets
   no new connections and keeps those that it has: cutting them would make requests fail in each rolling restart.
+
+**Slow is not gone.** Where every API server has too much to do, to take them out one after the other would leave no
+address at all. So an answer may take long, and a host without power is not recognised by that: its kernel does not
+acknowledge what is sent to it, which that of a busy host always does. The connections that lead there end by it.
 
 **Other settings**, such as another backend, come by a reload: HAProxy begins a worker that takes over the sockets, and
 keepalived keeps the address. Only what a unit itself says is changed by a restart.
 
 A connection that a backend does not take within half a second goes to another one, so clients see little of the time
 until the checks have found out.
+
+**Who has the address gives it away first**: keepalived stops before HAProxy, in a shutdown and where a host is a load
+balancer no longer. Such a host ends before the others stop sending to it: one that hears nobody takes the address.
 """
 
 from __future__ import annotations
@@ -60,7 +67,7 @@ PROGRAMS: Mapping[str, str] = {HAPROXY: "/usr/sbin/haproxy", KEEPALIVED: "/usr/s
 MONITOR_PORT = 5444
 MONITOR_PATH = "/readyz"
 
-_BACKEND = "karmada-apiserver"
+_BACKEND, _HEALTH = "karmada-apiserver", "health"
 #: With three adverts missed in a row, and a little more for a lower priority, the address moves after about a second.
 _ADVERT_SECONDS = "0.3"
 #: Steps far enough from each other that two backups do not both take over when the holder is gone: the wait of one with
@@ -151,10 +158,10 @@ def haproxy_configuration(instance: Instance, host: Host) -> str:
     spec = instance.spec
     port = KARMADA_APISERVER.listens(spec)["https"]
     address = bracketed(virtual_ip(spec))
-    servers = "\n".join(
-        f"    server {each.name} {bracketed(each.address)}:{port} check-sni {each.name} verifyhost {each.name}"
-        for each in hosts_of(spec, CONTROL_PLANE_ROLE)
-    )
+    hosts = hosts_of(spec, CONTROL_PLANE_ROLE)
+    where = {each.name: f"{each.name} {bracketed(each.address)}:{port}" for each in hosts}
+    servers = "\n".join(f"    server {where[name]} track {_HEALTH}/{name}" for name in where)
+    asked = "\n".join(f"    server {where[name]} check-sni {name} verifyhost {name}" for name in where)
     return f"""\
 # Of the installer, which overwrites changes.
 global
@@ -173,6 +180,15 @@ defaults
     clitcpka-idle 60s
     clitcpka-intvl 10s
     clitcpka-cnt 6
+    # Never by the address that may be on another host in a moment.
+    source {bracketed(host.address)}
+    # A host that has vanished without a word: what is silent is asked each second, what was sent has to be received.
+    # Kernels settle that between them, however busy an API server is.
+    option srvtcpka
+    srvtcpka-idle 1s
+    srvtcpka-intvl 1s
+    srvtcpka-cnt 3
+    default-server tcp-ut 3s
 
 frontend {_BACKEND}
     # transparent: the host need not have the address yet. It takes no rights, see IP_FREEBIND in ip(7).
@@ -180,25 +196,32 @@ frontend {_BACKEND}
     default_backend {_BACKEND}
 
 backend {_BACKEND}
-    # Which backends come and go. Who has asked for what is in the audit log of kube-apiserver.
-    log global
     balance leastconn
-    # Never by the address that may be on another host in a moment.
-    source {bracketed(host.address)}
     # What one backend does not take, the next one gets.
     retries 3
     option redispatch 1
+    default-server on-marked-down shutdown-sessions
+{servers}
+
+# How the API servers are. No client is served here, so these times are for the questions alone.
+backend {_HEALTH}
+    # Which backends come and go. Who has asked for what is in the audit log of kube-apiserver.
+    log global
+    # Connecting counts with its TLS handshake, and the shorter one of this and inter. So long are these times that an
+    # API server with too much to do is not taken for one that is gone: the others would get what it had, and have too
+    # much to do next. Yet one that is told to stop is seen before it has stopped (see its shutdown delay).
+    timeout connect 1500ms
+    timeout check 10s
     option httpchk
-    timeout check 3s
     http-check connect default
     http-check send meth GET uri {KARMADA_APISERVER.health.live}
     http-check expect status 200
     http-check connect default
     http-check send meth GET uri {KARMADA_APISERVER.health.ready}
     http-check expect error-status L7OKC status 200
-    default-server check inter 500ms fastinter 250ms fall 2 rise 2 on-marked-down shutdown-sessions
+    default-server check inter 1500ms fastinter 500ms downinter 500ms fall 2 rise 2
     default-server check-ssl verify required ca-file {configuration_folder(instance, HAPROXY)}/ca.crt
-{servers}
+{asked}
 
 frontend monitor
     mode http

@@ -127,6 +127,25 @@ class TestHaproxy:
             KARMADA_APISERVER.health.ready,
         ]
 
+    def test_passes_on_to_whoever_its_questions_are_answered_by(self) -> None:
+        text = haproxy(instance())
+        for number in (1, 2, 3):
+            assert f"    server h{number} 192.0.2.{number}:5443 track health/h{number}\n" in text
+        (serves,) = re.findall(r"^backend karmada-apiserver\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
+        assert " on-marked-down shutdown-sessions\n" in serves
+        assert "check" not in serves
+
+    def test_sees_a_stop_before_it_is_over_and_waits_longer_for_answers_than_for_kernels(self) -> None:
+        def milliseconds(pattern: str) -> int:
+            (number, unit) = re.findall(rf"{pattern} (\d+)(ms|s)", haproxy(instance()))[-1]
+            return int(number) * (1 if unit == "ms" else 1000)
+
+        delay = render.layout(instance(), first(instance()), KARMADA_APISERVER, "192.0.2.100").shutdown_delay * 1000
+        assert milliseconds("check inter") + milliseconds("fastinter") < delay
+        # HAProxy takes the shorter one for the handshake
+        assert milliseconds("timeout connect") <= milliseconds("check inter")
+        assert milliseconds("tcp-ut") <= 3000 < milliseconds("timeout check")
+
     def test_calls_others_by_the_address_of_its_host(self) -> None:
         second = load_balancer.load_balancers(instance().spec)[1]
         assert "    source 192.0.2.2\n" in load_balancer.haproxy_configuration(instance(), second)
