@@ -379,7 +379,11 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
         + KARMADA_APISERVER.health.ready,
         "authority": f"{configuration_folder(instance, HAPROXY)}/ca.crt",
     }
-    return _unit_tree(instance, KEEPALIVED, files, service, hardening, health, more_calls="setgid setgroups setuid")
+    # What starts after HAProxy stops before it: in a shutdown the address goes while it is still served. The API server
+    # serves on for its shutdown delay, and is not named: units wait for those that they start after, and a host whose
+    # etcd does not come up would have no load balancer.
+    after, more_calls = unit_name(instance, HAPROXY), "setgid setgroups setuid"
+    return _unit_tree(instance, KEEPALIVED, files, service, hardening, health, after, more_calls)
 
 
 def _unit_tree(
@@ -389,6 +393,7 @@ def _unit_tree(
     service: Sequence[tuple[str, str]],
     hardening: Mapping[str, str],
     health: Mapping[str, str],
+    after: str = "",
     more_calls: str = "",
 ) -> Tree:
     user, name = user_named(instance, program), unit_name(instance, program)
@@ -400,7 +405,7 @@ def _unit_tree(
             {
                 "Unit": [
                     ("Description", f"{program} of the endpoint of Karmada control plane {instance.name}"),
-                    ("After", "network-online.target"),
+                    ("After", " ".join(filter(None, ("network-online.target", after)))),
                     ("Wants", "network-online.target"),
                     ("StartLimitIntervalSec", "0"),
                     (OWNER_KEY, instance.owner),

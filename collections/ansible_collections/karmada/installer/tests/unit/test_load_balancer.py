@@ -206,6 +206,12 @@ class TestTree:
             for file in tree(instance())["files"]
         )
 
+    def test_the_address_goes_before_what_serves_it(self) -> None:
+        after = dict(unit(instance(), "keepalived"))["After"].split()
+        assert "karmada-prod-haproxy.service" in after
+        # A host whose etcd does not come up would have no load balancer.
+        assert not [each for each in after if "apiserver" in each or "etcd" in each]
+
     def test_has_no_secret(self) -> None:
         assert not any(file["secret"] for file in tree(instance())["files"])
 
