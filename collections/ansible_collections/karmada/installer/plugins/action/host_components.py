@@ -40,7 +40,7 @@ class ActionModule(HostAction):
                 parts[1]["units"] = [unit for unit in parts[1]["units"] if unit["name"] != etcd]
         else:
             parts = [self.view.tree(arguments["components"])]
-            # A load balancer has a step of its own, and ends after it: until then another one may not have the address.
+            # A load balancer has a step of its own, and ends here where nobody else had the address until then.
             every = set(arguments["components"]) == set(BY_NAME)
             if state == "compared" or (every and not self.view.is_load_balancer):
                 parts.append(self.view.load_balancer_tree())

@@ -14,18 +14,25 @@ class ActionModule(HostAction):
     """Make the tree of the load balancer, and have the host converge to it."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "default": "present", "choices": ["present", "held", "released"]},
+        "state": {"type": "str", "default": "present", "choices": ["present", "ended", "held", "released"]},
         "timeout": {"type": "int", "default": 60},
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A host that is no load balancer loses what it has of one."""
-        if arguments["state"] != "present":
-            tree = json.dumps(load_balancer.packages(self.karmada.instance))
-            return self.on_host("host_tree", tree=tree, state="held" if arguments["state"] == "held" else "present")
-        tree = json.dumps(self.view.load_balancer_tree())
+        """A host that is no load balancer loses what it has of one; with ``ended`` only if another one serves."""
+        run, state = self.karmada, arguments["state"]
+        if state in ("held", "released"):
+            tree = json.dumps(load_balancer.packages(run.instance))
+            return self.on_host("host_tree", tree=tree, state="held" if state == "held" else "present")
+        serving, coming = load_balancer.in_turn(run.instance, run.observed)
+        nothing = {"changed": False, "changes": [], "in_turn": serving + coming}
+        wanted = not self.leaves and self.view.is_load_balancer
+        if state == "ended" and (wanted or not serving or self.seen.get("refusal")):
+            # Where nobody else serves it, the address stays until those that come do.
+            return nothing
+        tree = json.dumps(self.view.load_balancer_tree() if wanted else load_balancer.absent(run.instance))
         found = self.on_host("host_tree", tree=tree, state="present", timeout=arguments["timeout"])
         if found.get("units"):
             seen = self.seen.get("units") or {}
             self.note(units={**seen, **found["units"]})
-        return found
+        return nothing | found

@@ -20,13 +20,20 @@ description:
   - >-
     A restart of HAProxy cuts the connections that go through this host, and new ones are refused for a fraction of a
     second. The virtual IP stays where it is. A restart of keepalived moves it to another host. Either is restarted only
-    when its own configuration differs. So hosts should be done one after the other.
+    when its own unit differs; other settings are taken by a reload. So hosts should be done one after the other.
   - >-
     M(karmada.installer.host_observe) has to look at the host before, and the programs have to be there.
+  - >-
+    keepalived of a host that hears the others no more takes the virtual IP for itself. So a host that is a load
+    balancer no longer has to end before the others are told that it is none (O(state=ended)), and one that comes has to
+    begin when the others know it (RV(in_turn)).
 options:
   state:
     description:
-      - V(present) brings the host to what it should be.
+      - V(present) brings the host to what the document says of it.
+      - >-
+        V(ended) does so if the host is a load balancer no longer, also if it has left the document, and if another one
+        serves the virtual IP. Otherwise it changes nothing.
       - >-
         V(held) keeps the units of the packages from starting, for the time of their installation. It is for hosts that
         do not have the packages yet.
@@ -34,7 +41,7 @@ options:
         V(released) ends that, and leaves these units disabled. V(present) does the same, should a run have been killed,
         and so does an uninstall.
     type: str
-    choices: [present, held, released]
+    choices: [present, ended, held, released]
     default: present
   timeout:
     description: Seconds to wait.
@@ -53,12 +60,23 @@ attributes:
 """
 
 EXAMPLES = r"""
+- name: End it where the document wants none any more
+  karmada.installer.host_load_balancer:
+    state: ended
+  become: true
+
 - name: Serve the virtual IP
   karmada.installer.host_load_balancer:
   become: true
 """
 
 RETURN = r"""
+in_turn:
+  description: The hosts that are to be load balancers, in the order in which they should be done.
+  returned: success
+  type: list
+  elements: str
+  sample: [cp1, cp2]
 changes:
   description: What was done, or in check mode would be done, a line each.
   returned: success

@@ -75,6 +75,7 @@ _ADVERT_SECONDS = "0.3"
 _HIGHEST_PRIORITY, _PRIORITY_STEP, _LOWEST_PRIORITY = 250, 20, 10
 #: Ports below need a capability.
 _FIRST_UNPRIVILEGED_PORT = 1024
+_KEEPALIVED_FILE = "keepalived.conf"
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,15}")
 
 
@@ -88,6 +89,18 @@ def load_balancers(spec: Mapping[str, Any]) -> tuple[Host, ...]:
     if not is_wanted(spec):
         return ()
     return hosts_of(spec, ROLE) or hosts_of(spec, CONTROL_PLANE_ROLE)
+
+
+def in_turn(instance: Instance, observed: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The names of those that are load balancers already, and of those that come. They are changed in this order.
+
+    A new one that was first would not hear the others, which do not know it yet, and take the address from them.
+    ``observed`` is what was seen on hosts (``host_checks`` says in which form).
+    """
+    configuration = f"{configuration_folder(instance, KEEPALIVED)}/{_KEEPALIVED_FILE}"
+    names = [host.name for host in load_balancers(instance.spec)]
+    serving = [name for name in names if configuration in ((observed.get(name) or {}).get("files") or {})]
+    return serving, [name for name in names if name not in serving]
 
 
 def virtual_ip(spec: Mapping[str, Any]) -> str:
@@ -340,7 +353,7 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
     # All of it belongs to root: keepalived refuses a check that somebody else could change, its own user included.
     files = [
         file_entry(f"{folder}/check", check_script().encode(), "root", 0o755, secret=False),
-        file_entry(f"{folder}/keepalived.conf", configuration, "root", 0o644, secret=False),
+        file_entry(f"{folder}/{_KEEPALIVED_FILE}", configuration, "root", 0o644, secret=False),
     ]
     run = name.removesuffix(".service")
     # To put the address on the interface, to speak VRRP, and to tell neighbours where the address is now. The last one
@@ -357,7 +370,7 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
     command = [
         *(PROGRAMS[KEEPALIVED], "--dont-fork", "--vrrp", "--log-console", "--no-syslog"),
         *(
-            f"--use-file={folder}/keepalived.conf",
+            f"--use-file={folder}/{_KEEPALIVED_FILE}",
             f"--pid=/run/{run}/keepalived.pid",
             f"--vrrp_pid=/run/{run}/vrrp.pid",
         ),

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases, ssh
@@ -92,6 +92,22 @@ class TestWho:
         spec = instance(hosts).spec
         in_group = [each["name"] for each in spec["hosts"] if "loadBalancer" in ssh.roles(spec, each)]
         assert in_group == names(load_balancer.load_balancers(spec))
+
+
+class TestInTurn:
+    SERVES: ClassVar[dict[str, Any]] = {"files": {"/etc/karmada/prod/keepalived/keepalived.conf": ""}}
+
+    def test_those_that_come_begin_when_the_others_know_them(self) -> None:
+        observed = {"h1": {"files": {}}, "h2": self.SERVES, "h3": self.SERVES}
+        assert load_balancer.in_turn(instance(), observed) == (["h2", "h3"], ["h1"])
+
+    def test_nobody_serves_before_the_first_install(self) -> None:
+        assert load_balancer.in_turn(instance(), {}) == ([], ["h1", "h2", "h3"])
+        assert load_balancer.in_turn(instance(), {"h1": {}}) == ([], ["h1", "h2", "h3"])
+
+    def test_those_that_are_none_any_more_do_not_count(self) -> None:
+        of = instance([host(1, "controlPlane", "etcd", "loadBalancer"), host(2, "controlPlane")])
+        assert load_balancer.in_turn(of, {"h1": {}, "h2": self.SERVES}) == ([], ["h1"])
 
 
 class TestInterface:
