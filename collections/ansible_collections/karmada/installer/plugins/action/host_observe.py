@@ -14,7 +14,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.lease import hol
 class ActionModule(HostAction):
     """Look at a host, and hand on what was seen."""
 
-    OPTIONS: ClassVar[dict[str, Any]] = {"lock": {"type": "bool", "default": False}}
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "lock": {"type": "bool", "default": False},
+        "confirm_dead": {"type": "str", "default": ""},
+    }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """What keeps a host from being looked at is for preflight to tell, with everything else that is wrong."""
@@ -30,8 +33,9 @@ class ActionModule(HostAction):
             "folders": [render.DATA, render.PROGRAMS],
         }
         found, refusal = refusal_of(lambda: self.on_host("host_state", **question))
-        if refusal and holder_is_dead(found.get("holder", "")):
-            asked, question["dead_holder"] = time.time(), found["holder"]
+        holder = found.get("holder", "")
+        if refusal and holder and (holder == arguments["confirm_dead"] or holder_is_dead(holder)):
+            asked, question["dead_holder"] = time.time(), holder
             found, refusal = refusal_of(lambda: self.on_host("host_state", **question))
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}

@@ -140,9 +140,10 @@ def take_lock(system: System, instance: str, holder: str, dead: str = "", now: f
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = _lock(path)
     if found and found["holder"] not in (holder, dead) and now - found["renewed"] < LOCK_SILENCE:
+        silent = max(now - found["renewed"], 0)
         raise LockedError(
-            f"{found['holder']} is working on {instance} (last seen {now - found['renewed']:.0f} s ago); wait for it "
-            f"to end, or, if it is certain that it is dead, remove {LOCK_FOLDER}/{instance}.lock on this host",
+            f"{found['holder']} is working on {instance} "
+            f"(last seen {silent:.0f} s ago, free after {LOCK_SILENCE - silent:.0f} s more of silence)",
             found["holder"],
         )
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -26,6 +26,12 @@ options:
       Whether to keep other runs from changing the host, until M(karmada.installer.host_journal) lets go of it.
     type: bool
     default: false
+  confirm_dead:
+    description: >-
+      Who holds the lock of the host and is certainly dead, by the name that was told when it kept this run out. Nobody
+      needs to say so of a run of the same machine, or of one that has been silent for 10 minutes.
+    type: str
+    default: ""
 extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:

@@ -177,9 +177,11 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "locked",
-        r"(?P<holder>\S.*) is working on (?P<instance>\S+) \(last seen (?P<seconds>\d+) s ago\)",
-        "another run works on this control plane: {holder}, last seen {seconds} s ago",
-        "wait for it to end. If it is certain that it is dead, remove /run/karmada-installer/{instance}.lock there",
+        r"(?P<holder>\S+) is working on (?P<instance>\S+) "
+        r"\(last seen (?P<seconds>\d+) s ago, free after (?P<left>\d+) s more",
+        "another run works on this control plane: {holder} (machine/boot/process/start), last seen {seconds} s ago",
+        "wait for it to end; if it has died, the host is free after {left} s more of silence. If it is certain that it "
+        "is dead, run again with its name: -e karmada_confirm_dead={holder}",
     ),
     # What ssh said stands behind it, so any reason above says more.
     Reason(

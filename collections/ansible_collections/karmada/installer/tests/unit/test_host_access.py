@@ -155,8 +155,19 @@ def test_who_holds_the_lock_is_told(tmp_path: Path) -> None:
     with pytest.raises(HostError) as refusal:
         host_state.take_lock(system, "prod", "anna@one:1", now=1100)
     problem = host_access.problem(str(refusal.value), host="host1", address="192.0.2.1")
-    assert problem.what == "another run works on this control plane: ben@two:4711, last seen 100 s ago"
-    assert f"{host_state.LOCK_FOLDER}/prod.lock" in problem.remedy
+    assert "another run works on this control plane: ben@two:4711 " in problem.what
+    assert "last seen 100 s ago" in problem.what
+    assert f"free after {host_state.LOCK_SILENCE - 100} s " in problem.remedy
+    assert problem.remedy.endswith("-e karmada_confirm_dead=ben@two:4711")
+
+
+def test_a_host_whose_clock_was_set_back_tells_who_holds_the_lock_as_well(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    host_state.take_lock(system, "prod", "ben@two:4711", now=1000)
+    with pytest.raises(HostError) as refusal:
+        host_state.take_lock(system, "prod", "anna@one:1", now=900)
+    problem = host_access.problem(str(refusal.value), host="host1", address="192.0.2.1")
+    assert "ben@two:4711 " in problem.what
 
 
 def test_what_nobody_thought_of_is_told_as_it_was_said() -> None:
