@@ -263,11 +263,15 @@ def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
     for folder in folders:
         path = system.path(folder)
         within_another = any(folder.startswith(f"{each}/") for each in folders)
-        if path.is_dir() and not within_another:
+        if within_another:
+            continue
+        if path.is_dir():
             changes.append(Change("remove " + folder))
             if not check:
                 shutil.rmtree(path)
-                _remove_if_empty(path.parent)
+        if not check:
+            # Also where the folder went before: with the last one in it, or by a run that was killed here.
+            _remove_if_empty(path.parent)
     for user in reversed(tree["users"]):
         comment = system.user_comment(user["name"])
         if comment is not None and tree["owner"] in comment:

@@ -499,6 +499,17 @@ def test_folders_go_with_those_that_hold_nothing_else(host: Host) -> None:
     assert not host.path("/etc/karmada").exists()
 
 
+def test_a_folder_that_went_before_holds_no_other_one(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    host_tree.remove(host, tree(config="a"))
+    assert host.path("/etc/karmada").exists()
+    whole = {**tree(), "folders": ["/etc/karmada/prod"]}
+    assert host_tree.remove(host, whole, check=True) == []
+    assert host.path("/etc/karmada").exists()
+    assert host_tree.remove(host, whole) == []
+    assert not host.path("/etc/karmada").exists()
+
+
 def test_what_somebody_else_has_under_that_name_stays(host: Host) -> None:
     host.users[USER] = "of somebody else"
     ended = {**tree(), **{part: [] for part in ("users", "directories", "files", "folders", "units")}}
