@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import checks, host_rights, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_rights, member_checks, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import DEFAULT_NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -455,7 +455,7 @@ def rights_page() -> str:
     absent = host_permissions(namespace_exists=False, endpoint={"type": "ClusterIP"})
     always = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"})
     with_host_path = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}, volume_data="hostPath")
-    on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in checks.MEMBER_RIGHTS]
+    on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in member_checks.RIGHTS]
 
     notes = {(each[1], f"{each[2]}/{each[4]}" if each[4] else each[2]): note for each, note in _notes().items()}
 

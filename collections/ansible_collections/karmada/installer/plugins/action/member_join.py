@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, member_join, member_plan
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -18,29 +19,38 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "all", "choices": ["all", "registration", "readiness"]},
         "timeout": {"type": "int", "default": 120},
+        "broken": {"type": "list", "elements": "dict", "default": []},
+        "on_broken_member": broken_members.OPTION,
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The result holds one entry per member; the step fails, after all were tried, when one could not be joined."""
         entries: list[Entry] = run.spec["members"]
         stage: str = arguments["stage"]
-        if not entries:
-            return {"changed": False, "members": []}
         outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
+        for each in map(BrokenMember.of, arguments["broken"]):
+            outcomes[each.name] = Outcome(each.name, problem=each.problem, next_step=each.next_step)
         if stage != "readiness":
-            outcomes = _registration(run, entries)
+            outcomes.update(_registration(run, _sound(entries, outcomes)))
         if stage != "registration" and not run.check:
             # What is on record now: a run that ends while it waits knows what it has put on members.
-            settled = [entry for entry in entries if not outcomes[entry["name"]].problem]
             for waited in member_join.of_each(
-                settled, lambda entry, _: member_join.wait_ready(run, entry["name"], arguments["timeout"])
+                _sound(entries, outcomes),
+                lambda entry, _: member_join.wait_ready(run, entry["name"], arguments["timeout"]),
             ):
-                outcomes[waited.name].problem = waited.problem
-        return _result([outcomes[entry["name"]] for entry in entries])
+                outcome = outcomes[waited.name]
+                outcome.problem, outcome.next_step = waited.problem, waited.next_step
+        return _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
+
+
+def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:
+    return [entry for entry in entries if not outcomes[entry["name"]].problem]
 
 
 def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
     """Every member surveyed, and those that differ from what they should be changed, with a record of it."""
+    if not entries:
+        return {}
     registered = member_join.registered_clusters(run)
     outcomes = {
         each.name: each
@@ -48,6 +58,10 @@ def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
             entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome)
         )
     }
+    identities = {name: each.cluster_id for name, each in outcomes.items() if each.cluster_id}
+    for name, problem in member_plan.same_cluster(identities, registered).items():
+        broken = BrokenMember.of_problems(name, [problem])
+        outcomes[name] = Outcome(name, problem=broken.problem, next_step=broken.next_step)
     work = [entry for entry in entries if _is_due(entry, outcomes[entry["name"]], run)]
     if work and not run.check:
         outcomes.update(_join(run, work, registered))
@@ -75,8 +89,8 @@ def _join(run: Run, work: list[Entry], registered: dict[str, Object]) -> dict[st
     return {outcome.name: outcome for outcome in outcomes}
 
 
-def _result(outcomes: list[Outcome]) -> dict[str, Any]:
-    broken = [outcome for outcome in outcomes if outcome.problem]
+def _result(outcomes: list[Outcome], on_broken_member: str) -> dict[str, Any]:
+    broken = [each for outcome in outcomes if (each := outcome.broken)]
     found = changed_result(
         (change for outcome in outcomes for change in outcome.changes),
         members=[
@@ -85,11 +99,13 @@ def _result(outcomes: list[Outcome]) -> dict[str, Any]:
                 "joined": not outcome.problem,
                 "changes": [f"{change.action} {change.ref}" for change in outcome.changes],
                 "problem": outcome.problem,
+                "next": outcome.next_step,
             }
             for outcome in outcomes
         ],
+        broken_members=[each.plain for each in broken],
     )
-    if broken:
-        lines = [f"{len(broken)} of {len(outcomes)} members are not joined; the others are:"]
-        found.update(failed=True, msg="\n".join(lines + [f"  - {each.name}: {each.problem}" for each in broken]))
+    if broken and on_broken_member == broken_members.FAIL:
+        head = f"{len(broken)} of {len(outcomes)} members are not joined; the others are:"
+        found.update(failed=True, msg="\n".join([head, *broken_members.listing(broken)]))
     return found

@@ -6,8 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_leave, member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    broken_members,
+    member_join,
+    member_leave,
+    member_plan,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import RETAIN
@@ -25,22 +31,23 @@ class ActionModule(KarmadaAction):
         "confirm": {"type": "str", "default": ""},
         "abandon": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 180},
+        "on_broken_member": broken_members.OPTION,
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The result holds one entry per member that leaves; the step fails, after all were tried, if one could not."""
         if run.stored_state is None:
-            return {"changed": False, "members": []}
+            return {"changed": False, "members": [], "broken_members": []}
         listed = [entry["name"] for entry in run.spec["members"]]
         if arguments["stage"] == "confirm":
             # Before anything was changed, and so without a control plane that can be asked.
             plan = member_plan.plan(listed, run.state.members, {}, run.state.owner)
             _confirmed(run, plan.leave, arguments["confirm"])
-            return {"changed": False, "members": [_waiting(name) for name in plan.leave]}
+            return {"changed": False, "members": [_waiting(name) for name in plan.leave], "broken_members": []}
         registered = member_join.registered_clusters(run)
         plan = member_plan.plan(listed, run.state.members, registered, run.state.owner)
         if not plan.leave:
-            return {"changed": False, "members": []}
+            return {"changed": False, "members": [], "broken_members": []}
         _confirmed(run, plan.leave, arguments["confirm"])
         return _leave(run, plan.leave, registered, arguments)
 
@@ -59,12 +66,12 @@ def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], argume
         do(run, entry, registered.get(entry["name"]), timeout, outcome)
 
     if run.check:
-        return _result(run, entries, member_join.of_each(entries, work), abandoned)
+        return _result(run, entries, member_join.of_each(entries, work), arguments)
     if any(name in registered for name in names):
         member_leave.install_policy(run)
     with run.writing(f"leave {', '.join(names)}"):
         outcomes = member_join.of_each(entries, work)
-        result = _result(run, entries, outcomes, abandoned)
+        result = _result(run, entries, outcomes, arguments)
         state = run.state
         for outcome in outcomes:
             state = state if outcome.problem else state.without_member(outcome.name)
@@ -76,7 +83,9 @@ def _waiting(name: str) -> dict[str, Any]:
     return {"name": name, "gone": False, "changes": [], "workloads": "", "problem": "", "left": "", "next": ""}
 
 
-def _result(run: Run, entries: Sequence[Entry], outcomes: Sequence[Outcome], abandoned: list[str]) -> dict[str, Any]:
+def _result(
+    run: Run, entries: Sequence[Entry], outcomes: Sequence[Outcome], arguments: dict[str, Any]
+) -> dict[str, Any]:
     found = changed_result(
         (change for outcome in outcomes for change in outcome.changes),
         members=[
@@ -87,7 +96,7 @@ def _result(run: Run, entries: Sequence[Entry], outcomes: Sequence[Outcome], aba
                 "workloads": entry.get("onLeave", RETAIN),
                 "problem": outcome.problem,
                 "left": outcome.left if not outcome.problem else member_leave.remains_on(run, outcome.name),
-                "next": _next_step(outcome, abandoned),
+                "next": _next_step(outcome, arguments["abandon"]),
             }
             for entry, outcome in zip(entries, outcomes, strict=True)
         ],
@@ -95,14 +104,19 @@ def _result(run: Run, entries: Sequence[Entry], outcomes: Sequence[Outcome], aba
     for each in found["members"]:
         if each["gone"] and each["left"]:
             run.say(f"left on member {each['name']}: {each['left']}")
-    broken = [each for each in found["members"] if each["problem"]]
-    if broken:
-        lines = [f"{len(broken)} of {len(outcomes)} members that leave are not gone:"]
-        for each in broken:
-            lines.append(f"  - {each['name']}: {each['problem']}")
-            lines += [f"    left on it: {each['left']}"] if each["left"] else []
-            lines.append(f"    {each['next']}")
-        found.update(failed=True, msg="\n".join(lines))
+    broken = [
+        BrokenMember(
+            each["name"],
+            f"it has not left: {each['problem']}" + (f"; left on it: {each['left']}" if each["left"] else ""),
+            each["next"],
+        )
+        for each in found["members"]
+        if each["problem"]
+    ]
+    found["broken_members"] = [each.plain for each in broken]
+    if broken and arguments["on_broken_member"] == broken_members.FAIL:
+        head = f"{len(broken)} of {len(outcomes)} members that leave are not gone:"
+        found.update(failed=True, msg="\n".join([head, *broken_members.listing(broken)]))
     return found
 
 
@@ -110,8 +124,8 @@ def _next_step(outcome: Outcome, abandoned: list[str]) -> str:
     if not outcome.problem:
         return "remove there by hand what is left, if the cluster is still in use" if outcome.left else ""
     if outcome.name in abandoned:
-        return "mend that and run again"
+        return outcome.next_step
     return (
-        "mend that and run again, which goes on from here; or give the member up, with all that is left on it: "
+        f"{outcome.next_step}, which goes on from here; or give the member up, with all that is left on it: "
         f'-e \'{{"member_leave_abandon": ["{outcome.name}"]}}\''
     )

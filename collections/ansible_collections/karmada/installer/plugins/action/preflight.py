@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_preflight, image_probe
+from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, host_preflight, image_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.checks import all_problems, uninstall_problems
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.checks import Findings, findings, uninstall_problems
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
@@ -24,6 +25,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "scope": {"type": "str", "default": "install", "choices": ["install", "uninstall"]},
         "abandon_hosts": {"type": "list", "elements": "str", "default": []},
+        "on_broken_member": broken_members.OPTION,
         "pull_images": {"type": "bool", "default": False},
         "pull_timeout": {"type": "int", "default": 120},
     }
@@ -33,7 +35,9 @@ class ActionModule(KarmadaAction):
         if arguments["scope"] == "uninstall":
             _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
             return {"changed": False, "installed": run.stored_state is not None}
-        _refuse(all_problems(run, arguments["abandon_hosts"]))
+        found = findings(run, arguments["abandon_hosts"])
+        _refuse(found.all if found.problems or arguments["on_broken_member"] == broken_members.FAIL else [])
+        broken = _told(run, found)
         for hint in host_preflight.hints(run) if isinstance(run, RunWithHosts) else ():
             run.say(f"hint: {hint}")
         in_pods = not isinstance(run, HostsRun)
@@ -51,7 +55,17 @@ class ActionModule(KarmadaAction):
             "installed": state is not None,
             "versions": {"karmada": release.karmada, "kubernetes": release.kubernetes, "etcd": release.etcd},
             "etcd_storage": run.state.etcd.storage,
+            "broken_members": [each.plain for each in broken],
         }
+
+
+def _told(run: Run, found: Findings) -> list[BrokenMember]:
+    """The members that cannot be worked on, after they were told of."""
+    broken = [BrokenMember.of_problems(name, problems) for name, problems in found.members.items()]
+    if broken:
+        head = f"{len(broken)} of {len(run.spec['members'])} members cannot be worked on and stay as they are. The run"
+        run.say("\n".join([f"{head} does all the rest, and fails at its end:", *broken_members.listing(broken)]))
+    return broken
 
 
 def _refuse(problems: list[Problem]) -> None:

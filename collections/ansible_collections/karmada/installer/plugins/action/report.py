@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember, listing
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.observe import observe
@@ -28,6 +30,14 @@ def _former(path: str | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def _failure(broken: list[BrokenMember]) -> str:
+    """Why the run is to fail although it came to its end; empty where it is not."""
+    if not broken:
+        return ""
+    head = f"everything else is done, but {len(broken)} of the members {'is' if len(broken) == 1 else 'are'}"
+    return "\n".join([f"{head} not as the document says:", *listing(broken)])
+
+
 def _observe(run: Run) -> report.Observation:
     if isinstance(run, HostsRun):
         return observe_hosts(run)
@@ -37,9 +47,14 @@ def _observe(run: Run) -> report.Observation:
 class ActionModule(KarmadaAction):
     """Look at the instance as it is; change nothing there."""
 
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "broken_members": {"type": "list", "elements": "dict", "default": []},
+    }
+
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The status as data, and a summary for the person."""
-        observed = _observe(run)
+        broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
+        observed = replace(_observe(run), broken_members=broken)
         hints = []
         if run.connection.kubeconfig_output:
             hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")
@@ -58,4 +73,5 @@ class ActionModule(KarmadaAction):
             "status": status,
             "warnings_found": report.warnings(observed),
             "summary": summary.splitlines(),
+            "failure": _failure(broken),
         }

@@ -21,8 +21,8 @@ description:
     A member is joined when the control plane itself finds it Ready. This is waited for, also for members at which
     nothing had to be changed.
   - >-
-    Members are worked on at the same time, eight at once, and each on its own. The task fails after all were tried
-    when one could not be joined.
+    Members are worked on at the same time, eight at once, and each on its own. One that could not be joined stops no
+    other; the task fails after all were tried, unless O(on_broken_member=tell).
   - >-
     One cluster under two names is refused, and so is another cluster under a name that is taken. A cluster is known
     by the UID of its namespace kube-system.
@@ -43,6 +43,21 @@ options:
     description: Seconds to wait for each member until it is Ready.
     type: int
     default: 120
+  broken:
+    description: >-
+      Members that an earlier step has found broken, in the form of RV(broken_members). They are left as they are, and
+      are among those that could not be joined.
+    type: list
+    elements: dict
+    default: []
+  on_broken_member:
+    description:
+      - What to do, after all were tried, if a member could not be joined.
+      - V(fail) fails with the reasons.
+      - V(tell) succeeds, with them in RV(broken_members), so that a play can do all the rest and fail at its end.
+    type: str
+    choices: [fail, tell]
+    default: fail
 attributes:
   diff_mode:
     support: partial
@@ -96,4 +111,31 @@ members:
       returned: always
       type: str
       sample: ""
+    next:
+      description: What to do about it. Empty if it is joined.
+      returned: always
+      type: str
+      sample: ""
+broken_members:
+  description: >-
+    Those that could not be joined.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the member.
+      returned: always
+      type: str
+      sample: member1
+    problem:
+      description: What is wrong with it.
+      returned: always
+      type: str
+      sample: "member member1: cannot reach https://192.0.2.1:6443: connection refused"
+    next:
+      description: What to do about it.
+      returned: always
+      type: str
+      sample: let it answer; then run again
 """

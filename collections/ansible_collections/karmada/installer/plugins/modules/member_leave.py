@@ -21,7 +21,7 @@ description:
     record of the member last. Each run looks at what is there, so that one that was cut off is carried on by the next.
   - >-
     Members are worked on at the same time, eight at once, each on its own and with a time limit of its own. The task
-    fails after all were tried when one is not gone.
+    fails after all were tried when one is not gone, unless O(on_broken_member=tell).
   - >-
     Nothing is changed for a member that does not answer, or that the control plane does not find ready, because then
     nobody could see to its workloads. It stays until it answers or is given up by O(abandon).
@@ -55,6 +55,14 @@ options:
     description: Seconds for each member until it is gone.
     type: int
     default: 180
+  on_broken_member:
+    description:
+      - What to do, after all were tried, if a member is not gone.
+      - V(fail) fails with the reasons.
+      - V(tell) succeeds, with them in RV(broken_members), so that a play can do all the rest and fail at its end.
+    type: str
+    choices: [fail, tell]
+    default: fail
 seealso:
   - module: karmada.installer.member_join
   - module: karmada.installer.uninstall
@@ -124,4 +132,26 @@ members:
       returned: always
       type: str
       sample: ""
+broken_members:
+  description: >-
+    Those that are not gone, with what is left on them.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the member.
+      returned: always
+      type: str
+      sample: member1
+    problem:
+      description: What is wrong with it.
+      returned: always
+      type: str
+      sample: "member member1: cannot reach https://192.0.2.1:6443: connection refused"
+    next:
+      description: What to do about it.
+      returned: always
+      type: str
+      sample: let it answer; then run again
 """

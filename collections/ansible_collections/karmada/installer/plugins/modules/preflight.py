@@ -24,6 +24,9 @@ description:
     version that is supported, and that the key prefix is not somebody else's. What cannot be found out from this
     machine is told and not refused.
   - >-
+    A member that is one cluster with another one, that has another cluster's name, or that is registered in another
+    mode, is told, too.
+  - >-
     It sends access reviews, which the API server answers without storing anything, and may fill the cache of
     artifacts on the machine where it runs.
 options:
@@ -45,6 +48,17 @@ options:
     type: list
     elements: str
     default: []
+  on_broken_member:
+    description:
+      - What to do if something is wrong with single members, and with nothing else.
+      - V(fail) fails with it.
+      - >-
+        V(tell) names them and succeeds, with them in RV(broken_members), so that a play can do all the rest and fail at
+        its end.
+      - What is wrong with the whole document, such as a name that is there twice, is never one member's problem.
+    type: str
+    choices: [fail, tell]
+    default: fail
   pull_images:
     description:
       - >-
@@ -116,6 +130,28 @@ versions:
       returned: success
       type: str
       sample: v3.6.16
+broken_members:
+  description: >-
+    Members that cannot be worked on. Not empty with O(on_broken_member=tell) only.
+  returned: success, with O(scope=install)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the member.
+      returned: always
+      type: str
+      sample: member1
+    problem:
+      description: What is wrong with it.
+      returned: always
+      type: str
+      sample: "member member1: cannot reach https://192.0.2.1:6443: connection refused"
+    next:
+      description: What to do about it.
+      returned: always
+      type: str
+      sample: let it answer; then run again
 etcd_storage:
   description: >-
     Where etcd keeps its data, C(volumeClaim), C(hostPath), C(emptyDir) or C(external), as the document says or as was

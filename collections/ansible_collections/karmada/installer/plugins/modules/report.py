@@ -18,6 +18,14 @@ description:
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
+options:
+  broken_members:
+    description: >-
+      Members that a run could not bring to what the document says, as M(karmada.installer.member_join) and
+      M(karmada.installer.member_leave) return them. They are in the report with reason and next step.
+    type: list
+    elements: dict
+    default: []
 attributes:
   diff_mode:
     support: none
@@ -64,4 +72,10 @@ summary:
   type: list
   elements: str
   sample: ["Karmada control plane prod: Completed"]
+failure:
+  description: >-
+    Why the run is to fail although it came to its end, which is O(broken_members) in words. Empty where it is not.
+  returned: success
+  type: str
+  sample: ""
 """

@@ -20,6 +20,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     plan,
     survey,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import (
+    BrokenMember,
+    reason_and_next_step,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -40,14 +44,22 @@ Entry = Mapping[str, Any]
 class Outcome:
     """What came of one member: what changed on it, what changed in the control plane.
 
-    ``problem`` is why it is not joined, or not gone, for a person; ``left`` what stays on a member that was given up.
+    ``problem`` is why it is not joined, or not gone, for a person, and ``next_step`` what to do about it;
+    ``cluster_id`` is which cluster it is, as far as it has told; ``left`` what stays on a member that was given up.
     """
 
     name: str
     on_member: list[Change] = field(default_factory=list)
     in_control_plane: list[Change] = field(default_factory=list)
     problem: str = ""
+    next_step: str = ""
+    cluster_id: str = ""
     left: str = ""
+
+    @property
+    def broken(self) -> BrokenMember | None:
+        """Why it is not as it should be, if it is not."""
+        return BrokenMember(self.name, self.problem, self.next_step) if self.problem else None
 
     @property
     def changes(self) -> list[Change]:
@@ -66,7 +78,7 @@ def of_each(entries: Sequence[Entry], work: Callable[[Entry, Outcome], None]) ->
         try:
             work(entry, outcome)
         except (ProblemsError, ApiError, ApplyFailed, NotReady) as error:
-            outcome.problem = str(error)
+            outcome.problem, outcome.next_step = reason_and_next_step(error)
         return outcome
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -167,6 +179,7 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
     check_state(entry, live)
     with connected(run, entry) as member:
         registration = registration_of(member)
+        outcome.cluster_id = registration.cluster_id
         check_identity(name, registration, registered)
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace is None:

@@ -48,6 +48,28 @@ def plan(
     return MemberPlan(**{key: tuple(names) for key, names in found.items()})
 
 
+def same_cluster(identities: Mapping[str, str], registered: Mapping[str, Mapping[str, Any]]) -> dict[str, Problem]:
+    """The members that are one cluster under several names, with what is wrong.
+
+    ``identities`` says which cluster each listed member really is. One that is registered keeps its name; that it has
+    another one, too, is told of the other one, by ``member_join.check_identity``.
+    """
+    taken = {cluster["spec"].get("id") for cluster in registered.values()}
+    names: dict[str, list[str]] = {}
+    for name, identity in sorted(identities.items()):
+        names.setdefault(identity, []).append(name)
+    return {
+        name: Problem(
+            what=f"this cluster is listed as {', '.join(other for other in found if other != name)}, too",
+            where=f"spec.members[{name}]",
+            remedy="list it once, or point one of the Secrets at the cluster that was meant",
+        )
+        for identity, found in names.items()
+        if len(found) > 1 and identity not in taken
+        for name in found
+    }
+
+
 def unconfirmed(leaving: Collection[str], confirmed: str, control_plane: str) -> Problem | None:
     """Why more than one member may not leave in this run: those that leave were not named once more.
 

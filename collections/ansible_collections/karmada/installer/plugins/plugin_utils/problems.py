@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+#: What became of a check that comes before the first change.
+NOTHING_CHANGED = "nothing was changed"
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -34,7 +37,7 @@ class ProblemsError(Exception):
     change; a caller that has already changed something must say so.
     """
 
-    def __init__(self, problems: Iterable[Problem] | Problem, consequence: str = "nothing was changed") -> None:
+    def __init__(self, problems: Iterable[Problem] | Problem, consequence: str = NOTHING_CHANGED) -> None:
         self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
         if not self.problems:
             raise ValueError("ProblemsError needs at least one problem")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus
 
 #: A certificate is called out when less than this is left.
@@ -20,6 +21,11 @@ EMPTY_DIR_WARNING = (
     "etcd keeps its data in the pod (emptyDir): it is lost with the pod. Give the host cluster a default StorageClass, "
     "or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
 )
+
+#: Reason of a member that is listed and not registered, because it could not be.
+NOT_JOINED = "NotJoined"
+#: As long as the schema lets a message be.
+MESSAGE_LENGTH = 4096
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ class Observation:
     notes: Sequence[str] = field(default=())
     #: Each member of etcd as it answered; empty where none could be asked.
     etcd_endpoints: Sequence[EndpointStatus] = ()
+    #: Members that this run could not bring to what the document says.
+    broken_members: Sequence[BrokenMember] = ()
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -104,7 +112,17 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
             "ready": observed.etcd_ready,
             "endpoints": [_etcd_endpoint(each) for each in observed.etcd_endpoints],
         },
-        "members": [
+        "members": _members(observed),
+        "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
+    }
+
+
+def _members(observed: Observation) -> list[dict[str, Any]]:
+    """Those that are registered, and those that could not be."""
+    broken = {each.name: f"{each.problem}. Next: {each.next_step}" for each in observed.broken_members}
+    registered = {each.name for each in observed.members}
+    return [
+        *(
             {
                 "name": each.name,
                 "mode": each.mode,
@@ -112,11 +130,16 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
                 "ready": each.ready,
                 "reason": each.reason,
                 "lastTransitionTime": each.ready_since or each.since,
+                **({"message": broken[each.name][:MESSAGE_LENGTH]} if each.name in broken else {}),
             }
             for each in observed.members
-        ],
-        "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
-    }
+        ),
+        *(
+            {"name": name, "ready": False, "reason": NOT_JOINED, "message": message[:MESSAGE_LENGTH]}
+            for name, message in broken.items()
+            if name not in registered
+        ),
+    ]
 
 
 def _etcd_version(observed: Observation) -> str:
@@ -193,6 +216,8 @@ def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
             "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
+    for broken in observed.broken_members:
+        lines += [f"  broken      {broken.name}: {broken.problem}", f"              next: {broken.next_step}"]
     lines += [f"  warning     {warning}" for warning in warnings(observed)]
     lines += [f"  {hint}" for hint in hints]
     return "\n".join(lines)
@@ -213,7 +238,9 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
     pods = bool(observed.components) and not lacking
     api = observed.api_ready and observed.aggregated_ready and observed.crds_installed
     states = {each.name: each for each in observed.members}
+    broken = [each.name for each in observed.broken_members]
     out = [name for name in observed.wanted_members if name not in states or not states[name].ready]
+    out += [name for name in broken if name not in out]
     pods_told = ", ".join(f"{each.name} has {each.ready} of {each.desired} pods ready" for each in lacking)
     return [
         _condition(
@@ -237,7 +264,7 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             "MembersReady",
             not out,
             "AllReady" if not out else "NotReady",
-            "all listed members are ready" if not out else f"not ready: {', '.join(out)}",
+            "all listed members are ready" if not out else f"not ready, or not as listed: {', '.join(out)}",
         ),
     ]
 

@@ -37,7 +37,7 @@ def problems(run: Run) -> list[Problem]:
     """What preflight finds; each with a place and a remedy, and without changing anything."""
     before = dict(run.host.objects)
     with mock.patch.object(artifacts, "crds", return_value=[]):
-        found = checks.all_problems(run)
+        found = checks.findings(run).all
     assert run.host.objects == before, "preflight changes nothing"
     assert run.host.log == []
     assert all(problem.where and problem.remedy for problem in found)

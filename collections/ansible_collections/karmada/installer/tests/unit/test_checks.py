@@ -11,10 +11,11 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     checks,
+    member_checks,
     member_join,
     members,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
     FakeCluster,
@@ -101,7 +102,7 @@ def test_without_a_namespace_nothing_is_looked_for_in_it_and_without_the_right_t
 def test_a_host_cluster_that_does_not_answer_is_one_problem_and_no_traceback() -> None:
     cluster = host()
     cluster.dead = True
-    found = checks.all_problems(fake_run(document(), cluster))
+    found = checks.findings(fake_run(document(), cluster)).all
     assert [problem.where for problem in found] == ["host cluster"]
 
 
@@ -195,8 +196,66 @@ def with_members(monkeypatch: pytest.MonkeyPatch, **clusters: FakeCluster) -> Ru
     return fake_run(document(SPEC), host())
 
 
-def member(name: str, **more: Any) -> FakeCluster:
-    return FakeCluster(f"member {name}", SYSTEM, **more)
+def member(name: str, identity: str = "", **more: Any) -> FakeCluster:
+    system = {**SYSTEM, "metadata": {"name": "kube-system", "uid": identity or f"id-{name}"}}
+    return FakeCluster(f"member {name}", system, **more)
+
+
+def test_what_is_wrong_with_a_member_is_its_own_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = member("m1")
+    dead.dead = True
+    found = checks.findings(with_members(monkeypatch, m1=dead, m2=member("m2")))
+    assert (found.problems, list(found.members)) == ([], ["m1"])
+    assert found.all == found.members["m1"]
+
+
+@pytest.mark.parametrize(
+    ("registered", "broken"),
+    [
+        ({}, {"m1": "listed as m2, too", "m2": "listed as m1, too"}),
+        ({"m1": "one"}, {"m2": "registered already, as m1"}),
+        ({"m1": "another"}, {"m1": "listed as m2, too", "m2": "listed as m1, too"}),
+    ],
+)
+def test_one_cluster_under_two_names(
+    registered: dict[str, str], broken: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_members(monkeypatch, m1=member("m1", "one"), m2=member("m2", "one"))
+    clusters = {
+        name: {"metadata": {"name": name}, "spec": {"id": identity, "syncMode": "Push"}}
+        for name, identity in registered.items()
+    }
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: clusters)
+    found = checks.findings(run)
+    assert found.problems == []
+    assert {name: broken[name] in str(problems[-1]) for name, problems in found.members.items()} == dict.fromkeys(
+        broken, True
+    )
+
+
+def test_a_member_that_is_registered_in_another_mode_or_as_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = with_members(monkeypatch, m1=member("m1"), m2=member("m2"))
+    clusters = {
+        "m1": {"metadata": {"name": "m1"}, "spec": {"id": "id-m1", "syncMode": "Pull"}},
+        "m2": {"metadata": {"name": "m2"}, "spec": {"id": "another", "syncMode": "Push"}},
+    }
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: clusters)
+    one, two = problems(run)
+    assert "registered in mode Pull" in one.what
+    assert "the name m2 belongs to another cluster" in two.what
+
+
+def test_a_control_plane_that_does_not_answer_keeps_no_member_from_being_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Mute:
+        def with_patience(self, **_: Any) -> Any:
+            raise Unreachable("control plane", "GET", "/", 0, "Unreachable", "no answer")
+
+    run = with_members(monkeypatch, m1=member("m1"), m2=member("m2"))
+    run.__dict__.update(stored_state=state(), control_plane=Mute())
+    monkeypatch.setattr(Run, "control_plane_exists", True)
+    assert problems(run) == []
 
 
 def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +333,7 @@ def test_an_uninstall_fails_at_once_where_the_host_cluster_does_not_answer_in_th
     cluster = host()
     cluster.dead = True
     run = fake_run(document(), cluster)
-    assert checks.uninstall_problems(run) == checks.all_problems(run) != []
+    assert checks.uninstall_problems(run) == checks.findings(run).all != []
     assert cluster.patience == [5, 5]
 
 

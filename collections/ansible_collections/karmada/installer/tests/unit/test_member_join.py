@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -127,9 +128,67 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", save)
     action: Any = ActionModule
-    found = action.perform(None, run, {"stage": stage, "timeout": 1})
+    found = action.perform(None, run, {"stage": stage, "timeout": 1, "broken": [], "on_broken_member": "fail"})
     assert done == expected
     assert found["changed"] is (stage != "readiness")
+
+
+# -- members that are broken ---------------------------------------------------------------------------------
+
+
+def joined(
+    monkeypatch: pytest.MonkeyPatch, identities: dict[str, str], broken: list[dict[str, str]], on_broken_member: str
+) -> tuple[dict[str, Any], list[str]]:
+    """What the action makes of these members, and which of them it registered."""
+    done: list[str] = []
+    entries = [{"name": name, "mode": "Push", "secretRef": {"name": name}} for name in identities]
+    run = fake_run(document({"members": entries}), FakeCluster("host cluster"), stored=state())
+    run.__dict__["control_plane"] = FakeCluster("control plane")
+
+    def survey(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome) -> None:
+        outcome.cluster_id = identities[entry["name"]]
+        if not outcome.cluster_id:
+            raise Unreachable("member", "GET", "/", 0, "Unreachable", "no answer")
+
+    @contextmanager
+    def writing(_step: str) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(member_join, "survey_member", survey)
+    monkeypatch.setattr(member_join, "register_member", lambda _run, entry, *_: done.append(entry["name"]))
+    monkeypatch.setattr(member_join, "wait_ready", lambda *_: None)
+    monkeypatch.setattr(run, "writing", writing)
+    monkeypatch.setattr(run, "save", lambda _state: None)
+    action: Any = ActionModule
+    arguments = {"stage": "all", "timeout": 1, "broken": broken, "on_broken_member": on_broken_member}
+    return action.perform(None, run, arguments), done
+
+
+def test_broken_members_stop_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {"name": "m1", "problem": "its clock is wrong", "next": "set it"}
+    found, done = joined(monkeypatch, {"m1": "1", "m2": "", "m3": "3"}, [refused], "tell")
+    assert done == ["m3"]
+    assert "failed" not in found
+    assert [each["name"] for each in found["broken_members"]] == ["m1", "m2"]
+    assert found["broken_members"][0] == refused
+    assert "no answer" in found["broken_members"][1]["problem"]
+    assert [each["joined"] for each in found["members"]] == [False, False, True]
+
+
+def test_broken_members_make_the_step_fail_that_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, done = joined(monkeypatch, {"m1": "", "m2": "2"}, [], "fail")
+    assert (found["failed"], done) == (True, ["m2"])
+    assert "1 of 2 members are not joined" in found["msg"]
+    assert "next: mend that and run again" in found["msg"]
+
+
+def test_one_cluster_that_is_listed_twice_is_not_joined_under_either_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, done = joined(monkeypatch, {"m1": "1", "m2": "2", "m3": "1"}, [], "tell")
+    assert done == ["m2"]
+    assert [each["problem"] for each in found["broken_members"]] == [
+        "spec.members[m1]: this cluster is listed as m3, too",
+        "spec.members[m3]: this cluster is listed as m1, too",
+    ]
 
 
 # -- what changes in place -----------------------------------------------------------------------------------

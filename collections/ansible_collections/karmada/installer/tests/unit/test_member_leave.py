@@ -241,7 +241,7 @@ def test_a_kubeconfig_that_leads_to_another_cluster_is_refused(monkeypatch: pyte
 def test_one_that_was_registered_and_never_recorded_is_told_how_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.state = state()
-    assert "list it once more with its Secret" in world.leave().problem
+    assert "list it once more with its Secret" in world.leave().next_step
 
 
 def test_a_check_run_tells_what_would_go_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,14 +262,14 @@ def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monke
     assert world.applications == APPLICATIONS
 
 
-# -- the action ------------------------------------------------------------------------------------------------
-
-
 def test_works_that_are_changed_back_for_ever_end_with_the_time_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     monkeypatch.setattr(member_works, "retains", lambda _work: False)
     assert "do not take it that their workloads are to stay" in world.leave(timeout=0.1).problem
     assert world.control_plane.names("Cluster") == {"m1"}
+
+
+# -- the action ------------------------------------------------------------------------------------------------
 
 
 def act(world: World, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def act(world: World, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, *
     if check:
         monkeypatch.setattr(type(run), "control_plane_exists", True)
     perform: Any = ActionModule.perform
-    given = {"stage": "leave", "confirm": "", "abandon": [], "timeout": 5, **arguments}
+    given = {"stage": "leave", "confirm": "", "abandon": [], "timeout": 5, "on_broken_member": "fail", **arguments}
     result: dict[str, Any] = perform(None, run, given)
     return result
 
@@ -299,7 +299,7 @@ def test_the_member_is_forgotten_when_it_is_gone(monkeypatch: pytest.MonkeyPatch
     assert [(each["name"], each["gone"], each["workloads"]) for each in result["members"]] == [("m1", True, "Retain")]
     assert (world.state.members, world.state.owned) == ({}, {})
     world.control_plane.log.clear()
-    assert act(world, monkeypatch) == {"changed": False, "members": []}
+    assert act(world, monkeypatch) == {"changed": False, "members": [], "broken_members": []}
     assert world.control_plane.log == []
 
 
@@ -312,6 +312,10 @@ def test_one_that_could_not_leave_is_not_forgotten_and_told_with_what_to_do(monk
     assert "left on it: ClusterRole karmada-controller-manager:karmada-m1" in result["msg"]
     assert '"member_leave_abandon": ["m1"]' in result["msg"]
     assert list(world.state.members) == ["m1"]
+    told = act(world, monkeypatch, on_broken_member="tell")
+    assert "failed" not in told
+    assert "it has not left: member m1: no answer" in told["broken_members"][0]["problem"]
+    assert "left on it: ClusterRole karmada-contr" in told["broken_members"][0]["problem"]
     world.control_plane.reaches = False
     given_up = act(world, monkeypatch, abandon=["m1"])
     assert given_up["members"][0]["gone"] is True

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
@@ -148,6 +149,21 @@ def check(value: Any, definition: dict[str, Any], path: str) -> None:
     if isinstance(value, list):
         for each in value:
             check(each, definition["items"], f"{path}[]")
+
+
+def test_members_that_a_run_could_not_bring_to_what_is_listed_are_told_with_the_next_step() -> None:
+    """One that is registered stays in the report as what it is; one that could not be is there, too."""
+    broken = [BrokenMember("m1", "it does not answer", "mend it"), BrokenMember("m2", "no such Secret", "make it")]
+    observed = replace(WORKING, wanted_members=["m1", "m2"], broken_members=broken)
+    found = report.status(observed)
+    assert [(each["name"], each["ready"], each["message"]) for each in found["members"]] == [
+        ("m1", True, "it does not answer. Next: mend it"),
+        ("m2", False, "no such Secret. Next: make it"),
+    ]
+    condition = conditions(observed)["MembersReady"]
+    assert (condition["status"], condition["message"]) == ("False", "not ready, or not as listed: m2, m1")
+    text = report.text("prod", observed, [])
+    assert "  broken      m2: no such Secret\n              next: make it" in text
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:

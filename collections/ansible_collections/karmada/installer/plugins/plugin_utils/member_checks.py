@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a member that the document lists, as far as it can be known before the first change.
+
+Each member is looked at on its own, and what is found is that member's problem: it keeps no other from being joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import cluster_checks, member_join, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import same_cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
+    CLUSTER_API,
+    CONTROL_PLANE_ANNOTATION,
+    IMPERSONATOR,
+    role,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+#: How long preflight tries to get an answer.
+PATIENCE_SECONDS = 5.0
+#: (verb, API group, resource, namespace) that joining needs on a member.
+RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+    ("create", "", "namespaces", None),
+    ("patch", "", "serviceaccounts", MEMBER_NAMESPACE),
+    ("patch", "", "secrets", MEMBER_NAMESPACE),
+    ("get", "", "secrets", MEMBER_NAMESPACE),
+    ("patch", "rbac.authorization.k8s.io", "clusterroles", None),
+    ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
+    # Nobody can hand out rights that they do not hold, and Karmada's account gets all of them.
+    ("*", "*", "*", None),
+)
+Registered = Mapping[str, Object]
+
+
+@dataclass
+class MemberChecks:
+    """The checks of all members of a run.
+
+    ``place_works`` says whether that which the control plane runs in can be worked with at all, ``registered`` gives
+    the Cluster objects of a control plane that is there already; both may have to be waited for.
+    """
+
+    run: Run
+    place_works: Callable[[], bool]
+    registered: Callable[[], Registered]
+    #: Member → which cluster it really is, of those that have told.
+    identities: dict[str, str] = field(default_factory=dict)
+
+    def problems(self, entry: member_join.Entry) -> Iterable[Problem]:
+        """What is wrong with one member."""
+        with member_join.connected(self.run, entry) as member:
+            try:
+                version = member.version(retry_seconds=PATIENCE_SECONDS)
+            except ApiError as error:
+                yield Problem(
+                    what=str(error),
+                    where=f"spec.members[{entry['name']}].secretRef",
+                    remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
+                )
+                return
+            yield from cluster_checks.clock(member, member.name)
+            yield from _loopback_endpoint(entry, member)
+            denied = member.can_i(RIGHTS)
+            if denied:
+                yield Problem(
+                    what=f"the account may not: {'; '.join(str(each) for each in denied)}",
+                    where=member.name,
+                    remedy="use an account that may create accounts and rights there, such as its administrator",
+                )
+                return
+            registration = member_join.registration_of(member)
+            self.identities[entry["name"]] = registration.cluster_id
+            if self.place_works():
+                registered = self.registered()
+                member_join.check_state(entry, registered.get(entry["name"]))
+                member_join.check_identity(entry["name"], registration, registered)
+                yield from _other_owner(self.run, entry, member, registered)
+                _tell_of_version(self.run, member, version)
+
+    def of_same_cluster(self) -> dict[str, Problem]:
+        """Members that are one cluster under several names; asked when all were looked at."""
+        return same_cluster(self.identities, self.registered() if self.place_works() else {})
+
+
+def registered_clusters(run: Run) -> Registered:
+    """The Cluster objects of the control plane by name, as far as there is one that answers."""
+    if not run.spec["members"]:
+        return {}
+    try:
+        if run.stored_state is None or not run.control_plane_exists:
+            return {}
+        control_plane = run.control_plane.with_patience(retry_seconds=PATIENCE_SECONDS)
+        return {each["metadata"]["name"]: each for each in control_plane.list(CLUSTER_API, "Cluster")}
+    except (ApiError, ProblemsError):
+        # The run may be there to mend it. Joining looks again.
+        return {}
+
+
+def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
+    """A member of another version may well work, so this is said and nothing is refused."""
+    oldest, newest = releases.validated_members(run.instance.release)
+    if not oldest <= cluster_checks.minor(version) <= newest:
+        run.say(
+            f"{member.name} runs Kubernetes {version['gitVersion']}; Karmada {run.instance.release.karmada} was "
+            f"validated with members from {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+        )
+
+
+def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+    server = member.access.server
+    if any(f"//{name}" in server for name in ("127.", "localhost", "[::1]")):
+        yield Problem(
+            what=f"its kubeconfig leads to {server}, which means another machine to the control plane",
+            where=f"spec.members[{entry['name']}].secretRef",
+            remedy="put an address into that kubeconfig that the pods of the host cluster can reach",
+        )
+
+
+def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Registered) -> Iterable[Problem]:
+    """A member has one control plane: the account by which it acts for users has the same name for each."""
+    for ref in (
+        Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),
+        Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
+    ):
+        live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
+            continue
+        holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)
+        # Other tools have registered this very cluster here under this name: listing it adopts it.
+        by_hand = registered.get(entry["name"])
+        if not holder and by_hand is not None and claimed_by(by_hand) == (None, None):
+            continue
+        yield Problem(
+            what=f"it holds {ref}, which {f'control plane {holder}' if holder else 'another control plane or tool'} "
+            "has put there",
+            where=member.name,
+            remedy="take it out of the members of that control plane first, or uninstall that one"
+            if holder
+            else "remove this member there first (karmadactl unjoin)",
+        )
+        return
