@@ -32,7 +32,7 @@ Permission = tuple[Any, ...]
 ACCOUNT = "karmada-installer"
 RIGHTS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Generated from plugin_utils/host_rights.py and checks.py by `make reference`. Change that, not this page. -->
+<!-- Generated from host_rights.py and member_checks.py by `make reference`. Change that, not this page. -->
 
 # Rights
 

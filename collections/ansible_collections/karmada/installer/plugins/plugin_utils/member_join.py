@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_access, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_access, member_taints, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
@@ -192,8 +192,12 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
         credentials = _credentials(run, member, name)
     wanted = [members.cluster(entry, owner, registration)]
     if live is None:
-        outcome.in_control_plane += [_created(each) for each in wanted]
+        new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
+        outcome.in_control_plane.append(_created(new))
         return
+    if taints := member_taints.patch_for(live, entry):
+        after = member_taints.patched(live, taints)
+        outcome.in_control_plane.append(Change(Ref.of(live), "changed", live["metadata"]["uid"], diff(live, after)))
     if credentials:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
     outcome.in_control_plane += look(run.control_plane, wanted, adopt=_adopted(run.control_plane, wanted, live))
@@ -236,6 +240,11 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
     first = apply(*members.secrets_in_control_plane(name, owner, credentials, uid))
     registered_as = apply(members.cluster(entry, owner, registration))
     outcome.in_control_plane += [*first, *registered_as]
+    # Before its status is known, without which nothing is scheduled to it.
+    if member_taints.patch_for(live or {"metadata": {}, "spec": {}}, entry):
+        outcome.in_control_plane += member_taints.change(
+            run.control_plane, name, lambda found: member_taints.patch_for(found, entry)
+        )
     if live is None:
         owned = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
         outcome.in_control_plane += apply(*owned)

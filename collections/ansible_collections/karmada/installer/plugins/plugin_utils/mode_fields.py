@@ -136,6 +136,9 @@ FIELDS: Mapping[str, Means] = {
     "members[].region": _BOTH,
     "members[].zones": _BOTH,
     "members[].labels": _BOTH,
+    "members[].taints[].key": _BOTH,
+    "members[].taints[].value": _BOTH,
+    "members[].taints[].effect": _BOTH,
     "members[].onLeave": _BOTH,
     "deletion.policy": _BOTH,
 }

@@ -12,7 +12,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, NotFound, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied, Permission
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -147,8 +147,33 @@ class FakeCluster:
                 del self.objects[key]
         return True
 
+    def patch_merge(
+        self, api_version: str, kind: str, name: str, namespace: str | None, patch: Object, *_: Any, **__: Any
+    ) -> Object:
+        self._alive()
+        live = self.objects.get((api_version, kind, namespace, name))
+        if live is None:
+            raise NotFound(self.name, "PATCH", "/", 404, "NotFound", "not there")
+        expected = patch.get("metadata", {}).get("resourceVersion")
+        if expected is not None and expected != live["metadata"].get("resourceVersion"):
+            raise Conflict(self.name, "PATCH", "/", 409, "Conflict", "somebody else has written")
+        merge(live, patch)
+        self.log.append(f"patch {kind} {name}")
+        return copy.deepcopy(live)
+
     def close(self) -> None:
         self.closed += 1
+
+
+def merge(live: Object, patch: Object) -> None:
+    """Do to an object what a JSON merge patch says."""
+    for key, value in patch.items():
+        if value is None:
+            live.pop(key, None)
+        elif isinstance(value, dict):
+            merge(live.setdefault(key, {}), value)
+        else:
+            live[key] = value
 
 
 def fake_run(

@@ -6,7 +6,6 @@ Karmada acts whenever the control plane is looked at for the Cluster, so that a 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -46,27 +45,9 @@ class Api(FakeCluster):
         self._write()
         return super().delete(api_version, kind, name, namespace, **more)
 
-    def patch_merge(
-        self, api_version: str, kind: str, name: str, namespace: str | None, patch: Object, *_: Any, **__: Any
-    ) -> Object:
-        self._alive()
+    def patch_merge(self, *arguments: Any, **more: Any) -> Object:
         self._write()
-        live = self.objects.get((api_version, kind, namespace, name))
-        if live is None:
-            raise NotFound(self.name, "PATCH", "/", 404, "NotFound", "not there")
-        _merge(live, patch)
-        self.log.append(f"patch {kind} {name}")
-        return copy.deepcopy(live)
-
-
-def _merge(live: Object, patch: Object) -> None:
-    for key, value in patch.items():
-        if value is None:
-            live.pop(key, None)
-        elif isinstance(value, dict):
-            _merge(live.setdefault(key, {}), value)
-        else:
-            live[key] = value
+        return super().patch_merge(*arguments, **more)
 
 
 class ControlPlane(Api):

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     instance_facts,
     manifest,
     member_join,
+    member_taints,
     members,
     mode_fields,
     overlay,
@@ -157,6 +158,9 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.members[].region": (None, "eu"),
     "spec.members[].zones": (None, ["a"]),
     "spec.members[].labels": (None, {"tier": "prod"}),
+    "spec.members[].taints[].key": ("a", "b"),
+    "spec.members[].taints[].value": (None, "b"),
+    "spec.members[].taints[].effect": ("NoSchedule", "NoExecute"),
     "spec.members[].onLeave": ("Retain", "Delete"),
     "spec.deletion.policy": ("Delete", "Retain"),
 }
@@ -178,6 +182,11 @@ AROUND: dict[str, Object] = {
     },
     **{path: external_etcd() for path in ROWS if path.startswith("spec.components.etcd.external.")},
     **{path: {"members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
+    **{
+        path: {"members": [{**_MEMBER, "taints": [{"key": "a", "effect": "NoSchedule"}]}]}
+        for path in ROWS
+        if path.startswith("spec.members[].taints[]")
+    },
     # so that what differs is the field, and not whether the component is there
     **{
         path: {
@@ -392,9 +401,10 @@ def _members(run: Run) -> list[Any]:
         [
             *members.objects_on_member(entry["name"], "me", run.instance.full_name, estimator=has_estimators(run.spec)),
             *members.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
-            members.cluster(entry, "me", members.Registration("id", "https://192.0.2.1")),
+            member_taints.patched(cluster, member_taints.patch_for(cluster, entry)),
         ]
         for entry in run.spec["members"]
+        for cluster in [members.cluster(entry, "me", members.Registration("id", "https://192.0.2.1"))]
     ]
 
 
@@ -430,6 +440,7 @@ ELSEWHERE: dict[str, str] = {
     "spec.members[].onLeave": "record of members",
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
     **{f"spec.members[].{name}": "objects of members" for name in ("name", "provider", "region", "zones", "labels")},
+    **{f"spec.members[].taints[].{name}": "objects of members" for name in ("key", "value", "effect")},
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_taints, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
@@ -250,6 +250,30 @@ def test_what_the_document_says_of_a_member_changes_in_place_and_back(
     assert site.run(M1) == ["changed Cluster m1"]
     assert site.cluster["metadata"]["uid"] == uid
     assert not [line for line in (*site.inside.log, *site.member.log) if line.startswith("delete")]
+
+
+def taints_of(site: Site) -> list[str]:
+    return [member_taints.name_of(each) for each in site.cluster["spec"].get("taints") or []]
+
+
+def test_taints_of_the_document_come_change_and_go_and_those_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    tainted = {**M1, "taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]}
+    assert "created Cluster m1" in site.run(tainted)
+    assert taints_of(site) == ["a:NoSchedule", "b:NoExecute"]
+    assert site.run(tainted) == []
+    live = site.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]
+    others = [{"key": "cluster.karmada.io/not-ready", "effect": "NoSchedule"}, {"key": "z", "effect": "NoExecute"}]
+    live["spec"]["taints"] = [others[0], *live["spec"]["taints"], others[1]]
+    live["spec"]["taints"][2]["timeAdded"] = "2026-01-01T00:00:00Z"
+    assert site.run(tainted) == []
+    valued = {**M1, "taints": [{"key": "a", "value": "x", "effect": "NoSchedule"}]}
+    assert site.run(valued) == ["changed Cluster m1"]
+    assert taints_of(site) == ["cluster.karmada.io/not-ready:NoSchedule", "a:NoSchedule", "z:NoExecute"]
+    assert site.cluster["spec"]["taints"][1]["value"] == "x"
+    assert site.run(M1) == ["changed Cluster m1"]
+    assert site.cluster["spec"]["taints"] == others
+    assert site.run(M1) == []
 
 
 def test_another_address_of_the_same_cluster_becomes_that_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
