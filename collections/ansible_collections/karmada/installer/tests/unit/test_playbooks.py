@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What playbooks tell their steps, and how they end.
+
+Ansible runs them as they are; each action is one that notes what it is given and answers as the test says.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.tests.unit import ansible_commands
+from ansible_collections.karmada.installer.tests.unit.samples import document
+
+COLLECTION = Path(__file__).parents[2]
+NOTES = """
+import json, os
+from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        name = self._task.action.rpartition(".")[2]
+        with open(os.environ["STEPS"], "a") as steps:
+            steps.write(json.dumps({"step": name, **self._task.args}) + "\\n")
+        results = json.loads(os.environ["RESULTS"])
+        return results.get(f"{name} {self._task.args.get('stage')}") or results.get(name) or {"changed": False}
+"""
+BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
+LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
+STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
+RESULTS: dict[str, Any] = {
+    "preflight": {"changed": False, "installed": True, "broken_members": BROKEN},
+    "member_join": {"changed": True, "broken_members": BROKEN},
+    "member_join readiness": {"changed": False, "broken_members": [*BROKEN, *LATE]},
+    "member_leave leave": {"changed": False, "broken_members": STAYS},
+    "report": {"changed": False, "status": {}, "summary": ["what there is"], "failure": "m1: it does not answer"},
+    "hosts_leaving": {"changed": False, "hosts": []},
+    "scheduler_estimators": {"changed": False, "due": False},
+    "instance_state": {"changed": False, "due": False},
+}
+
+
+def run(
+    playbook: str, tmp_path: Path, results: dict[str, Any], *options: str, mode: str = "Container"
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+    """The command, and what each step was given, in order."""
+    collection = tmp_path / "ansible_collections/karmada/installer"
+    (collection / "plugins/action").mkdir(parents=True)
+    for part in ("playbooks", "roles", "meta", "galaxy.yml", "plugins/modules", "plugins/doc_fragments"):
+        (collection / part).symlink_to(COLLECTION / part)
+    for action in (COLLECTION / "plugins/action").glob("*.py"):
+        (collection / "plugins/action" / action.name).write_text(NOTES)
+    shutil.copy(COLLECTION / "galaxy.yml", tmp_path)
+    deployment = document({"members": [{"name": each, "secretRef": {"name": each}} for each in ("m1", "m2")]})
+    deployment["spec"]["mode"] = mode
+    group = "karmada_in_pods" if mode == "Container" else "karmada_on_hosts"
+    here = {"ansible_connection": "local", "karmada_deployment": deployment, "karmada_connection": {}}
+    members = {name: {"ansible_connection": "local", "karmada_member_name": name} for name in ("m1", "m2")}
+    empty: dict[str, Any] = {"hosts": {}}
+    groups: dict[str, Any] = {
+        **dict.fromkeys(("karmada_in_pods", "karmada_on_hosts", "karmada_hosts", "karmada_hosts_leaving"), empty),
+        **dict.fromkeys(("karmada_etcd", "karmada_control_plane", "karmada_load_balancer"), empty),
+        "karmada_members": {"hosts": members},
+        group: {"hosts": {"karmada_control": here}},
+    }
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}))
+    steps = tmp_path / "steps"
+    steps.touch()
+    command = ["-i", "hosts.yml", f"karmada.installer.{playbook}", *options]
+    done = ansible_commands.run(
+        "ansible-playbook",
+        *command,
+        directory=tmp_path,
+        collection=False,
+        STEPS=str(steps),
+        RESULTS=json.dumps(results),
+    )
+    return done, [json.loads(line) for line in steps.read_text().splitlines()]
+
+
+def given(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [each for each in steps if each["step"] == name]
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_in_pods_a_broken_member_stops_no_step_and_the_run_fails_when_it_has_been_reported(
+    playbook: str, tmp_path: Path
+) -> None:
+    done, steps = run(playbook, tmp_path, RESULTS)
+    assert given(steps, "preflight")[0]["on_broken_member"] == "tell"
+    (joining,) = given(steps, "member_join")
+    assert (joining["broken"], joining["on_broken_member"]) == (BROKEN, "tell")
+    assert given(steps, "member_leave")[-1]["on_broken_member"] == "tell"
+    # What the run did was brought to its end, and the lock is let go of.
+    assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
+    assert steps[-1] == {"step": "report", "broken_members": [*BROKEN, *STAYS]}
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert said.index("what there is") < said.index("m1: it does not answer")
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str, tmp_path: Path) -> None:
+    done, steps = run(playbook, tmp_path, RESULTS, mode="Binary")
+    registration, readiness = given(steps, "member_join")
+    assert (registration["broken"], registration["on_broken_member"]) == (BROKEN, "tell")
+    assert (readiness["broken"], readiness["on_broken_member"]) == (BROKEN, "tell")
+    assert steps[-1] == {"step": "report", "broken_members": [*BROKEN, *LATE, *STAYS]}
+    assert given(steps, "instance_state")[-1]["event"] == "finished"
+    assert done.returncode == 2, done.stdout + done.stderr
+
+
+def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:
+    well = {
+        **{name: {**each, "broken_members": []} for name, each in RESULTS.items()},
+        "report": {**RESULTS["report"], "failure": ""},
+    }
+    done, steps = run("members", tmp_path, well)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert steps[-1]["broken_members"] == []
+
+
+def test_a_user_may_have_it_refused_and_the_check_alone_refuses_it(tmp_path: Path) -> None:
+    refused = {"preflight": {"failed": True, "msg": "1 problem; nothing was changed"}}
+    done, steps = run("members", tmp_path, refused, "-e", "karmada_on_broken_member=fail")
+    assert given(steps, "preflight")[0]["on_broken_member"] == "fail"
+    assert given(steps, "member_join") == []
+    assert done.returncode == 2
+
+
+def test_the_check_alone_fails_for_a_broken_member(tmp_path: Path) -> None:
+    _, steps = run("preflight", tmp_path, RESULTS)
+    assert given(steps, "preflight")[0]["on_broken_member"] == "fail"
