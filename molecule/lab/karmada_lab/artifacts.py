@@ -60,7 +60,7 @@ def ensure(lab: Lab, products: Mapping[str, Product], binaries: Iterable[str], s
     missing: dict[str, list[str]] = {}
     for binary in dict.fromkeys(binaries):
         product = product_of(binary, products)
-        if not path_of(lab, products, binary).exists():
+        if not path_of(lab, products, binary).exists() or _built_otherwise(lab, product):
             missing.setdefault(product.name, []).append(binary)
     want_crds = "karmada" in {product_of(binary, products).name for binary in binaries}
     crds_missing = want_crds and not (folder(lab, products["karmada"]) / "crds").exists()
@@ -99,8 +99,22 @@ def _by_version(products: Mapping[str, Product], images: Iterable[Image]) -> dic
     return groups
 
 
+def _built_otherwise(lab: Lab, product: Product) -> bool:
+    """Whether what the cache has of this version was built with other tags, as by an earlier commit."""
+    note = _note_of_tags(lab, product)
+    return (note.read_text() if note.exists() else "") != ",".join(product.tags)
+
+
+def _note_of_tags(lab: Lab, product: Product) -> Path:
+    return folder(lab, product) / "built-with-tags"
+
+
 def _get(lab: Lab, product: Product, names: list[str], source: str) -> None:
     into = folder(lab, product) / "bin"
+    if _built_otherwise(lab, product):
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
+        _note_of_tags(lab, product).write_text(",".join(product.tags))
     names = [name for name in names if not (into / name).exists()]
     if not names:
         return

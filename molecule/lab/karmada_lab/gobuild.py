@@ -69,8 +69,8 @@ def build(product: Product, binaries: Sequence[str], work: Path, into: Path) -> 
     single = len(packages) == 1
     output = unfinished / next(iter(packages)) if single else unfinished
     command = [
-        "nice", "-n", "10", "go", "build", "-trimpath", "-buildvcs=false",
-        "-ldflags", product.linker_flags(), "-o", f"{output}" if single else f"{output}{os.sep}", *packages.values(),
+        "nice", "-n", "10", "go", "build", *product.build_flags(),
+        "-o", f"{output}" if single else f"{output}{os.sep}", *packages.values(),
     ]  # fmt: skip
     log = work / "build.log"
     log.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import PROJECTS, linker_flags
+from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import PROJECTS, build_flags
 
 from karmada_lab.errors import LabError
 
@@ -23,7 +23,7 @@ class Product:
     optional: binaries that are built only when asked for by name. version_variables: linker variables; `{version}`,
     `{major}`, `{minor}` are filled in. pins: further modules, raised to a version of another product so that common
     dependencies are compiled once. main: source of a main package of ours, where the product's own would pull in
-    far more than the lab uses.
+    far more than the lab uses. tags: build constraints.
     """
 
     name: str
@@ -34,15 +34,16 @@ class Product:
     version_variables: Mapping[str, str] = field(default_factory=dict)
     pins: Mapping[str, str] = field(default_factory=dict)
     main: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def default_binaries(self) -> tuple[str, ...]:
         """Binaries that the base image set, the clusters and the tests need."""
         return tuple(name for name in self.packages if name not in self.optional)
 
-    def linker_flags(self) -> str:
-        """The value of go's -ldflags: no symbol table, and version strings as a release has them."""
-        return linker_flags(self.version, self.version_variables)
+    def build_flags(self) -> list[str]:
+        """The arguments of `go build` that decide what comes out: versions as a release has them, no symbol table."""
+        return build_flags(self.version, self.version_variables, self.tags)
 
 
 KUBERNETES_VERSION = "v1.35.4"
@@ -164,6 +165,7 @@ def catalogue(
             },
             optional=_KARMADA_OPTIONAL,
             version_variables=PROJECTS["karmada"].version_variables,
+            tags=PROJECTS["karmada"].tags,
         ),
         Product(
             name="coredns",

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import http.server
 import io
+import ipaddress
 import tarfile
 import threading
 from pathlib import Path
@@ -15,15 +17,45 @@ import pytest
 from karmada_lab import artifacts, gobuild, images, upstream
 from karmada_lab.errors import LabError
 from karmada_lab.products import catalogue, product_of, staging_version
+from karmada_lab.state import Lab
 
 PRODUCTS = catalogue()
 
 
 def test_versions_reach_the_linker():
-    flags = PRODUCTS["kubernetes"].linker_flags()
+    flags = PRODUCTS["kubernetes"].build_flags()[-1]
     assert "-X k8s.io/component-base/version.gitVersion=v1.35.4" in flags
     assert "-X k8s.io/component-base/version.gitMinor=35" in flags
-    assert "-X github.com/karmada-io/karmada/pkg/version.gitVersion=v1.18.2" in PRODUCTS["karmada"].linker_flags()
+    assert "-X github.com/karmada-io/karmada/pkg/version.gitVersion=v1.18.2" in PRODUCTS["karmada"].build_flags()[-1]
+
+
+def test_what_was_built_with_other_tags_is_built_again(tmp_path, monkeypatch):
+    lab = Lab(
+        tmp_path / "state",
+        tmp_path / "cache",
+        "t",
+        ipaddress.IPv4Network("10.9.0.0/16"),
+        ipaddress.IPv6Network("fd09::/64"),
+    )
+    built = []
+
+    def build(_product, names, _work, into):
+        into.mkdir(parents=True, exist_ok=True)
+        built.append(sorted(names))
+        for name in names:
+            (into / name).write_text("")
+
+    monkeypatch.setattr(gobuild, "build", build)
+    monkeypatch.setattr(artifacts, "extract_crds", lambda *_: None)
+    monkeypatch.setattr(artifacts.shutil, "which", lambda _: "go")
+    products = {"karmada": dataclasses.replace(PRODUCTS["karmada"], tags=())}
+    artifacts.ensure(lab, products, ["karmadactl", "karmada-webhook"])
+    products["karmada"] = PRODUCTS["karmada"]
+    artifacts.ensure(lab, products, ["karmada-webhook"])
+    assert not artifacts.path_of(lab, products, "karmadactl").exists()
+    artifacts.ensure(lab, products, ["karmada-webhook", "karmadactl"])
+    artifacts.ensure(lab, products, ["karmada-webhook", "karmadactl"])
+    assert built == [["karmada-webhook", "karmadactl"], ["karmada-webhook"], ["karmadactl"]]
 
 
 def test_go_mod_replaces_staging_modules_by_published_ones(monkeypatch, tmp_path):
@@ -64,7 +96,7 @@ def test_an_image_set_of_another_version_is_made_of_that_version(tmp_path):
     products = artifacts.for_image(PRODUCTS, image)
     assert products["karmada"].version == "v1.17.1"
     assert products["kubernetes"] == PRODUCTS["kubernetes"]
-    assert "gitVersion=v1.17.1" in products["karmada"].linker_flags()
+    assert "gitVersion=v1.17.1" in products["karmada"].build_flags()[-1]
 
 
 def test_what_has_no_release_is_built_even_from_upstream():

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,12 +29,20 @@ class GoProject:
     """How a project's programs are built.
 
     ``modules`` are required at the project's version; ``packages``: program → package of its main function;
-    ``version_variables``: linker variable → text, in which ``{version}``, ``{major}`` and ``{minor}`` are filled in.
+    ``version_variables``: linker variable → text, in which ``{version}``, ``{major}`` and ``{minor}`` are filled in;
+    ``tags`` are build constraints that the publisher sets.
     """
 
     modules: tuple[str, ...]
     packages: Mapping[str, str]
     version_variables: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+
+def build_flags(version: str, variables: Mapping[str, str], tags: Sequence[str]) -> list[str]:
+    """The arguments of ``go build`` that decide what comes out."""
+    chosen = ["-tags", ",".join(tags)] if tags else []
+    return ["-trimpath", "-buildvcs=false", *chosen, "-ldflags", linker_flags(version, variables)]
 
 
 def linker_flags(version: str, variables: Mapping[str, str]) -> str:
@@ -75,6 +83,9 @@ PROJECTS: Mapping[str, GoProject] = {
             f"{_KARMADA}/pkg/version.gitVersion": "{version}",
             f"{_KARMADA}/pkg/version.gitTreeState": "clean",
         },
+        # hack/build.sh of v1.17 and newer. Without it a scheduler ends with a panic when it asks an estimator: since
+        # Kubernetes 1.35 its types are no protocol buffer messages by default. Older modules do not know the tag.
+        tags=("kubernetes_protomessage_one_more_release",),
     ),
     "kubernetes": GoProject(
         modules=("k8s.io/kubernetes",),
@@ -107,8 +118,8 @@ class Build:
     def command(self) -> list[str]:
         """The go command, without where it writes to."""
         project = PROJECTS[self.project]
-        flags = linker_flags(self.version, project.version_variables)
-        return ["go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", flags]
+        flags = build_flags(self.version, project.version_variables, project.tags)
+        return ["go", "build", "-mod=readonly", *flags]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -659,6 +659,13 @@ def test_a_build_is_made_once_and_of_nothing_else(tmp_path: Path, monkeypatch: p
         bring(source, tmp_path / "cache", (ETCD,))
 
 
+def test_karmada_is_built_with_the_tags_of_its_publisher() -> None:
+    command = go_modules.Build("karmada", "v1.18.2", "karmada-scheduler", "amd64").command
+    # Without it a scheduler that asks an estimator ends with a panic.
+    assert command[command.index("-tags") + 1] == "kubernetes_protomessage_one_more_release"
+    assert "-tags" not in go_modules.Build("etcd", "v3.6.16", "etcd", "amd64").command
+
+
 def test_the_lock_file_of_the_collection_has_the_form_that_is_read() -> None:
     for versions in json.loads(artifacts.LOCK_FILE.read_text()).values():
         for recorded in versions.values():
