@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_is_dead
@@ -32,12 +33,18 @@ class ActionModule(HostAction):
             "virtual_ip": virtual_ip.get("address", ""),
             "folders": [render.DATA, render.PROGRAMS],
         }
-        found, refusal = refusal_of(lambda: self.on_host("host_state", **question))
+        found, refusal = self._ask(question)
+        if host_access.says_too_little(refusal):
+            asked = time.time()
+            found, refusal = self._ask(question)
         holder = found.get("holder", "")
         if refusal and holder and (holder == arguments["confirm_dead"] or holder_is_dead(holder)):
             asked, question["dead_holder"] = time.time(), holder
-            found, refusal = refusal_of(lambda: self.on_host("host_state", **question))
+            found, refusal = self._ask(question)
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
         self.note(refusal=refusal, **({} if refusal else {**seen, "asked": asked, "answered": answered}))
         return {"changed": False, "reached": not refusal}
+
+    def _ask(self, question: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        return refusal_of(lambda: self.on_host("host_state", **question))

@@ -193,6 +193,15 @@ REASONS: tuple[Reason, ...] = (
 )
 
 
+def says_too_little(refusal: str) -> bool:
+    """Whether to ask again is likely to bring a better reason.
+
+    ssh may end before Ansible has sent it everything, and be waited for so briefly that its own words are lost.
+    """
+    reason = reason_of(refusal) if refusal else None
+    return reason is not None and reason.name == "lost"
+
+
 def reason_of(refusal: str) -> Reason | None:
     """Which of the reasons this text tells of; None if it tells of something else."""
     return next((each for each in REASONS if re.search(each.pattern, refusal)), None)

@@ -53,10 +53,11 @@ def roles(spec: Mapping[str, Any], host: Mapping[str, Any]) -> list[str]:
 def _accepting(fingerprint: str) -> str:
     """A command that knows the key which a host has just shown if, and only if, it has this fingerprint.
 
-    ssh puts fingerprint, name, type and key in the places of %f, %H, %t and %K. The schema lets no other character
-    into the fingerprint than those of base64.
+    ssh puts fingerprint, name, type and key in the places of %f, %H, %t and %K. It asks twice, the first time before it
+    has seen any key, and gives up when the command fails: not to know a key is no failure. The schema lets no other
+    character into the fingerprint than those of base64.
     """
-    return f'/bin/sh -c "test %f = {fingerprint} && echo %H %t %K"'
+    return f'/bin/sh -c "test %f != {fingerprint} || echo %H %t %K"'
 
 
 def _quoted(option: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose lock a look at a host takes over: that of a process of this machine that is gone, and of one called dead."""
+"""When a host is asked again, and whose lock is taken over: that of a process of this machine that is gone, and of one called dead."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_identity
 from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs
@@ -53,3 +54,37 @@ def test_the_lock_is_taken_from_the_dead_alone(
     found, taken = looked(tmp_path, holder, confirmed)
     assert taken == expected
     assert found["reached"] is bool(expected)
+
+
+HALF_SAID = "Data could not be sent to remote host '192.0.2.1'. Make sure this host can be reached over SSH."
+SAID = "No ED25519 host key is known for 192.0.2.1 and you have requested strict checking."
+
+
+@pytest.mark.parametrize(
+    ("answers", "refusal"),
+    [
+        ([{"facts": {}}], ""),
+        ([SAID], SAID),
+        ([HALF_SAID, SAID], SAID),
+        ([HALF_SAID, {"facts": {}}], ""),
+        ([HALF_SAID, HALF_SAID], HALF_SAID),
+    ],
+)
+def test_a_host_is_asked_again_when_ansible_lost_the_reason(tmp_path: Path, answers: list[Any], refusal: str) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"karmada_host": HOSTS[0]}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+
+    left = list(answers)
+
+    def on_host(_module: str, **_question: Any) -> dict[str, Any]:
+        answer = left.pop(0)
+        if isinstance(answer, str):
+            raise AnsibleConnectionFailure(answer)
+        return answer
+
+    action.on_host = on_host
+    assert action.perform({"lock": True, "confirm_dead": ""})["reached"] is not bool(refusal)
+    assert action.seen["refusal"] == refusal
+    assert left == []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def test_what_the_document_does_not_say_is_left_to_the_configuration_of_ssh() ->
             [
                 "-oUserKnownHostsFile=/dev/null",
                 "-oGlobalKnownHostsFile=/dev/null",
-                f'-oKnownHostsCommand=/bin/sh -c "test %f = {FINGERPRINT} && echo %H %t %K"',
+                f'-oKnownHostsCommand=/bin/sh -c "test %f != {FINGERPRINT} || echo %H %t %K"',
             ],
         ),
     ],
@@ -66,6 +67,25 @@ def test_ssh_gets_these_options_and_no_others(
 ) -> None:
     found = variables(host, settings, secrets)
     assert shlex.split(found["ansible_ssh_common_args"]) == [*ALWAYS, *more]
+
+
+@pytest.mark.parametrize(
+    ("shown", "line"),
+    [
+        # Before ssh has seen a key, to find out which kinds are known.
+        ({"f": "NONE", "t": "NONE", "K": "NONE"}, ""),
+        ({"f": "SHA256:" + "B" * 43, "t": "ssh-ed25519", "K": "AAAA"}, ""),
+        ({"f": FINGERPRINT, "t": "ssh-ed25519", "K": "AAAA"}, "192.0.2.1 ssh-ed25519 AAAA\n"),
+    ],
+)
+def test_ssh_is_told_the_key_with_the_fingerprint_and_no_other(shown: dict[str, str], line: str) -> None:
+    """ssh gives up when the command fails (load_hostkeys_command), so it must not, whatever it is asked."""
+    options = shlex.split(variables({"hostKeyFingerprint": FINGERPRINT}, {})["ansible_ssh_common_args"])
+    (command,) = (each.partition("=")[2] for each in options if each.startswith("-oKnownHostsCommand="))
+    for token, value in {"H": "192.0.2.1", **shown}.items():
+        command = command.replace(f"%{token}", value)
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True)
+    assert done.stdout == line
 
 
 def test_there_is_no_password_and_an_unknown_host_is_refused_whatever_the_document_says() -> None:
