@@ -33,11 +33,12 @@ def variables(host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str
     if "privateKeySecretRef" in settings and secrets:
         found["ansible_ssh_private_key_file"] = f"{secrets}/{settings['privateKeySecretRef']['name']}/{PRIVATE_KEY}"
         options.append("IdentitiesOnly=yes")
-    if "knownHostsSecretRef" in settings and secrets:
-        options.append(f"UserKnownHostsFile={secrets}/{settings['knownHostsSecretRef']['name']}/{KNOWN_HOSTS}")
+    # A fingerprint decides by itself; ssh would take the first of several files, and any key that one of them has.
     if "hostKeyFingerprint" in host:
         options += ["UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"]
         options.append(f"KnownHostsCommand={_accepting(host['hostKeyFingerprint'])}")
+    elif "knownHostsSecretRef" in settings and secrets:
+        options.append(f"UserKnownHostsFile={secrets}/{settings['knownHostsSecretRef']['name']}/{KNOWN_HOSTS}")
     found["ansible_ssh_common_args"] = " ".join(_quoted(f"-o{option}") for option in options)
     return found
 

@@ -15,6 +15,10 @@ ALWAYS = [
     *("-oStrictHostKeyChecking=yes", "-oPasswordAuthentication=no", "-oKbdInteractiveAuthentication=no"),
     *("-oServerAliveInterval=10", "-oServerAliveCountMax=3"),
 ]
+BY_FINGERPRINT = [
+    *("-oUserKnownHostsFile=/dev/null", "-oGlobalKnownHostsFile=/dev/null"),
+    f'-oKnownHostsCommand=/bin/sh -c "test %f != {FINGERPRINT} || echo %H %t %K"',
+]
 
 
 def variables(host: dict[str, Any], settings: dict[str, Any], secrets: str | None = "/s") -> dict[str, Any]:
@@ -50,16 +54,8 @@ def test_what_the_document_does_not_say_is_left_to_the_configuration_of_ssh() ->
         ({}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", ["-oUserKnownHostsFile=/s/hosts/known_hosts"]),
         ({}, {"knownHostsSecretRef": {"name": "h"}}, "/of me/s", ["-oUserKnownHostsFile=/of me/s/h/known_hosts"]),
         ({}, {"privateKeySecretRef": {"name": "key"}, "knownHostsSecretRef": {"name": "hosts"}}, None, []),
-        (
-            {"hostKeyFingerprint": FINGERPRINT},
-            {},
-            None,
-            [
-                "-oUserKnownHostsFile=/dev/null",
-                "-oGlobalKnownHostsFile=/dev/null",
-                f'-oKnownHostsCommand=/bin/sh -c "test %f != {FINGERPRINT} || echo %H %t %K"',
-            ],
-        ),
+        ({"hostKeyFingerprint": FINGERPRINT}, {}, None, BY_FINGERPRINT),
+        ({"hostKeyFingerprint": FINGERPRINT}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", BY_FINGERPRINT),
     ],
 )
 def test_ssh_gets_these_options_and_no_others(
