@@ -235,20 +235,20 @@ def _phase(observed: Observation, *, ready: bool) -> str:
 
 def _conditions(observed: Observation) -> list[dict[str, Any]]:
     lacking = [each for each in observed.components if each.ready < each.desired]
-    pods = bool(observed.components) and not lacking
+    ready = bool(observed.components) and not lacking
     api = observed.api_ready and observed.aggregated_ready and observed.crds_installed
     states = {each.name: each for each in observed.members}
     broken = [each.name for each in observed.broken_members]
     out = [name for name in observed.wanted_members if name not in states or not states[name].ready]
     out += [name for name in broken if name not in out]
-    pods_told = ", ".join(f"{each.name} has {each.ready} of {each.desired} pods ready" for each in lacking)
+    told = ", ".join(f"{each.name} has {each.ready} of {each.desired} ready" for each in lacking)
     return [
         _condition(
             observed,
             "ComponentsReady",
-            pods,
-            "AllReady" if pods else "NotReady",
-            "all pods are ready" if pods else pods_told or "no component is installed",
+            ready,
+            "AllReady" if ready else "NotReady",
+            "every component is ready" if ready else told or "no component is installed",
         ),
         _condition(
             observed,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a host is asked again, and whose lock is taken over: that of a process of this machine that is gone, and of one called dead."""
+"""When a host is asked again, and whose lock is taken over: that of a process that is gone, and of one called dead."""
 
 from __future__ import annotations
 

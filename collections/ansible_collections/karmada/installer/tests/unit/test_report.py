@@ -101,7 +101,7 @@ def test_one_thing_that_is_wrong_shows_where_it_is(
 
 def test_a_message_names_what_is_missing() -> None:
     observed = replace(WORKING, components=[ComponentStatus("etcd", 3, 2)], wanted_members=["m1", "m2"])
-    assert "etcd has 2 of 3 pods ready" in conditions(observed)["ComponentsReady"]["message"]
+    assert "etcd has 2 of 3 ready" in conditions(observed)["ComponentsReady"]["message"]
     assert "m2" in conditions(observed)["MembersReady"]["message"]
 
 
