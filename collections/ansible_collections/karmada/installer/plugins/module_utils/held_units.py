@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import Change, System, Tree, units, writing
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System, units, writing
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import Change, Tree
 
 _NEVER = """\
 # Of the installer, until the package of this unit is installed.

@@ -16,7 +16,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import UNIT_FOLDER, HostError, System, writing
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
+    UNIT_FOLDER,
+    HostError,
+    System,
+    writing,
+)
 
 Program = dict[str, Any]
 #: Beside the programs of a version: name → checksum, and by what it is seen without reading it that nobody touched it.

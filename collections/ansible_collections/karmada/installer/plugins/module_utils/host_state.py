@@ -27,14 +27,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import (
-    OWNER_KEY,
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
     RUN_FOLDER,
     UNIT_FOLDER,
     HostError,
     System,
     writing,
 )
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 
 STATE_FOLDER = "/var/lib/karmada-installer"
 #: Locks are gone after a boot: who held one is, too.

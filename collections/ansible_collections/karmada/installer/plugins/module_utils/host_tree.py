@@ -27,48 +27,35 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import pwd
 import shutil
 import socket
 import ssl
-import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HASH_VARIABLE = "KARMADA_CONFIG_HASH"
-OWNER_KEY = "X-KarmadaOwner"
-UNIT_FOLDER = "/etc/systemd/system"
-#: What is forgotten with a boot: locks, and what was reloaded.
-RUN_FOLDER = "/run/karmada-installer"
-#: A unit that systemd had to start again this often will not come up by waiting.
-RESTARTS_BEFORE_GIVING_UP = 5
-_PROPERTIES = (
-    *("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState"),
-    *("NeedDaemonReload", "MainPID", "NRestarts", "ExecMainStatus", "InvocationID", "Job"),
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
+    UNIT_FOLDER,
+    HostError,
+    System,
+    Unit,
+    read,
+    reload_note,
+    units,
+    writing,
 )
 
+OWNER_KEY = "X-KarmadaOwner"
+#: A unit that systemd had to start again this often will not come up by waiting.
+RESTARTS_BEFORE_GIVING_UP = 5
 _RUNNING = ("active", "activating", "reloading")
 
 Tree = dict[str, Any]
-
-
-class HostError(Exception):
-    """Something on this host keeps the work from being done. The message is for people."""
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What the operating system refuses meanwhile, such as a full disk, is said of this path. Raises HostError."""
-    try:
-        yield
-    except OSError as error:
-        raise HostError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 class Change(NamedTuple):
@@ -79,107 +66,6 @@ class Change(NamedTuple):
     what: str
     before: str = ""
     after: str = ""
-
-
-class System:
-    """What this module needs of the host. Tests give it another ``root`` and another ``command``."""
-
-    def __init__(self, root: str = "/") -> None:
-        self.root = root
-
-    def path(self, path: str) -> Path:
-        """Where a path of the tree is."""
-        return Path(self.root, path.lstrip("/"))
-
-    def command(self, *arguments: str) -> str:
-        """Run a program of the host; returns what it prints. Raises HostError with what it complains of."""
-        environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
-        try:
-            done = subprocess.run(
-                arguments, check=False, capture_output=True, text=True, errors="replace", env=environment
-            )
-        except OSError as error:
-            raise HostError(f"{arguments[0]} cannot be run: {error.strerror}") from error
-        if done.returncode:
-            raise HostError(f"{' '.join(arguments)} failed: {(done.stderr or done.stdout).strip()}")
-        return done.stdout
-
-    def user_ids(self, name: str) -> list[int] | None:
-        """User and group number of a user; None if there is no such user."""
-        try:
-            found = pwd.getpwnam(name)
-        except KeyError:
-            return None
-        return [found.pw_uid, found.pw_gid]
-
-    def user_comment(self, name: str) -> str | None:
-        """The comment of a user; None if there is no such user."""
-        try:
-            return pwd.getpwnam(name).pw_gecos
-        except KeyError:
-            return None
-
-    def started_with(self, process: int) -> str:
-        """The hash that a process was started with; empty for one that is gone or that is not of ours."""
-        try:
-            variables = Path("/proc", str(process), "environ").read_bytes().split(b"\0")
-        except OSError:
-            return ""
-        prefix = HASH_VARIABLE.encode() + b"="
-        return next((each[len(prefix) :].decode() for each in variables if each.startswith(prefix)), "")
-
-    def program_of(self, process: int) -> str:
-        """The path of the program that a process runs; empty for one that is gone."""
-        try:
-            return os.readlink(f"/proc/{process}/exe").removesuffix(" (deleted)") if process else ""  # noqa: PTH115
-        except OSError:
-            return ""
-
-
-class Unit(NamedTuple):
-    """A unit as systemd and its process tell of it."""
-
-    name: str
-    known: bool
-    active: str
-    detail: str
-    enabled: bool
-    outdated_file: bool
-    started_with: str
-    invocation: str
-    restarts: int
-    process: int
-    #: systemd still has something to do with it: end the old process, or start the new one
-    in_transition: bool
-
-
-def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
-    """How these units are."""
-    names = list(names)
-    if not names:
-        return {}
-    text = system.command("systemctl", "show", "--property=" + ",".join(_PROPERTIES), "--", *names)
-    found = {}
-    for name, block in zip(names, text.strip("\n").split("\n\n")):  # noqa: B905 - `strict` is newer than some hosts' Python
-        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        process = int(values.get("MainPID") or 0)
-        found[name] = Unit(
-            name=name,
-            known=values.get("LoadState") not in ("not-found", None),
-            active=values.get("ActiveState", ""),
-            detail="{} ({}), result {}, last exit {}".format(
-                *(values.get(key, "?") for key in ("ActiveState", "SubState", "Result", "ExecMainStatus"))
-            ),
-            enabled=values.get("UnitFileState") == "enabled",
-            outdated_file=values.get("NeedDaemonReload") == "yes",
-            started_with=_reloaded_with(system, name, values.get("InvocationID", ""))
-            or (system.started_with(process) if process else ""),
-            invocation=values.get("InvocationID", ""),
-            restarts=int(values.get("NRestarts") or 0),
-            process=process,
-            in_transition=values.get("Job", "0") not in ("", "0"),
-        )
-    return found
 
 
 def converge(system: System, tree: Tree, check: bool = False, *, restart: bool = True) -> list[Change]:
@@ -300,7 +186,7 @@ def _refuse_foreign(system: System, tree: Tree) -> None:
     """A unit or a user under one of our names that is not ours stays as it is."""
     foreign = []
     for unit in tree["units"]:
-        text = _read(system.path(f"{UNIT_FOLDER}/{unit['name']}"))
+        text = read(system.path(f"{UNIT_FOLDER}/{unit['name']}"))
         if text is not None and _owner_line(tree) not in text.decode(errors="replace").splitlines():
             foreign.append(f"unit {unit['name']} exists and is not of this control plane")
     for user in tree["users"]:
@@ -347,7 +233,7 @@ def _files(system: System, tree: Tree, check: bool) -> list[Change]:
     changes = []
     for file in tree["files"]:
         path, wanted = system.path(file["path"]), base64.b64decode(file["content"])
-        present = _read(path)
+        present = read(path)
         if present != wanted:
             changes.append(_file_change(file, present, wanted))
             if not check:
@@ -365,13 +251,6 @@ def _file_change(file: dict[str, Any], present: bytes | None, wanted: bytes) -> 
     if file["secret"]:
         return Change(what, "" if present is None else "(a secret)\n", "(another secret)\n")
     return Change(what, (present or b"").decode(errors="replace"), wanted.decode(errors="replace"))
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
 
 
 def _write(system: System, path: Path, content: bytes, rights: dict[str, Any]) -> None:
@@ -485,20 +364,10 @@ def _takes_by_reload(present: Unit, wanted: str) -> bool:
     return present.active == "active" and same_unit and found != wanted
 
 
-def _reload_note(system: System, name: str) -> Path:
-    return system.path(f"{RUN_FOLDER}/{name}.reloaded")
-
-
 def _note_reload(system: System, name: str, invocation: str, digest: str) -> None:
-    note = _reload_note(system, name)
+    note = reload_note(system, name)
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     note.write_text(f"{invocation} {digest}\n")
-
-
-def _reloaded_with(system: System, name: str, invocation: str) -> str:
-    """The hash of what this process of a unit took last by a reload; empty if it took nothing."""
-    noted = (_read(_reload_note(system, name)) or b"").decode(errors="replace").split()
-    return noted[1] if invocation and len(noted) == 2 and noted[0] == invocation else ""
 
 
 def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
@@ -507,7 +376,7 @@ def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
         system.command("systemctl", "disable", "--quiet", "--now", "--", *ours)
         for name in ours:
             system.path(f"{UNIT_FOLDER}/{name}").unlink()
-            _reload_note(system, name).unlink(missing_ok=True)
+            reload_note(system, name).unlink(missing_ok=True)
         system.command("systemctl", "daemon-reload")
         for name in ours:
             # Of a unit that never failed there is nothing to reset, and systemd says so by failing.
@@ -519,7 +388,7 @@ def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
 def _owned_units(system: System, tree: Tree, names: Iterable[str]) -> list[str]:
     ours = []
     for name in names:
-        text = _read(system.path(f"{UNIT_FOLDER}/{name}"))
+        text = read(system.path(f"{UNIT_FOLDER}/{name}"))
         if text is not None and _owner_line(tree) in text.decode(errors="replace").splitlines():
             ours.append(name)
     return ours

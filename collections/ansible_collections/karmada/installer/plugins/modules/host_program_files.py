@@ -79,7 +79,7 @@ installed:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import host_program_files
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.karmada.installer.plugins.module_utils import host_program_files, host_state
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 
 def main() -> None:

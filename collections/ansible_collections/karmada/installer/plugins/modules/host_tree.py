@@ -115,7 +115,7 @@ units:
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import held_units, host_tree
+from ansible_collections.karmada.installer.plugins.module_utils import held_units, host_system, host_tree
 
 
 def main() -> None:
@@ -130,7 +130,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    tree, system, check = json.loads(module.params["tree"]), host_tree.System(), module.check_mode
+    tree, system, check = json.loads(module.params["tree"]), host_system.System(), module.check_mode
     changes: list = []
     found: dict = {}
     try:
@@ -147,12 +147,12 @@ def main() -> None:
             if not check:
                 _wait(system, tree, changes, module.params["wait_for"], module.params["timeout"])
             found = {"outdated": host_tree.outdated(system, tree), "units": host_tree.observed(system, tree)}
-    except host_tree.HostError as error:
+    except host_system.HostError as error:
         module.fail_json(msg=str(error), **_told(changes))
     module.exit_json(**_told(changes), **found)
 
 
-def _wait(system: host_tree.System, tree: dict, changes: list, wait_for: str, timeout: int) -> None:
+def _wait(system: host_system.System, tree: dict, changes: list, wait_for: str, timeout: int) -> None:
     if wait_for == "none":
         return
     verbs = ("start ", "restart ", "reload ")

@@ -35,7 +35,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HASH_VARIABLE, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance

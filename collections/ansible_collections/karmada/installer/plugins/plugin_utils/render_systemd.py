@@ -15,7 +15,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HASH_VARIABLE, OWNER_KEY, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HASH_VARIABLE, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
 from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_configuration
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     certificates,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import held_units, host_tree
+from ansible_collections.karmada.installer.plugins.module_utils import held_units, host_system
 from ansible_collections.karmada.installer.plugins.module_utils.held_units import hold, release
 from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
@@ -29,7 +29,7 @@ TREE = load_balancer.packages(INSTANCE)
 UNITS = [each["unit"] for each in TREE["held"]]
 
 
-class Host(host_tree.System):
+class Host(host_system.System):
     """A host whose packages bring units that are enabled, and start unless a condition of theirs is never true."""
 
     def __init__(self, root: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_state
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_state
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     host_checks,
     host_list_checks,

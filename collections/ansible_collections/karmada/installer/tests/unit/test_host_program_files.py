@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_program_files
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, System
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 FOLDER = "/usr/local/lib/karmada"
 OLD, NEW = f"{FOLDER}/v1.18.1", f"{FOLDER}/v1.18.2"

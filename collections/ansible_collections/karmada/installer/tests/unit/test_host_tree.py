@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import host_tree
-from ansible_collections.karmada.installer.plugins.module_utils.host_tree import HostError, Tree
+from ansible_collections.karmada.installer.plugins.module_utils import host_system, host_tree
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import Tree
 
 OWNER = "5f0c3f0e-54a1-4a53-b7de-4ffb0a7c7a51"
 UNIT = "karmada-prod-scheduler.service"
@@ -22,7 +23,7 @@ USER = "karmada-prod-scheduler"
 FOLDER = "/etc/karmada/prod/karmada-scheduler"
 
 
-class Host(host_tree.System):
+class Host(host_system.System):
     """A host with a systemd that does what it is told. Restarted units run with the hash that is in their file."""
 
     def __init__(self, root: Path) -> None:
@@ -72,12 +73,12 @@ class Host(host_tree.System):
             for name in names:
                 self.running.pop(name, None)
         elif words[1] == "reload" and not set(names) <= self.running.keys():
-            raise host_tree.HostError("reload is not applicable")
+            raise host_system.HostError("reload is not applicable")
         elif words[1] == "restart":
             for name in names:
                 text = self.loaded[name]
                 self.invocations[name] = f"{name}-{len(self.commands)}"
-                self.running[name] = text.split(f"{host_tree.HASH_VARIABLE}=")[1].split('"')[0]
+                self.running[name] = text.split(f"{host_system.HASH_VARIABLE}=")[1].split('"')[0]
         return ""
 
     def _job(self) -> str:
@@ -114,7 +115,7 @@ NOTHING: dict[str, list[Any]] = {"units": [], "folders": [], "users": []}
 
 
 def tree(digest: str = "aaa", url: str = "", **files: str) -> Tree:
-    unit = f'[Unit]\nX-KarmadaOwner={OWNER}\n[Service]\nEnvironment="{host_tree.HASH_VARIABLE}={digest}"\n'
+    unit = f'[Unit]\nX-KarmadaOwner={OWNER}\n[Service]\nEnvironment="{host_system.HASH_VARIABLE}={digest}"\n'
     return {
         "owner": OWNER,
         "users": [{"name": USER, "home": "/nonexistent", "comment": f"Karmada prod {OWNER}"}],
@@ -472,9 +473,9 @@ def test_a_process_that_systemd_started_again_has_read_what_is_there(host: Host)
 def test_nothing_of_a_reload_is_left_with_a_unit_that_goes(host: Host) -> None:
     host_tree.converge(host, tree("unit-a", config="a"))
     host_tree.converge(host, tree("unit-b", config="b"))
-    assert [path.name for path in host.path(host_tree.RUN_FOLDER).iterdir()] == [f"{UNIT}.reloaded"]
+    assert [path.name for path in host.path(host_system.RUN_FOLDER).iterdir()] == [f"{UNIT}.reloaded"]
     host_tree.remove(host, tree("unit-b"))
-    assert list(host.path(host_tree.RUN_FOLDER).iterdir()) == []
+    assert list(host.path(host_system.RUN_FOLDER).iterdir()) == []
 
 
 # -- what is to be there no more -------------------------------------------------------------------------------------
@@ -523,7 +524,7 @@ def test_a_port_that_is_open_is_health_enough_and_a_unit_that_is_not_awaited_kee
         host_tree.converge(host, tree(url=url))
         host_tree.wait_until_healthy(host, tree(url=url), timeout=0)
         assert host_tree.observed(host, tree(url=url))[UNIT]["reason"] == ""
-    with pytest.raises(host_tree.HostError, match=f"{url} does not answer"):
+    with pytest.raises(host_system.HostError, match=f"{url} does not answer"):
         host_tree.wait_until_healthy(host, tree(url=url), timeout=0)
     left_alone = tree(url=url)
     left_alone["units"][0]["awaited"] = False
