@@ -137,3 +137,24 @@ def test_a_user_may_have_it_refused_and_the_check_alone_refuses_it(tmp_path: Pat
 def test_the_check_alone_fails_for_a_broken_member(tmp_path: Path) -> None:
     _, steps = run("preflight", tmp_path, RESULTS)
     assert given(steps, "preflight")[0]["on_broken_member"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("playbook", "options", "state", "members"),
+    [
+        ("cordon", ["--limit", "m2"], "cordoned", ["m2"]),
+        ("drain", ["--limit", "karmada_members"], "drained", ["m1", "m2"]),
+        ("uncordon", ["-e", "karmada_members=m1,m9"], "uncordoned", "m1,m9"),
+        ("cordon", ["-e", '{"karmada_members": ["m9"]}', "--limit", "m2"], "cordoned", ["m9"]),
+        ("cordon", [], "cordoned", []),
+        ("cordon", ["--limit", "karmada_control"], "cordoned", []),
+    ],
+)
+def test_members_are_chosen_by_limit_or_by_name_and_none_by_default(
+    playbook: str, options: list[str], state: str, members: Any, tmp_path: Path
+) -> None:
+    done, steps = run(playbook, tmp_path, {"member_scheduling": {"changed": False, "left": []}}, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (step,) = given(steps, "member_scheduling")
+    assert (step["state"], step["members"]) == (state, members)
+    assert step["deployment"]["kind"] == "KarmadaDeployment"

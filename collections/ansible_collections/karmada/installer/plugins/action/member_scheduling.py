@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members cordoned, uncordoned, drained. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_scheduling, member_taints
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_scheduling import Placed
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+#: How often it is looked whether a member is empty, at most, and how often that is said.
+PAUSE_SECONDS, SAY_SECONDS = 1.0, 15.0
+#: How many of those that are left a message shows.
+SHOWN = 10
+
+
+class ActionModule(KarmadaAction):
+    """Set and take away the taints that say so; wait until a member that is drained is empty."""
+
+    # It writes no state, and what it writes is safe beside a run that does.
+    KEEPS_LOCK: ClassVar[bool] = False
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "required": True, "choices": list(member_scheduling.TAINTS)},
+        "members": {"type": "list", "elements": "str", "required": True},
+        "timeout": {"type": "int", "default": 900},
+    }
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Everything that is refused is refused before the first change."""
+        names = list(dict.fromkeys(name.strip() for name in arguments["members"] if name.strip()))
+        if not names:
+            raise ProblemsError(member_scheduling.refusals(names, ()))
+        with _control_plane(run) as control_plane:
+            registered = {each["metadata"]["name"] for each in control_plane.list(CLUSTER_API, "Cluster")}
+            problems = member_scheduling.refusals(names, registered)
+            if arguments["state"] == "drained" and (refusal := member_scheduling.drain_refusal(run.spec)):
+                problems.append(refusal)
+            if problems:
+                raise ProblemsError(problems)
+            return _carried_out(run, control_plane, names, arguments)
+
+
+def _carried_out(run: Run, control_plane: Cluster, names: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
+    add, remove = member_scheduling.TAINTS[arguments["state"]]
+    changes: list[Change] = []
+    for name in names:
+        changes += member_taints.change(
+            control_plane, name, lambda live: member_taints.patch_of(live, add, remove), check=run.check
+        )
+    if arguments["state"] != "drained":
+        return changed_result(changes, left=[])
+    left = _drained(run, control_plane, names, arguments["timeout"])
+    told = [f"{name}: {each}" for name, placed in left.items() for each in placed]
+    found = changed_result(changes, left=told)
+    if any(not each.stays for placed in left.values() for each in placed) and not run.check:
+        found.update(failed=True, msg=_not_empty(told, arguments["timeout"]))
+    return found
+
+
+@contextmanager
+def _control_plane(run: Run) -> Iterator[Cluster]:
+    """Through the host cluster, or with the kubeconfig that an installation on plain hosts has left."""
+    if not isinstance(run, HostsRun):
+        if run.stored_state is None:
+            where, remedy = f"namespace {run.namespace} of the host cluster", "run karmada.installer.install first"
+            raise ProblemsError(Problem("no control plane is installed there", where, remedy))
+        yield run.control_plane
+        return
+    path = Path(str(run.connection.kubeconfig_output))
+    if not path.is_file():
+        remedy = "name it in the inventory source (kubeconfig_output: …), or run karmada.installer.install"
+        raise ProblemsError(Problem("it is not there", f"{path}: kubeconfig of the control plane", remedy))
+    control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
+    try:
+        yield control_plane
+    finally:
+        control_plane.close()
+
+
+def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float) -> dict[str, list[Placed]]:
+    """What is left on each member when nothing goes any more, or when the time is over."""
+    deadline, told = time.monotonic() + timeout, time.monotonic()
+    while True:
+        began = time.monotonic()
+        bindings = [
+            each
+            for kind in member_scheduling.BINDING_KINDS
+            for each in control_plane.list(member_scheduling.BINDING_API, kind)
+        ]
+        left = {name: member_scheduling.placed_on(name, bindings) for name in names}
+        going = [f"{name}: {each}" for name, placed in left.items() for each in placed if not each.stays]
+        if run.check or not going or time.monotonic() > deadline:
+            return {name: placed for name, placed in left.items() if placed}
+        if time.monotonic() - told > SAY_SECONDS:
+            told = time.monotonic()
+            run.say(f"waiting until {len(going)} resources have gone, such as {going[0]}")
+        # Lists of thousands of bindings are work for everybody.
+        time.sleep(max(PAUSE_SECONDS, 3 * (time.monotonic() - began)))
+
+
+def _not_empty(told: list[str], timeout: int) -> str:
+    more = [f"  and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    lines = [f"after {timeout} s the members are not empty:", *(f"  - {each}" for each in told[:SHOWN]), *more]
+    return "\n".join([*lines, "The taints stay: run again to go on waiting, or uncordon to take them away."])

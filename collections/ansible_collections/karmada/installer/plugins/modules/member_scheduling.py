@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: member_scheduling
+short_description: Cordon, uncordon and drain members
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Says by taints of the Cluster object whether workloads may be placed on a member. All other taints of the member
+    stay as they are, whoever has set them.
+  - >-
+    It works for every cluster that is registered, listed in the document or not, in mode Push and Pull. A name that
+    nobody has is refused before the first change.
+  - >-
+    It takes no lock and writes no state, so that it works beside another run. In mode Container the control plane is
+    reached through the host cluster, in mode Binary with the kubeconfig that the installation has written.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+options:
+  state:
+    description:
+      - >-
+        V(cordoned) keeps away what is not there yet, by the taint that C(karmadactl cordon) sets. What runs there
+        stays.
+      - >-
+        V(drained) does the same and makes what runs there go elsewhere, by the taint C(installer.karmada.io/drain)
+        with the effect NoExecute. It is waited for until nothing is placed on the member but what tolerates that.
+        Karmada moves nothing because of taints by default; it is refused unless karmada-controller-manager has the
+        feature gate C(Failover) and the flag C(enable-no-execute-taint-eviction).
+      - V(uncordoned) takes both taints away. What has gone does not come back by itself.
+    type: str
+    required: true
+    choices: [cordoned, drained, uncordoned]
+  members:
+    description: Names of the members.
+    type: list
+    elements: str
+    required: true
+  timeout:
+    description: >-
+      Seconds until all members are empty, with O(state=drained). After that the task fails with what is left and why;
+      the taints stay.
+    type: int
+    default: 900
+seealso:
+  - module: karmada.installer.member_join
+"""
+
+EXAMPLES = r"""
+- name: Place nothing new on a member
+  karmada.installer.member_scheduling:
+    state: cordoned
+    members: [member1]
+
+- name: Move everything away from two members before their maintenance
+  karmada.installer.member_scheduling:
+    state: drained
+    members: [member1, member2]
+    timeout: 1800
+  register: drain_result
+"""
+
+RETURN = r"""
+changes:
+  description: The Clusters that were changed. In check mode, those that would be.
+  returned: success
+  type: list
+  elements: str
+  sample: ["changed Cluster member1"]
+left:
+  description: >-
+    What is still placed on the members and why, with O(state=drained). When the task succeeds, that is only what
+    tolerates the taint. In check mode, everything that is placed there now.
+  returned: always
+  type: list
+  elements: str
+  sample: ["member1: ResourceBinding shop/web-deployment of Deployment shop/web (its policy tolerates the taint)"]
+"""
