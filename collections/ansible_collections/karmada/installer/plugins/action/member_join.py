@@ -34,10 +34,7 @@ class ActionModule(KarmadaAction):
             outcomes.update(_registration(run, _sound(entries, outcomes)))
         if stage != "registration" and not run.check:
             # What is on record now: a run that ends while it waits knows what it has put on members.
-            for waited in member_join.of_each(
-                _sound(entries, outcomes),
-                lambda entry, _: member_join.wait_ready(run, entry["name"], arguments["timeout"]),
-            ):
+            for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
                 outcome = outcomes[waited.name]
                 outcome.problem, outcome.next_step = waited.problem, waited.next_step
         return _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
@@ -52,10 +49,11 @@ def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
     if not entries:
         return {}
     registered = member_join.registered_clusters(run)
+    inside = member_join.in_control_plane(run, registered)
     outcomes = {
         each.name: each
         for each in member_join.of_each(
-            entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome)
+            entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome, inside)
         )
     }
     identities = {name: each.cluster_id for name, each in outcomes.items() if each.cluster_id}

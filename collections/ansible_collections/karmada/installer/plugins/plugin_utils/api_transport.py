@@ -143,7 +143,18 @@ class Transport:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        found: Object = json.loads(self._request(verb, method, path, query, body, content_type=content_type).data)
+        response = self._request(verb, method, path, query, body, content_type=content_type)
+        return self._content(response.data, method, path)
+
+    def _content(self, data: bytes | str, method: str, path: str) -> Object:
+        """The object that an answer is. Raises ApiError for one of something else that listens at this address."""
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            message = f"what answers at {self.server} is not a Kubernetes API server; mend the address"
+            raise ApiError(self.name, method, path, 0, "NotKubernetes", message)
         return found
 
     def _request(  # noqa: PLR0913

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import weakref
 from collections.abc import Iterable
@@ -251,8 +250,7 @@ class Cluster(ApiResources):
 
     def version(self, *, retry_seconds: float | None = None) -> Object:
         """The server's version document (``gitVersion`` and others)."""
-        found: Object = json.loads(self.get_raw("/version", retry_seconds=retry_seconds))
-        return found
+        return self._content(self.get_raw("/version", retry_seconds=retry_seconds), "GET", "/version")
 
     def clock_ahead(self, *, retry_seconds: float | None = None) -> timedelta:
         """How far the server's clock is ahead of ours (behind: negative), by the Date of an answer; zero if unknown.
@@ -328,7 +326,7 @@ class Cluster(ApiResources):
             content_type="application/apply-patch+yaml",
             outlive_conflicts=force and not {"resourceVersion", "uid"} & obj["metadata"].keys(),
         )
-        return Applied(json.loads(response.data), response.status == 201)
+        return Applied(self._content(response.data, "PATCH", path), response.status == 201)
 
     def create(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
         """Create the object, or POST it to a subresource of the object of that name.
@@ -368,8 +366,7 @@ class Cluster(ApiResources):
             content_type="application/merge-patch+json",
             outlive_conflicts="resourceVersion" not in patch.get("metadata", {}),
         )
-        found: Object = json.loads(response.data)
-        return found
+        return self._content(response.data, "PATCH", path)
 
     def delete(
         self,

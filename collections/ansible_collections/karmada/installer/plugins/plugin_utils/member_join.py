@@ -28,6 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.listed import listed
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import cluster_from_secret
@@ -35,8 +36,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 
-AT_ONCE = 8
+AT_ONCE = 16
 TOKEN_SECONDS = 30
+#: How long a member may take for its first answer; afterwards it is as patiently asked again as any API server.
+FIRST_ANSWER_SECONDS = 8.0
+#: Requests to one member at the same moment. Each needs a connection, and with many members those cost most.
+WORKERS = 2
 Entry = Mapping[str, Any]
 
 
@@ -55,6 +60,10 @@ class Outcome:
     next_step: str = ""
     cluster_id: str = ""
     left: str = ""
+
+    def fail(self, error: Exception) -> None:
+        """This came in between."""
+        self.problem, self.next_step = reason_and_next_step(error)
 
     @property
     def broken(self) -> BrokenMember | None:
@@ -78,7 +87,7 @@ def of_each(entries: Sequence[Entry], work: Callable[[Entry, Outcome], None]) ->
         try:
             work(entry, outcome)
         except (ProblemsError, ApiError, ApplyFailed, NotReady) as error:
-            outcome.problem, outcome.next_step = reason_and_next_step(error)
+            outcome.fail(error)
         return outcome
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -110,8 +119,8 @@ def registered_clusters(run: Run) -> dict[str, Object]:
 
 def registration_of(member: Cluster) -> members.Registration:
     """Which cluster this really is. Its identity is the UID of kube-system, as everywhere in Karmada."""
-    system = member.get("v1", "Namespace", "kube-system")
-    if system is None:
+    system = member.with_patience(retry_seconds=FIRST_ANSWER_SECONDS).get("v1", "Namespace", "kube-system")
+    if system is None or not system.get("metadata", {}).get("uid"):
         raise ProblemsError(
             Problem(
                 what="it has no namespace kube-system, so it cannot be told from other clusters",
@@ -172,8 +181,20 @@ def _adopted(cluster: Cluster, wanted: Sequence[Object], live: Object | None) ->
     return [Ref.of(each) for each in found if each and claimed_by(each) == (None, None)]
 
 
-def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
-    """What joining this member would change; nothing is written. A check run asks the API servers for the diffs."""
+def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster | None:
+    """The control plane with all that a survey reads there, read at once; None while no Cluster is registered."""
+    if not registered:
+        return None
+    return listed(run.control_plane, [("v1", "Secret", MEMBER_NAMESPACE)], known=registered.values())
+
+
+def survey_member(
+    run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome, inside: Cluster | None = None
+) -> None:
+    """What joining this member would change; nothing is written. A check run asks the API servers for the diffs.
+
+    ``inside`` is what ``in_control_plane`` gave.
+    """
     name, owner = entry["name"], run.instance.owner
     look, live = plan if run.check else survey, registered.get(name)
     check_state(entry, live)
@@ -187,9 +208,10 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
         else:
             outcome.on_member += _ours_already(run, name, namespace)
         there = _objects_on_member(run, name)
-        outcome.on_member += look(member, there, adopt=_adopted(member, there, live))
+        seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
+        outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live), workers=WORKERS)
         outcome.on_member += _surplus(run, name)
-        credentials = _credentials(run, member, name)
+        credentials = _credentials(run, seen, name)
     wanted = [members.cluster(entry, owner, registration)]
     if live is None:
         new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
@@ -200,7 +222,8 @@ def survey_member(run: Run, entry: Entry, registered: Mapping[str, Object], outc
         outcome.in_control_plane.append(Change(Ref.of(live), "changed", live["metadata"]["uid"], diff(live, after)))
     if credentials:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
-    outcome.in_control_plane += look(run.control_plane, wanted, adopt=_adopted(run.control_plane, wanted, live))
+    inside = inside or run.control_plane
+    outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live), workers=WORKERS)
 
 
 def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
@@ -226,7 +249,7 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         wanted = _objects_on_member(run, name)
         for wave in (True, False):
             objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
-            outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live))
+            outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live), workers=WORKERS)
         gone = [(change.ref, change.uid) for change in _surplus(run, name)]
         outcome.on_member += delete_all(member, gone, progress=run.say)
         credentials = _wait_for_credentials(run, member, name)
@@ -250,10 +273,19 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         outcome.in_control_plane += apply(*owned)
 
 
-def wait_ready(run: Run, name: str, timeout: float) -> None:
-    """Joined is a member that the control plane itself finds Ready."""
-    target = Ref(members.CLUSTER_API, "Cluster", name, None)
-    wait_until(run.control_plane, [target], timeout=timeout, progress=run.say)
+def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
+    """Joined is a member that the control plane itself finds Ready. Waits for all of them together."""
+    targets = {Ref(members.CLUSTER_API, "Cluster", entry["name"], None): entry["name"] for entry in entries}
+    outcomes = {name: Outcome(name) for name in targets.values()}
+    try:
+        wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
+    except NotReady as error:
+        for ref, reason in error.reasons.items():
+            outcomes[targets[ref]].fail(NotReady({ref: reason}, timeout))
+    except ApiError as error:
+        for outcome in outcomes.values():
+            outcome.fail(error)
+    return list(outcomes.values())
 
 
 def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:

@@ -87,6 +87,10 @@ class FakeCluster:
             and wanted.items() <= (each["metadata"].get("labels") or {}).items()
         ]
 
+    def with_patience(self, **_: float) -> Any:
+        """The same: nothing here takes any time."""
+        return self
+
     def listable_kinds(self) -> Kinds:
         self._alive()
         return sorted({(version, kind) for version, kind, namespace, _ in self.objects if namespace})

@@ -20,19 +20,23 @@ import uuid
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 Object = dict[str, Any]
 
 KINDS = {
+    "clusterrolebindings": "ClusterRoleBinding",
+    "clusterroles": "ClusterRole",
     "clusters": "Cluster",
     "configmaps": "ConfigMap",
     "deployments": "Deployment",
     "events": "Event",
     "leases": "Lease",
     "namespaces": "Namespace",
+    "nodes": "Node",
     "pods": "Pod",
     "secrets": "Secret",
+    "serviceaccounts": "ServiceAccount",
     "widgets": "Widget",
 }
 
@@ -48,7 +52,7 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     times: int = 1
-    body: Object | None = None
+    body: Object | str | None = None
 
 
 class StubApi:
@@ -284,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _work(self, method: str, body: Any) -> tuple[int, Object | str | None]:  # noqa: PLR0911
         api, url = self.api, urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        parts = url.path.strip("/").split("/")
+        parts = [unquote(part) for part in url.path.strip("/").split("/")]
         if parts in (["version"], ["readyz"]):
             return 200, {"gitVersion": "v1.35.4"} if parts == ["version"] else "ok"
         root, rest = (parts[:2], parts[2:]) if parts[0] == "api" else (parts[:3], parts[3:])

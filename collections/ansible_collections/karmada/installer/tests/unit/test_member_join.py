@@ -119,12 +119,16 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
     def writing(_step: str) -> Iterator[None]:
         yield
 
+    def waits(_run: Run, entries: Any, _timeout: float) -> list[member_join.Outcome]:
+        done.extend(f"wait for {entry['name']}" for entry in entries)
+        return [member_join.Outcome(entry["name"]) for entry in entries]
+
     def save(saved: State) -> None:
         done.append(f"saved with {', '.join(saved.members)}")
 
     monkeypatch.setattr(member_join, "survey_member", lambda *_: None)
     monkeypatch.setattr(member_join, "register_member", register)
-    monkeypatch.setattr(member_join, "wait_ready", lambda _run, name, _timeout: done.append(f"wait for {name}"))
+    monkeypatch.setattr(member_join, "wait_ready", waits)
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", save)
     action: Any = ActionModule
@@ -145,7 +149,7 @@ def joined(
     run = fake_run(document({"members": entries}), FakeCluster("host cluster"), stored=state())
     run.__dict__["control_plane"] = FakeCluster("control plane")
 
-    def survey(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome) -> None:
+    def survey(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome, _inside: Any) -> None:
         outcome.cluster_id = identities[entry["name"]]
         if not outcome.cluster_id:
             raise Unreachable("member", "GET", "/", 0, "Unreachable", "no answer")
@@ -156,7 +160,7 @@ def joined(
 
     monkeypatch.setattr(member_join, "survey_member", survey)
     monkeypatch.setattr(member_join, "register_member", lambda _run, entry, *_: done.append(entry["name"]))
-    monkeypatch.setattr(member_join, "wait_ready", lambda *_: None)
+    monkeypatch.setattr(member_join, "wait_ready", lambda *_: [])
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", lambda _state: None)
     action: Any = ActionModule

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane for joining: one API server that is host cluster and control plane, and a loop in Karmada's place.
+
+The real one serves Clusters by an API server of its own, behind the first; here a CRD does it.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
+    MEMBER_NAMESPACE,
+    owner_labels,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import to_files
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
+
+Object = dict[str, Any]
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "ClusterReady",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def clusters_crd() -> Object:
+    """The type of Clusters, with whatever fields."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clusters.cluster.karmada.io"},
+        "spec": {
+            "group": "cluster.karmada.io",
+            "scope": "Cluster",
+            "names": {"kind": "Cluster", "plural": "clusters", "singular": "cluster"},
+            "versions": [version],
+        },
+    }
+
+
+class ControlPlane:
+    """``with ControlPlane(...)``: joins what is asked for, and sees to it that Clusters become Ready."""
+
+    def __init__(self, kubeconfig: Path, secrets: Path, namespace: str) -> None:
+        self.kubeconfig, self.secrets, self.namespace = kubeconfig, secrets, namespace
+        self.cluster = Cluster.from_kubeconfig(str(kubeconfig), name="control plane")
+        self.said: list[str] = []
+        #: requests of the last run to the control plane, by verb
+        self.requests: dict[str, int] = {}
+        self._over = threading.Event()
+        self._controllers = threading.Thread(target=self._make_ready, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.secrets.mkdir(parents=True, exist_ok=True)
+        self.cluster.apply(clusters_crd())
+        for name in (self.namespace, MEMBER_NAMESPACE):
+            self.cluster.apply(_named("Namespace", name))
+        files = {key: base64.b64encode(each).decode() for key, each in to_files(state()).items()}
+        metadata = {"name": "prod-installer-state", "namespace": self.namespace, "labels": owner_labels(OWNER)}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": files})
+        self._controllers.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._controllers.join()
+        self.cluster.close()
+
+    def join(self, names: Iterable[str]) -> Object:
+        """What the step answers, carried out in this process."""
+        entries = [{"name": name, "secretRef": {"name": name}} for name in names]
+        run = Run(
+            document({"members": entries}, namespace=self.namespace),
+            Connection(kubeconfig=str(self.kubeconfig), secrets=str(self.secrets)),
+            operation="members",
+            holder=uuid.uuid4().hex,
+            check=False,
+            say=self.said.append,
+        )
+        inside = Cluster.from_kubeconfig(str(self.kubeconfig), name="control plane")
+        run.__dict__["control_plane"] = inside
+        action: Any = ActionModule
+        options = {name: each.get("default") for name, each in ActionModule.OPTIONS.items()}
+        try:
+            found: Object = action.perform(None, run, {**options, "stage": "all", "timeout": 60})
+        finally:
+            self.requests = dict(inside.counts)
+            if not run.check:
+                run.release_lock()
+            run.close()
+            inside.close()
+        return found
+
+    def registered(self) -> set[str]:
+        """Names of Clusters."""
+        return {each["metadata"]["name"] for each in self.cluster.list(members.CLUSTER_API, "Cluster")}
+
+    def _make_ready(self) -> None:
+        while not self._over.wait(0.1):
+            try:
+                for each in self.cluster.list(members.CLUSTER_API, "Cluster"):
+                    if not each.get("status"):
+                        self.cluster.patch_merge(
+                            members.CLUSTER_API,
+                            "Cluster",
+                            each["metadata"]["name"],
+                            None,
+                            {"status": {"conditions": [READY], "kubernetesVersion": "v1.35.4"}},
+                            "status",
+                        )
+            except ApiError:
+                continue
+
+
+def _named(kind: str, name: str) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
