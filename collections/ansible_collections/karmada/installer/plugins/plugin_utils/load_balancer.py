@@ -173,7 +173,8 @@ def haproxy_configuration(instance: Instance, host: Host) -> str:
     port = KARMADA_APISERVER.listens(spec)["https"]
     address = bracketed(virtual_ip(spec))
     hosts = hosts_of(spec, CONTROL_PLANE_ROLE)
-    where = {each.name: f"{each.name} {bracketed(each.address)}:{port}" for each in hosts}
+    # With each of them, because HAProxy 2.6 forgets a tcp-ut of default-server.
+    where = {each.name: f"{each.name} {bracketed(each.address)}:{port} tcp-ut 3s" for each in hosts}
     servers = "\n".join(f"    server {where[name]} track {_HEALTH}/{name}" for name in where)
     asked = "\n".join(f"    server {where[name]} check-sni {name} verifyhost {name}" for name in where)
     return f"""\
@@ -196,13 +197,12 @@ defaults
     clitcpka-cnt 6
     # Never by the address that may be on another host in a moment.
     source {bracketed(host.address)}
-    # A host that has vanished without a word: what is silent is asked each second, what was sent has to be received.
-    # Kernels settle that between them, however busy an API server is.
+    # A host that has vanished without a word: what is silent is asked each second, and what was sent has to be received
+    # within 3 s (tcp-ut). Kernels settle that between them, however busy an API server is.
     option srvtcpka
     srvtcpka-idle 1s
     srvtcpka-intvl 1s
     srvtcpka-cnt 3
-    default-server tcp-ut 3s
 
 frontend {_BACKEND}
     # transparent: the host need not have the address yet. It takes no rights, see IP_FREEBIND in ip(7).

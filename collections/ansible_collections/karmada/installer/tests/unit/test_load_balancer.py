@@ -132,7 +132,7 @@ class TestHaproxy:
 
     def test_asks_each_api_server_as_itself(self) -> None:
         for number in (1, 2, 3):
-            wanted = f"    server h{number} 192.0.2.{number}:5443 check-sni h{number} verifyhost h{number}\n"
+            wanted = f"    server h{number} 192.0.2.{number}:5443 tcp-ut 3s check-sni h{number} verifyhost h{number}\n"
             assert wanted in haproxy(instance())
         assert " verify required ca-file /etc/karmada/prod/haproxy/ca.crt\n" in haproxy(instance())
         assert "verify none" not in haproxy(instance())
@@ -146,7 +146,7 @@ class TestHaproxy:
     def test_passes_on_to_whoever_its_questions_are_answered_by(self) -> None:
         text = haproxy(instance())
         for number in (1, 2, 3):
-            assert f"    server h{number} 192.0.2.{number}:5443 track health/h{number}\n" in text
+            assert f"    server h{number} 192.0.2.{number}:5443 tcp-ut 3s track health/h{number}\n" in text
         (serves,) = re.findall(r"^backend karmada-apiserver\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
         assert " on-marked-down shutdown-sessions\n" in serves
         assert "check" not in serves
@@ -360,7 +360,7 @@ def test_every_document_gives_a_line_of_its_own_for_each_host(family: int, count
         address=address,
         virtualRouterID=router,
     )
-    servers = re.findall(r"^    server (\S+) (\S+):5443 check-sni (\S+) verifyhost (\S+)$", haproxy(of), re.MULTILINE)
+    servers = re.findall(r"^    server (\S+) (\S+):5443 .*check-sni (\S+) verifyhost (\S+)$", haproxy(of), re.MULTILINE)
     assert len(servers) == count
     for server, (name, address, *names_) in zip(render.all_hosts(of.spec), servers, strict=True):
         assert [server.name] * 3 == [name, *names_]
