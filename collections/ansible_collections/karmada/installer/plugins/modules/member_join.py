@@ -21,7 +21,7 @@ description:
     A member is joined when the control plane itself finds it Ready. This is waited for, also for members at which
     nothing had to be changed.
   - >-
-    Members are worked on at the same time, eight at once, and each on its own. One that could not be joined stops no
+    Members are worked on at the same time, sixteen at once, and each on its own. One that could not be joined stops no
     other; the task fails after all were tried, unless O(on_broken_member=tell).
   - >-
     One cluster under two names is refused, and so is another cluster under a name that is taken. A cluster is known

@@ -20,7 +20,7 @@ description:
     The Cluster goes first, with its execution namespace and its Secrets, then what joining put on the member, and the
     record of the member last. Each run looks at what is there, so that one that was cut off is carried on by the next.
   - >-
-    Members are worked on at the same time, eight at once, each on its own and with a time limit of its own. The task
+    Members are worked on at the same time, sixteen at once, each on its own and with a time limit of its own. The task
     fails after all were tried when one is not gone, unless O(on_broken_member=tell).
   - >-
     Nothing is changed for a member that does not answer, or that the control plane does not find ready, because then

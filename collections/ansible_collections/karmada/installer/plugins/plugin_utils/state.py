@@ -11,7 +11,9 @@ holds beyond ours would be lost when we write.
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -21,8 +23,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
 #: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
-#: hosts.
-FORMAT = 6
+#: hosts. 7: members in a file of their own; long files are packed.
+FORMAT = 7
+#: A Secret holds 1 MiB, and the record of a thousand members is not far from that: what is longer than this is packed.
+PACK_ABOVE = 64 * 1024
+_PACKED = ".gz"
 #: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
@@ -124,13 +129,13 @@ def to_files(state: State) -> dict[str, bytes]:
         "endpointType": state.endpoint_type,
         "passages": list(state.passages),
         "encryptionKey": state.encryption_key,
-        "members": state.members,
         "hosts": state.hosts,
         "memberPlaces": dict(state.member_places),
     }
     files = {
         "instance.json": _json(plain),
         "journal.json": _json(asdict(state.journal)),
+        "members.json": _json(state.members),
         "owned.json": _json(state.owned),
         "sa.key": state.service_account_key,
     }
@@ -139,12 +144,25 @@ def to_files(state: State) -> dict[str, bytes]:
     for name, pair in state.authorities.items():
         files[f"{name}.crt"] = pair.certificate
         files[f"{name}.key"] = pair.key
-    return files
+    return dict(_packed(name, content) for name, content in files.items())
+
+
+def _packed(name: str, content: bytes) -> tuple[str, bytes]:
+    # Without the time, so that the same state is the same file.
+    return (f"{name}{_PACKED}", gzip.compress(content, mtime=0)) if len(content) > PACK_ABOVE else (name, content)
+
+
+def _unpacked(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {
+        name.removesuffix(_PACKED): gzip.decompress(content) if name.endswith(_PACKED) else content
+        for name, content in files.items()
+    }
 
 
 def from_files(files: Mapping[str, bytes], where: str) -> State:
     """The reverse of to_files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
     try:
+        files = _unpacked(files)
         plain = json.loads(files["instance.json"])
         if plain["format"] not in range(1, FORMAT + 1):
             writer = plain.get("collection") or "another version"
@@ -161,6 +179,10 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
         # Without this record nothing could be removed, and a run that found none would write an empty one over it.
         if not isinstance(owned, dict) or not all(isinstance(uids, dict) for uids in owned.values()):
             raise ValueError("owned.json is not a record of objects")
+        # With the instance in formats before 7.
+        members = json.loads(files["members.json"]) if "members.json" in files else plain["members"]
+        if not isinstance(members, dict):
+            raise ValueError("members.json is not a record of members")
         return State(
             owner=plain["owner"],
             version=plain["version"],
@@ -175,13 +197,13 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             passages=tuple(plain.get("passages", ())),
             journal=Journal(**json.loads(files["journal.json"])),
             owned=owned,
-            members=plain["members"],
+            members=members,
             hosts=plain["hosts"] if "hosts" in plain else _hosts_of(document),
             document=json.loads(document) if document else None,
             collection=plain.get("collection", ""),
             member_places=plain.get("memberPlaces", {}),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(
             [
                 Problem(

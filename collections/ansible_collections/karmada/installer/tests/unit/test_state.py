@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
@@ -19,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     from_files,
     to_files,
 )
-from ansible_collections.karmada.installer.tests.unit.samples import ENCRYPTION_KEY, state
+from ansible_collections.karmada.installer.tests.unit.samples import ENCRYPTION_KEY, OWNER, state
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,7 +120,7 @@ def test_it_is_written_in_the_new_format_without_losing_anything() -> None:
     files = to_files(before)
     assert json.loads(files["instance.json"])["format"] == FORMAT
     assert from_files(files, "here") == before
-    assert set(recorded()) == set(files)
+    assert {*recorded(), "members.json"} == set(files)
 
 
 @pytest.mark.parametrize("format_", [0, -1, None, "1", 1.5, FORMAT + 1])
@@ -175,3 +178,29 @@ def test_a_member_that_left_is_forgotten_with_what_was_on_it() -> None:
 )
 def test_an_operation_without_an_end_was_interrupted(journal: Journal, *, interrupted: bool) -> None:
     assert journal.interrupted is interrupted
+
+
+def test_the_record_of_five_thousand_members_fits_into_a_secret() -> None:
+    names = [f"member-{number:04}" for number in range(5000)]
+    entries = [{"name": name, "mode": "Push", "secretRef": {"name": name}, "onLeave": "Retain"} for name in names]
+    objects = {
+        name: [members.namespace_on_member(OWNER), *members.objects_on_member(name, OWNER, "karmada/prod")]
+        for name in names
+    }
+    large = state(
+        members={entry["name"]: members.record(entry) for entry in entries},
+        owned={f"member/{name}": {str(Ref.of(each)): str(uuid.uuid4()) for each in objects[name]} for name in names},
+        document={"spec": {"members": entries}},
+    )
+    files = to_files(large)
+    assert sum(map(len, files.values())) < 1024 * 1024
+    assert from_files(files, "here") == large
+    assert to_files(large) == files, "what is the same is not written again"
+
+
+def test_a_packed_file_that_is_damaged_is_told() -> None:
+    files = to_files(state(owned={"host": {f"Secret a/{number}": str(uuid.uuid4()) for number in range(3000)}}))
+    (name,) = [each for each in files if each.endswith(".gz")]
+    for damaged in (files[name][:100], b"x" * 100, b""):
+        with pytest.raises(ProblemsError, match="the installer's state cannot be read"):
+            from_files({**files, name: damaged}, "here")
