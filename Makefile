@@ -144,7 +144,7 @@ BENCH_ROUNDS := $(or $(ROUNDS),3)
 .PHONY: bench
 bench: needs-go ## this collection beside karmadactl, on a lab of its own; writes bench/ and docs/reference/benchmarks.md
 	$(IN_VENV) $(LAB) prepare
-	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench run --rounds $(BENCH_ROUNDS)
+	PYTHONPATH=bench:collections:molecule/shared/tools $(IN_VENV) python -m karmada_bench run --rounds $(BENCH_ROUNDS)
 
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay

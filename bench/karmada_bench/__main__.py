@@ -74,6 +74,7 @@ class Benchmark:
             self.clusters.clean()
         self._one_host()
         self._three_hosts()
+        self._many_members()
 
     def _ours(self) -> None:
         ours = self.ours
@@ -243,6 +244,19 @@ class Benchmark:
         self.clusters.lab("power", "on", chosen)
         self.clusters.wait_until_complete(hosts.control_plane, hosts.units)
         self._measured(hosts, "hosts_boot", time.monotonic() - started)
+
+    # -- many members ----------------------------------------------------------------------------------------------
+
+    def _many_members(self) -> None:
+        """In a process of its own: what it simulates must not be in the way of what is measured here."""
+        output, name = self.clusters.work / "many-members.json", f"round-{self._round}-many-members"
+        self._rest()
+        command = [sys.executable, "-m", "karmada_bench.many_members", "measure"]
+        options = [f"--karmadactl={self.clusters.karmadactl}", f"--output={output}"]
+        self.ours.runner.run(name, [*command, *options], timeout=1800)
+        for side, cases in json.loads(output.read_text()).items():
+            for case, value in cases.items():
+                self.measurements.append({"round": self._round, "side": side, "case": case, "value": round(value, 2)})
 
     # -- what came of it -------------------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ def wait_until(ready: Callable[[], bool], processes: tuple[subprocess.Popen[byte
         dead = [process for process in processes if process.poll() is not None]
         if dead or time.monotonic() > deadline:
             tails = "\n".join(f"--- {log}\n{log.read_text()[-3000:]}" for log in sorted(directory.glob("*.log")))
-            reason = f"{dead[0].args[0]} ended with {dead[0].returncode}" if dead else f"no answer in {START_SECONDS} s"
+            reason = f"{dead[0].args!r:.60} ended: {dead[0].returncode}" if dead else f"no answer in {START_SECONDS} s"
             raise RuntimeError(f"it did not start: {reason}\n{tails}")
         time.sleep(0.1)
 

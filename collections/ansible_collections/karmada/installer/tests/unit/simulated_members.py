@@ -30,6 +30,8 @@ RBAC = "apis/rbac.authorization.k8s.io/v1"
 BROKEN = ("refuses", "is-silent", "other-authority", "other-token", "no-kubernetes")
 ACCOUNT_OF_SECRET = "kubernetes.io/service-account.name"
 FOREVER = 10**9
+#: What messages of the other form that Kubernetes speaks begin with.
+PROTOBUF = b"k8s\0"
 
 
 class Member(StubApi):
@@ -159,10 +161,53 @@ class _Handler(stub_api._Handler):
             return None
         return Fault("status", status=401, body=self._status(401, "Unauthorized", "Unauthorized"))
 
+    def _body(self, data: bytes) -> Any:
+        return _from_protobuf(data) if data.startswith(PROTOBUF) else super()._body(data)
+
     def _work(self, method: str, body: Any) -> tuple[int, Object | str | None]:
         if self.path == "/version":
             return 200, {"gitVersion": "v1.35.4", "major": "1", "minor": "35"}
         return super()._work(method, body)
+
+
+def _from_protobuf(data: bytes) -> Object:
+    """Of an object as karmadactl sends it: apiVersion, kind and metadata, and the type of a Secret."""
+    envelope = _fields(data.removeprefix(PROTOBUF))
+    about, content = _fields(envelope[1][0]), _fields(envelope[2][0])
+    meta = _fields(content[1][0])
+    metadata: Object = {"name": meta[1][0].decode()}
+    if meta.get(3, [b""])[0]:
+        metadata["namespace"] = meta[3][0].decode()
+    for number, name in ((11, "labels"), (12, "annotations")):
+        pairs = [_fields(each) for each in meta.get(number, ())]
+        metadata[name] = {each[1][0].decode(): each[2][0].decode() for each in pairs}
+    found = _object(about[1][0].decode(), about[2][0].decode(), metadata)
+    return {**found, "type": content[3][0].decode()} if found["kind"] == "Secret" else found
+
+
+def _fields(data: bytes) -> dict[int, list[bytes]]:
+    """The fields of a message that are bytes, by number; numbers that are not of interest are passed over."""
+    found: dict[int, list[bytes]] = {}
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (data[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if not data[at - 1] & 128:
+                return value
+
+    while at < len(data):
+        field, kind = divmod(number(), 8)
+        if kind == 2:
+            size = number()
+            found.setdefault(field, []).append(data[at : at + size])
+            at += size
+        else:
+            number()
+    return found
 
 
 def _object(api_version: str, kind: str, metadata: Object) -> Object:

@@ -173,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve("DELETE")
 
     def _serve(self, method: str) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
+        body = self._body(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         self.api.requests.append((method, self.path))
         self.api.headers.append(dict(self.headers))
         fault = self._fault(method)
@@ -198,6 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._forward()
         else:
             self._answer(method, body)
+
+    def _body(self, data: bytes) -> Any:
+        return json.loads(data or b"null")
 
     def _forward(self) -> None:
         """What a kubelet does with a websocket for one port: copy between it and a TCP connection."""
