@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_ident
     EXPIRY_MARGIN_SECONDS,
     Credential,
     from_token_file,
+    lasting_until,
     of_user,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -63,6 +64,12 @@ class Access:
     def prepare(self) -> None:
         """Load the identity so that the TLS context is complete before the first connection."""
         self.headers()
+
+    def expiry(self) -> float | None:
+        """When an identity ends that nothing here renews, in Unix time; None if it is renewed or does not say."""
+        with self._lock:
+            current = self._credential
+        return lasting_until(current) if current else None
 
     def refresh(self) -> bool:
         """Load the identity again after it was refused; True when that gave another one."""

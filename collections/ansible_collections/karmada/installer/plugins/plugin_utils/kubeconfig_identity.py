@@ -22,6 +22,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig_fields as fields
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_fields import Origin, problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
+from cryptography import x509
 
 # Projected service-account tokens are rotated on disk well before they expire; a minute is what client-go uses.
 TOKEN_FILE_SECONDS = 60.0
@@ -47,6 +48,32 @@ def from_token_file(text: str, where: str) -> Credential:
     if not token.isascii() or not token.isprintable() or not token:
         raise problem("the file does not hold a token", where, "Write one token into it.")
     return Credential(f"Bearer {token}", expires=time.time() + EXPIRY_MARGIN_SECONDS + TOKEN_FILE_SECONDS)
+
+
+def lasting_until(credential: Credential) -> float | None:
+    """The earliest end, in Unix time, of a client certificate and a token that say theirs; None where none does.
+
+    What is fetched anew when it expires has no end here.
+    """
+    if credential.expires is not None:
+        return None
+    ends = []
+    if credential.cert_pem:
+        with contextlib.suppress(ValueError):
+            ends.append(x509.load_pem_x509_certificate(credential.cert_pem.encode()).not_valid_after_utc.timestamp())
+    if credential.authorization:
+        ends += _end_of_token(credential.authorization.removeprefix("Bearer "))
+    return min(ends, default=None)
+
+
+def _end_of_token(token: str) -> list[float]:
+    """What a JWT says; other tokens say nothing."""
+    try:
+        claims = token.split(".")[1]
+        end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
+        return [float(end)] if isinstance(end, int | float) else []
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return []
 
 
 def of_user(user: Mapping[str, Any], base: Path, origin: Origin, place: str, cluster: Mapping[str, Any]) -> Credential:

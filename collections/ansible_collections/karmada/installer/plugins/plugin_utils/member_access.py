@@ -8,12 +8,16 @@ verified in the Cluster object, and a token of its own. What that object cannot 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import INSECURE
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
+#: How long before its end an identity is told of.
+WARN_BEFORE = timedelta(days=30)
 
 
 def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> None:
@@ -47,3 +51,17 @@ def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[
             "its proxy-url holds a password, which everybody could read who may read Cluster objects",
             "Use a proxy that knows the control plane by its address.",
         )
+
+
+def expiring(access: Access, now: datetime) -> str:
+    """What to say of an identity that ends soon or has ended; empty if it does not.
+
+    The control plane has an account of its own, whose tokens do not expire: what ends is only that the member can be
+    changed and removed.
+    """
+    end = access.expiry()
+    if end is None or end - now.timestamp() > WARN_BEFORE.total_seconds():
+        return ""
+    moment = datetime.fromtimestamp(end, UTC)
+    when = f"{'expired' if moment < now else 'expires'} on {moment:%Y-%m-%d} at {moment:%H:%M} UTC"
+    return f"its kubeconfig {when}: put a newer one into its Secret, or the member cannot be changed and removed"

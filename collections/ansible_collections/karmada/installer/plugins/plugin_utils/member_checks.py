@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import cluster_checks, member_join, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    cluster_checks,
+    member_access,
+    member_join,
+    releases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -58,6 +63,8 @@ class MemberChecks:
     def problems(self, entry: member_join.Entry) -> Iterable[Problem]:
         """What is wrong with one member."""
         with member_join.connected(self.run, entry) as member:
+            if ending := member_access.expiring(member.access, self.run.now):
+                self.run.say(f"{member.name}: {ending}")
             try:
                 version = member.version(retry_seconds=PATIENCE_SECONDS)
             except ApiError as error:

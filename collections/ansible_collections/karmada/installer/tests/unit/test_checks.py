@@ -266,6 +266,15 @@ def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkey
     assert "another machine" in found[1].what
 
 
+def test_a_member_whose_kubeconfig_ends_soon_is_said_and_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, told = member("m1"), []
+    run = with_members(monkeypatch, m1=one, m2=member("m2"))
+    one.access.expiry = lambda: run.now.timestamp() + 86_400
+    run.say = told.append
+    assert problems(run) == []
+    assert [each.partition(" on ")[0] for each in told] == ["member m1: its kubeconfig expires"]
+
+
 @pytest.mark.parametrize(("minor", "said"), [("25", True), ("26", False), ("35", False), ("36", True), ("35+", False)])
 def test_a_member_of_a_version_that_nobody_has_tried_is_said(
     monkeypatch: pytest.MonkeyPatch, minor: str, said: bool

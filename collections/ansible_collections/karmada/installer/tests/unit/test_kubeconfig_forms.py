@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -575,3 +576,42 @@ def test_a_kubeconfig_file_of_the_person_may_name_its_files_and_programs(tmp_pat
     printing = {"command": sys.executable, "args": ["-c", f"print({ANSWER!r})"], "apiVersion": V1}
     file.write_text(yaml.safe_dump(config(user={"exec": printing})))
     assert kubeconfig.from_file(str(file), None).headers() == {"Authorization": "Bearer given"}
+
+
+# -- what ends ---------------------------------------------------------------------------------------------------------
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def jwt(**claims: Any) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"token": jwt(exp=(NOW + timedelta(days=29)).timestamp())}, "expires on 2026-05-30 at 12:00 UTC"),
+        ({"token": jwt(exp=(NOW - timedelta(days=1)).timestamp())}, "expired on 2026-04-30 at 12:00 UTC"),
+        ({"token": jwt(exp=(NOW + timedelta(days=31)).timestamp())}, ""),
+        ({"token": jwt(sub="account")}, ""),
+        *(({"token": each}, "") for each in ("opaque", "a.b.c", "a.!.c", jwt(exp="soon"), f"x.{'W' * 4000}.y")),
+        ({"username": "me", "password": "x"}, ""),
+        ({}, ""),
+    ],
+)
+def test_an_identity_is_told_of_before_it_ends(user: Object, said: str) -> None:
+    found = member_access.expiring(accessed(config(user=user)), NOW)
+    assert found.startswith(f"its kubeconfig {said}: put a newer one") if said else found == ""
+
+
+@pytest.mark.parametrize(("days", "ends"), [(20, True), (40, False)])
+def test_a_certificate_is_told_of_before_it_ends(days: float, ends: bool) -> None:
+    cert, key = client_pair(days)
+    user = {"client-certificate-data": encoded(cert), "client-key-data": encoded(key)}
+    assert bool(member_access.expiring(accessed(config(user=user)), datetime.now(UTC))) is ends
+
+
+def test_what_is_fetched_anew_does_not_end() -> None:
+    ended = jwt(exp=1)
+    assert member_access.expiring(accessed(config(user={"tokenFile": "token"}), token=ended.encode()), NOW) == ""
