@@ -63,7 +63,7 @@ def values_of(secrets: list[Object]) -> dict[str, set[str]]:
             value = base64.b64decode(encoded)
             if key == "instance.json":
                 found[f"{name}/encryptionKey"] = _forms([json.loads(value)["encryptionKey"]])
-            elif not key.endswith((".json", *PUBLIC)):
+            elif not key.endswith((".json", ".json.gz", *PUBLIC)):
                 found[f"{name}/{key}"] = texts_of(value)
     return {name: texts for name, texts in found.items() if texts}
 

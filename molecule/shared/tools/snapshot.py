@@ -208,7 +208,7 @@ def secret_keys(secrets: list[Object]) -> dict[str, str]:
                 found[f"{name}/owner"] = hash_of(content["owner"])
                 found[f"{name}/encryptionKey"] = hash_of(content["encryptionKey"])
                 found[f"{name}/etcd.token"] = hash_of(content["etcd"]["token"])
-            elif not key.endswith(".json"):
+            elif not key.endswith((".json", ".json.gz")):
                 found[f"{name}/{key}"] = hash_of(value)
     return found
 
