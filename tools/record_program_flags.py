@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import program_flags, releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[1]
 Record = dict[str, list[str]]
@@ -53,7 +53,7 @@ def main() -> None:
     before = {} if "--anew" in sys.argv[1:] else json.loads(program_flags.FILE.read_text(encoding="utf-8"))
     found: dict[str, dict[str, Record]] = {}
     for release in releases.RELEASES:
-        for component in COMPONENTS:
+        for component in PROGRAMS:
             name, version = program_flags.program(component), getattr(release, component.image.release)
             versions = found.setdefault(name, {})
             if version not in versions:

@@ -68,7 +68,7 @@ def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], argume
     if run.check:
         return _result(run, entries, member_join.of_each(entries, work), arguments)
     if any(name in registered for name in names):
-        member_leave.install_policy(run)
+        member_leave.install_policies(run)
     with run.writing(f"leave {', '.join(names)}"):
         outcomes = member_join.of_each(entries, work)
         result = _result(run, entries, outcomes, arguments)

@@ -10,13 +10,16 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    Joins every member cluster that the document lists and that is not joined, in mode Push. Changes what differs on
-    the others. A member that is not listed is left alone.
+    Joins every member cluster that the document lists and that is not joined. Changes what differs on the others. A
+    member that is not listed is left alone.
   - >-
     On a member it creates the namespace C(karmada-cluster), two service accounts with a token each, and a
     ClusterRole with all rights for the account that the control plane uses. In the control plane it creates the
     Cluster object and the Secrets with those tokens. The kubeconfig that the document refers to is used for this
     only; the control plane keeps none of it.
+  - >-
+    A member in mode Pull gets a karmada-agent on top, with a client certificate of its own for the control plane. The
+    module asks for that certificate with a bootstrap token that it deletes afterwards, and not again while it is good.
   - >-
     A member is joined when the control plane itself finds it Ready. This is waited for, also for members at which
     nothing had to be changed.

@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
+    agents,
     pod_rows,
     wanted_rows,
 )
@@ -127,7 +128,7 @@ def audit(run: Run) -> Iterable[Problem]:
 def flags_and_gates(run: Run) -> Iterable[Problem]:
     """Flags and gates that a component of this release does not have: it would not start with them."""
     release = run.instance.release
-    for component in wanted_rows(run.spec):
+    for component in (*wanted_rows(run.spec), *agents(run.spec)):
         settings, path = settings_of(component, run.spec), settings_path(component)
         if settings.get("imageTag") not in (None, getattr(release, component.image.release)):
             continue  # of a program that somebody else has built nothing is on record

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    MEMBER_NAMESPACE,
     SYSTEM_NAMESPACE,
     Layout,
     etcd_client_urls,
@@ -213,6 +214,23 @@ def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping
         "grpc-client-ca-file": _pki(layout, "server", "ca.crt"),
         "kubeconfig": layout.path("member", "member.config"),
         "server-port": str(ports["grpc"]),
+    }
+
+
+def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    """On its member it is the account of its pod, in the control plane it has a certificate, which it renews itself.
+
+    What the document says of a member is written into its Cluster by the installer, credentials included. So the agent
+    is told nothing of that, and needs no right to change its Cluster.
+    """
+    return {
+        **_bind_addresses(layout, ports),
+        "cluster-status-update-frequency": "10s",
+        "controllers": "*,certRotation",
+        "karmada-kubeconfig": layout.path("kubeconfig", "karmada-kubeconfig"),
+        "karmada-kubeconfig-namespace": MEMBER_NAMESPACE,
+        "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
+        "report-secrets": "None",
     }
 
 

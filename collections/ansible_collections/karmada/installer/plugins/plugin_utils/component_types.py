@@ -19,6 +19,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.releases import 
 
 #: The namespace that components use inside the control plane (leases, Services for aggregated APIs).
 SYSTEM_NAMESPACE = "karmada-system"
+#: Where the credentials of member clusters live, in the control plane and as the home of accounts on each member.
+MEMBER_NAMESPACE = "karmada-cluster"
 
 
 class Scheme(Enum):
@@ -305,7 +307,12 @@ def has_estimators(spec: Mapping[str, Any]) -> bool:
 
 def pushed_members(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The members of the document whose API servers the control plane connects to."""
-    return tuple(entry["name"] for entry in spec["members"] if entry["mode"] == "Push")
+    return tuple(entry["name"] for entry in spec["members"] if not pulls(entry))
+
+
+def pulls(entry: Mapping[str, Any]) -> bool:
+    """Whether this member connects to the control plane, by an agent; ``entry`` as in the document, or on record."""
+    return bool(entry.get("mode") == "Pull")
 
 
 def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:

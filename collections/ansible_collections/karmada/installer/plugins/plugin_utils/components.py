@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     LeafCertificate,
     Scheme,
     external_etcd,
+    pulls,
     pushed_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Image
@@ -333,6 +334,21 @@ KARMADA_SCHEDULER_ESTIMATOR = Component(
     ),
 )
 
+#: On members in mode Pull, and so not among the components of a control plane.
+KARMADA_AGENT = Component(
+    name="karmada-agent",
+    field="karmadaAgent",
+    binary="/bin/karmada-agent",
+    image=Image(registry="karmadaRegistry", repository="karmada-agent", release="karmada"),
+    ports={"health": 10359, "metrics": 10369},
+    # It answers from when it has found its Cluster in the control plane.
+    health=Health(port="health", live="/healthz", ready="/healthz"),
+    arguments=component_flags.agent,
+    takes_feature_gates=True,
+    per_member=True,
+    metrics_port="metrics",
+)
+
 COMPONENTS: tuple[Component, ...] = (
     ETCD,
     KARMADA_APISERVER,
@@ -348,6 +364,8 @@ COMPONENTS: tuple[Component, ...] = (
 )
 #: Components that serve an API of their own behind the API server.
 AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
+#: Everything that is a program of a release, wherever it runs.
+PROGRAMS: tuple[Component, ...] = (*COMPONENTS, KARMADA_AGENT)
 BY_NAME: Mapping[str, Component] = {component.name: component for component in COMPONENTS}
 
 
@@ -382,6 +400,11 @@ def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[Fi
 def wanted_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
     """The rows of the table that this document calls for, each with one section of settings."""
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
+
+
+def agents(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+    """The row of the agents, where a member in mode Pull has one."""
+    return (KARMADA_AGENT,) if any(pulls(entry) for entry in spec["members"]) else ()
 
 
 def wanted_components(spec: Mapping[str, Any], places: Mapping[str, int] | None = None) -> tuple[Component, ...]:

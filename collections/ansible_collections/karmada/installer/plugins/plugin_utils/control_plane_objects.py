@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_types
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import (
     ESTIMATOR_PORT,
     ESTIMATOR_SERVICE_PREFIX,
@@ -35,12 +36,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance import 
 
 Object = dict[str, Any]
 
-#: Where the credentials of member clusters live, in the control plane and as the home of accounts on each member.
-MEMBER_NAMESPACE = "karmada-cluster"
+MEMBER_NAMESPACE = component_types.MEMBER_NAMESPACE
 SYSTEM_LABEL = "karmada.io/system"
 _REGISTRATION = "apiregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io"
-_BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
+#: Whoever has a token of this group may ask for the certificate of an agent, and gets it.
+BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
+#: The agents of members in mode Pull.
+AGENT_GROUP = "system:karmada:agents"
 
 
 @dataclass(frozen=True)
@@ -398,12 +401,12 @@ def _rights() -> list[Object]:
             {f"{aggregate}-edit": "true"},
         ),
         # What a cluster that registers itself needs: ask for a certificate, have it approved, renew it.
-        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", _BOOTSTRAP_TOKEN_GROUP),
+        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", BOOTSTRAP_TOKEN_GROUP),
         _cluster_role(
             approve,
             [{"apiGroups": [certificates], "resources": ["certificatesigningrequests/clusteragent"], "verbs": create}],
         ),
-        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", _BOOTSTRAP_TOKEN_GROUP),
+        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", BOOTSTRAP_TOKEN_GROUP),
         _cluster_role(
             renew,
             [
@@ -414,7 +417,7 @@ def _rights() -> list[Object]:
                 }
             ],
         ),
-        _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", "system:karmada:agents"),
+        _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", AGENT_GROUP),
         _cluster_role(generator, everything),
         # The role is named after the job, the user after the certificate that karmadactl register asks for.
         _binding(generator, generator, "User", "system:karmada:agent:rbac-generator"),

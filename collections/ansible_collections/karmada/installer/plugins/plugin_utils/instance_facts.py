@@ -122,9 +122,8 @@ class InstanceFacts(ABC):
         """The instance's API server, as its administrator: directly where it can be reached, else through the host."""
         admin, authority = self.material.leaves["admin"], self.state.authorities[KARMADA_CA]
         ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, admin.certificate, admin.key))
-        name = "control plane"
         if self.spec["endpoint"]["type"] != "ClusterIP":
-            direct = Cluster.from_parts(self.public_url, ca_pem, cert_pem, key_pem, name=name)
+            direct = Cluster.from_parts(self.public_url, ca_pem, cert_pem, key_pem, name="control plane")
             try:
                 direct.get_raw("/readyz", retry_seconds=0)
                 return self._kept(direct)
@@ -133,19 +132,36 @@ class InstanceFacts(ABC):
                     f"the API server does not answer at {self.public_url} from here: {error.message}"
                 )
                 direct.close()
+        return self._kept(self._forwarded_control_plane(cert_pem=cert_pem, key_pem=key_pem))
+
+    def _forwarded_control_plane(
+        self, cert_pem: str | None = None, key_pem: str | None = None, token: str | None = None
+    ) -> Cluster:
+        """The instance's API server through the host cluster, as who has this certificate or this token."""
         selector = ",".join(f"{key}={value}" for key, value in self.instance.selector(KARMADA_APISERVER.name).items())
-        forwarded = Cluster.through_port_forward(
+        return Cluster.through_port_forward(
             self.host,
             self.instance.namespace,
             selector,
             KARMADA_APISERVER.listens(self.spec)["https"],
-            ca_pem=ca_pem,
+            ca_pem=self.state.authorities[KARMADA_CA].certificate.decode(),
             cert_pem=cert_pem,
             key_pem=key_pem,
+            token=token,
             tls_server_name=self.instance.service_host(KARMADA_APISERVER.name),
-            name=name,
+            name="control plane",
         )
-        return self._kept(forwarded)
+
+    def control_plane_as(self, token: str) -> Cluster:
+        """The same API server in the same way, as the bearer of this token; whoever asks for it closes it."""
+        server = self.control_plane.server
+        if server.startswith("https://"):
+            ca_pem = self.state.authorities[KARMADA_CA].certificate.decode()
+            found = Cluster.from_parts(server, ca_pem, token=token, name="control plane")
+        else:
+            found = self._forwarded_control_plane(token=token)
+        self.attend(found)
+        return found
 
     def is_host(self, cluster: Cluster) -> bool:
         """Whether this is the host cluster."""

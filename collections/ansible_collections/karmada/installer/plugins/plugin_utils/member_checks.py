@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent,
     cluster_checks,
     member_access,
     member_join,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -75,7 +77,8 @@ class MemberChecks:
                 )
                 return
             yield from cluster_checks.clock(member, member.name)
-            yield from _loopback_endpoint(entry, member)
+            if not pulls(entry):
+                yield from _loopback_endpoint(entry, member)
             denied = member.can_i(RIGHTS)
             if denied:
                 yield Problem(
@@ -137,6 +140,7 @@ def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered
     for ref in (
         Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),
         Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
+        *(agent.references() if pulls(entry) else ()),
     ):
         live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joining members by push: many at once, each on its own, so that one that does not answer spoils no other."""
+"""Joining members: many at once, each on its own, so that one that does not answer spoils no other.
+
+One in mode Pull is joined as one in mode Push is, and gets an agent on top (``agent_join``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_access, member_taints, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent_join, member_access, member_taints, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
@@ -24,7 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members i
     BrokenMember,
     reason_and_next_step,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -42,6 +45,11 @@ TOKEN_SECONDS = 30
 FIRST_ANSWER_SECONDS = 8.0
 #: Requests to one member at the same moment. Each needs a connection, and with many members those cost most.
 WORKERS = 2
+#: Karmada's controllers for the former mode would go on until they are restarted, beside those for the new one.
+CHANGE_OF_MODE = (
+    "take it out of the document and run, which leaves its workloads running unless its onLeave says otherwise; then "
+    "list it in the other mode"
+)
 Entry = Mapping[str, Any]
 
 
@@ -162,11 +170,16 @@ def check_state(entry: Entry, live: Object | None) -> None:
     if live["metadata"].get("deletionTimestamp"):
         remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
         raise ProblemsError(Problem(f"the Cluster {name} is being deleted", where, remedy))
-    mode = live["spec"].get("syncMode")
+    mode, ours = live["spec"].get("syncMode"), claimed_by(live) != (None, None)
     if mode and mode != entry["mode"]:
-        remedy = "remove it from the control plane with the tool that registered it, then run again"
+        remedy = CHANGE_OF_MODE if ours else "remove it from the control plane with the tool that registered it"
         raise ProblemsError(
             Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy)
+        )
+    if pulls(entry) and not ours:
+        what = "it was registered in mode Pull by another tool, whose agent would work against ours"
+        raise ProblemsError(
+            Problem(what, where, "unregister it with that tool (karmadactl unregister), then run again")
         )
 
 
@@ -207,11 +220,13 @@ def survey_member(
             outcome.on_member.append(_created(members.namespace_on_member(owner)))
         else:
             outcome.on_member += _ours_already(run, name, namespace)
-        there = _objects_on_member(run, name)
+        there = _objects_on_member(run, entry)
         seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
         outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live), workers=WORKERS)
-        outcome.on_member += _surplus(run, name)
-        credentials = _credentials(run, seen, name)
+        outcome.on_member += _surplus(run, entry)
+        credentials = _credentials(run, seen, entry)
+        if pulls(entry):
+            outcome.on_member += agent_join.survey_on_member(run, name, member, look)
     wanted = [members.cluster(entry, owner, registration)]
     if live is None:
         new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
@@ -224,6 +239,8 @@ def survey_member(
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
     inside = inside or run.control_plane
     outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live), workers=WORKERS)
+    if pulls(entry):
+        outcome.in_control_plane += agent_join.survey_in_control_plane(run, name, look)
 
 
 def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
@@ -246,13 +263,13 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         else:
             outcome.on_member += _ours_already(run, name, namespace)
         # A member deletes a token whose account it does not know yet, so the accounts come first.
-        wanted = _objects_on_member(run, name)
+        wanted = _objects_on_member(run, entry)
         for wave in (True, False):
             objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
             outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live), workers=WORKERS)
-        gone = [(change.ref, change.uid) for change in _surplus(run, name)]
+        gone = [(change.ref, change.uid) for change in _surplus(run, entry)]
         outcome.on_member += delete_all(member, gone, progress=run.say)
-        credentials = _wait_for_credentials(run, member, name)
+        credentials = _wait_for_credentials(run, member, entry)
 
     def apply(*objects: Object) -> list[Change]:
         return apply_all(run.control_plane, objects, adopt=_adopted(run.control_plane, objects, live))
@@ -271,20 +288,34 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
     if live is None:
         owned = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
         outcome.in_control_plane += apply(*owned)
+    if pulls(entry):
+        outcome.in_control_plane += agent_join.grant(run, name)
+        with connected(run, entry) as member:
+            outcome.on_member += agent_join.install(run, name, member)
 
 
 def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
-    """Joined is a member that the control plane itself finds Ready. Waits for all of them together."""
-    targets = {Ref(members.CLUSTER_API, "Cluster", entry["name"], None): entry["name"] for entry in entries}
-    outcomes = {name: Outcome(name) for name in targets.values()}
+    """Joined is a member that the control plane itself finds Ready. Waits for all of them together.
+
+    An agent that does not come to that tells on its member why.
+    """
+
+    def runs(entry: Entry, _outcome: Outcome) -> None:
+        with connected(run, entry) as member:
+            agent_join.wait(run, member, timeout)
+
+    outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
+    outcomes.update((each.name, each) for each in of_each([entry for entry in entries if pulls(entry)], runs))
+    sound = [name for name, outcome in outcomes.items() if not outcome.problem]
+    targets = {Ref(members.CLUSTER_API, "Cluster", name, None): name for name in sound}
     try:
         wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
     except NotReady as error:
         for ref, reason in error.reasons.items():
             outcomes[targets[ref]].fail(NotReady({ref: reason}, timeout))
     except ApiError as error:
-        for outcome in outcomes.values():
-            outcome.fail(error)
+        for name in sound:
+            outcomes[name].fail(error)
     return list(outcomes.values())
 
 
@@ -311,22 +342,27 @@ def _created(wanted: Object) -> Change:
     return Change(Ref.of(wanted), "created", None, diff(None, wanted))
 
 
-def _objects_on_member(run: Run, name: str) -> list[Object]:
-    estimator = has_estimators(run.spec)
-    return members.objects_on_member(name, run.instance.owner, run.instance.full_name, estimator=estimator)
+def _has_estimator(run: Run, entry: Entry) -> bool:
+    return has_estimators(run.spec) and not pulls(entry)
 
 
-def _surplus(run: Run, name: str) -> list[Change]:
+def _objects_on_member(run: Run, entry: Entry) -> list[Object]:
+    instance, estimator = run.instance, _has_estimator(run, entry)
+    return members.objects_on_member(entry["name"], instance.owner, instance.full_name, estimator=estimator)
+
+
+def _surplus(run: Run, entry: Entry) -> list[Change]:
     """What an estimator that the document does not ask for any more had on the member, as far as it is on record."""
-    if has_estimators(run.spec):
+    if _has_estimator(run, entry):
         return []
+    name = entry["name"]
     recorded = run.state.owned.get(f"member/{name}", {})
     refs = [Ref.of(each) for each in members.estimator_objects(name, run.instance.owner, run.instance.full_name)]
     return [Change(ref, "deleted", recorded[str(ref)]) for ref in refs if str(ref) in recorded]
 
 
-def _credentials(run: Run, member: Cluster, name: str) -> members.Credentials | None:
-    estimator = has_estimators(run.spec)
+def _credentials(run: Run, member: Cluster, entry: Entry) -> members.Credentials | None:
+    name, estimator = entry["name"], _has_estimator(run, entry)
     secrets = {
         each: secret
         for each in members.token_secrets(name, estimator=estimator)
@@ -335,10 +371,10 @@ def _credentials(run: Run, member: Cluster, name: str) -> members.Credentials | 
     return members.credentials_from(secrets, name, estimator=estimator)
 
 
-def _wait_for_credentials(run: Run, member: Cluster, name: str) -> members.Credentials:
+def _wait_for_credentials(run: Run, member: Cluster, entry: Entry) -> members.Credentials:
     deadline = time.monotonic() + TOKEN_SECONDS
     while True:
-        credentials = _credentials(run, member, name)
+        credentials = _credentials(run, member, entry)
         if credentials:
             return credentials
         if time.monotonic() > deadline:

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_works, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_join, member_works, members, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, ApplyFailed, Change, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -42,9 +43,9 @@ def entries(run: Run, names: Iterable[str]) -> list[Entry]:
     return [{"name": name, **run.state.members.get(name, {})} for name in names]
 
 
-def install_policy(run: Run) -> list[Change]:
-    """See that the API server can be told to leave workloads where they are; see ``member_works.policy``."""
-    return run.apply_to_control_plane("policy for members that leave", lambda: member_works.policy(run.state.owner))
+def install_policies(run: Run) -> list[Change]:
+    """See that the API server can be told to leave workloads where they are; see ``member_works.policies``."""
+    return run.apply_to_control_plane("policies for members that leave", lambda: member_works.policies(run.state.owner))
 
 
 def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
@@ -70,6 +71,8 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
             _withdraw(run, entry, cluster, member, deadline, outcome)
     outcome.in_control_plane += _remove_remains(run, name, deadline)
     outcome.on_member += removal.clean_member(run, entry, _left(deadline))
+    if pulls(entry):
+        outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
     if not run.check:
         removal.wait_for_member(run, entry, _left(deadline))
 
@@ -91,6 +94,8 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
             _force(run.control_plane, cluster, deadline)
     if ours or cluster is None:
         outcome.in_control_plane += _remove_remains(run, name, deadline)
+        if pulls(entry):
+            outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
     remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
     try:
         if "secretRef" not in entry:
@@ -147,7 +152,9 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
             Problem(
                 what=f"the control plane does not find it ready, so it could not {doing} ({reason})",
                 where=f"Cluster {name} in the control plane",
-                remedy="let the control plane reach the member",
+                remedy=f"see why {agent.DEPLOYMENT} on the member does not report"
+                if pulls(entry)
+                else "let the control plane reach the member",
             )
         )
     outcome.in_control_plane.append(_deleted(cluster))
@@ -155,13 +162,15 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
         return
     if retained:
         _retain(run.control_plane, name, deadline)
-    _delete(run.control_plane, cluster)
     settled = _Settled(member)
 
     def look() -> None:
         if retained:
             settled.release(run.control_plane, _works(run.control_plane, name))
 
+    if pulls(entry) and not member_works.is_going(cluster):
+        _see_works_go(run.control_plane, name, deadline, look)
+    _delete(run.control_plane, cluster)
     _see_it_go(run, cluster, deadline, look)
 
 
@@ -170,19 +179,9 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
     namespace = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
     if namespace is None:
         return
-    label = {"metadata": {"labels": {member_works.ON_LEAVE_LABEL: members.RETAIN}}}
-    control_plane.patch_merge("v1", "Namespace", namespace["metadata"]["name"], None, label)
-    # Nothing is created in a namespace that is going, so that nothing can be tried there.
-    while not member_works.is_going(namespace) and not _refused(control_plane, name):
-        if time.monotonic() > deadline:
-            raise ProblemsError(
-                Problem(
-                    what="the API server does not apply the policy by which workloads stay on a member that leaves",
-                    where=f"ValidatingAdmissionPolicy {member_works.POLICY} in the control plane",
-                    remedy="look at its status there, and whether admission plugins were switched off",
-                )
-            )
-        time.sleep(_PAUSE)
+    _put_in_force(
+        control_plane, namespace, {member_works.ON_LEAVE_LABEL: members.RETAIN}, member_works.POLICY, deadline
+    )
     patch = {"spec": {"preserveResourcesOnDeletion": True}}
     while works := member_works.to_retain(_works(control_plane, name)):
         if time.monotonic() > deadline:
@@ -196,12 +195,59 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
         _on_each(works, lambda work: _patch(control_plane, work, patch))
 
 
-def _refused(control_plane: Cluster, name: str) -> bool:
-    """Whether the policy is in force in the execution namespace of this member."""
+def _see_works_go(control_plane: Cluster, name: str, deadline: float, look: Callable[[], None]) -> None:
+    """Delete every Work of a member whose agent sees to it, and wait until all are gone.
+
+    With the Cluster would go the namespace that the agent's rights on Works are in, maybe before the last of them.
+    """
+    space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
+    if space is None or member_works.is_going(space):
+        return
+    policy = member_works.NO_NEW_WORKS_POLICY
+    _put_in_force(control_plane, space, {member_works.NO_NEW_WORKS_LABEL: "true"}, policy, deadline)
+    while works := _works(control_plane, name):
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"{len(works)} Works are left, which its agent does not finish "
+                    f"(for {member_works.told(works) or 'Karmada itself'})",
+                    where=f"namespace {space['metadata']['name']} in the control plane",
+                    remedy="see what the agent on the member says of them (kubectl logs), and run again, which goes on "
+                    "from there",
+                ),
+                consequence="nothing was forced, and nothing new is propagated to the member",
+            )
+        _on_each(works, lambda work: _delete(control_plane, work))
+        look()
+        time.sleep(_PAUSE)
+
+
+def _put_in_force(
+    control_plane: Cluster, namespace: Object, labels: dict[str, str], policy: str, deadline: float
+) -> None:
+    """Label an execution namespace, and wait until the policy that follows from that is applied there."""
+    name = namespace["metadata"]["name"]
+    control_plane.patch_merge("v1", "Namespace", name, None, {"metadata": {"labels": labels}})
+    # Nothing is created in a namespace that is going, so that nothing can be tried there.
+    while not member_works.is_going(namespace) and not _refused(control_plane, name, policy):
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what="the API server does not apply the policy for the Works of members that leave",
+                    where=f"ValidatingAdmissionPolicy {policy} in the control plane",
+                    remedy="look at its status there, and whether admission plugins were switched off",
+                )
+            )
+        time.sleep(_PAUSE)
+
+
+def _refused(control_plane: Cluster, namespace: str, policy: str) -> bool:
+    """Whether the policy is in force in this execution namespace."""
     try:
-        control_plane.create(member_works.probe(name), dry_run=True)
+        control_plane.create(member_works.probe(namespace, policy), dry_run=True)
     except Forbidden as error:
-        if member_works.POLICY in error.message:
+        # Of two that refuse it only one is told, and new Works are refused after those that do not retain.
+        if any(each in error.message for each in (policy, member_works.NO_NEW_WORKS_POLICY)):
             return True
         raise
     return False

@@ -22,6 +22,9 @@ WORK_API = "work.karmada.io/v1alpha1"
 #: On the execution namespace of a member that leaves and whose workloads stay. It goes with that namespace.
 ON_LEAVE_LABEL = "installer.karmada.io/on-leave"
 POLICY = "retain-works.installer.karmada.io"
+#: On the execution namespace of a member whose Works go before its Cluster, and the policy that follows from it.
+NO_NEW_WORKS_LABEL = "installer.karmada.io/no-new-works"
+NO_NEW_WORKS_POLICY = "no-new-works.installer.karmada.io"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _MANAGED = ("karmada.io/managed", "true")
 #: How many names of propagated objects a message shows.
@@ -33,61 +36,78 @@ def execution_namespace(member: str) -> str:
     return f"karmada-es-{member}"
 
 
-def policy(owner: str) -> list[Object]:
-    """What makes the API server refuse Works, of members that leave, that would take along what they stand for.
+def policies(owner: str) -> list[Object]:
+    """What makes the API server keep the Works of members that leave as they have to be until they are gone.
 
-    It concerns namespaces with our label only, so it may stay for good. Works that Karmada made for the Cluster itself
-    (its rights on the member) are to go with it.
+    Each concerns namespaces with a label of ours only, so they may stay for good.
+
+    The first refuses Works that would take along what they stand for. Works that Karmada made for the Cluster itself
+    (its rights on the member) are to go with it. The second refuses new Works. An agent loses its rights with the
+    execution namespace, and sees to no Work any more. So Works go before, and must not come back.
     """
+    retains_all = (
+        "has(object.metadata.deletionTimestamp)"
+        " || (has(object.metadata.ownerReferences)"
+        " && object.metadata.ownerReferences.exists(each, each.kind == 'Cluster'))"
+        " || (has(object.spec.preserveResourcesOnDeletion)"
+        " && object.spec.preserveResourcesOnDeletion)"
+    )
+    message = "this member is leaving, and what is propagated to it stays there"
+    return [
+        *_policy(owner, POLICY, {ON_LEAVE_LABEL: RETAIN}, ["CREATE", "UPDATE"], retains_all, message),
+        *_policy(
+            owner,
+            NO_NEW_WORKS_POLICY,
+            {NO_NEW_WORKS_LABEL: "true"},
+            ["CREATE"],
+            "false",
+            "this member is leaving, and nothing more is propagated to it",
+        ),
+    ]
+
+
+def _policy(
+    owner: str, name: str, namespaces: dict[str, str], operations: list[str], expression: str, message: str
+) -> list[Object]:
+    """A policy for these operations on Works in namespaces with these labels: those that do not keep it are refused."""
     labels = owner_labels(owner)
+    rule = {
+        "apiGroups": ["work.karmada.io"],
+        "apiVersions": ["*"],
+        "operations": operations,
+        "resources": ["works"],
+        "scope": "Namespaced",
+    }
     return [
         {
             "apiVersion": _ADMISSION,
             "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": POLICY, "labels": labels},
+            "metadata": {"name": name, "labels": labels},
             "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {
-                    "namespaceSelector": {"matchLabels": {ON_LEAVE_LABEL: RETAIN}},
-                    "resourceRules": [
-                        {
-                            "apiGroups": ["work.karmada.io"],
-                            "apiVersions": ["*"],
-                            "operations": ["CREATE", "UPDATE"],
-                            "resources": ["works"],
-                            "scope": "Namespaced",
-                        }
-                    ],
+                    "namespaceSelector": {"matchLabels": namespaces},
+                    "resourceRules": [rule],
                 },
-                "validations": [
-                    {
-                        "expression": "has(object.metadata.deletionTimestamp)"
-                        " || (has(object.metadata.ownerReferences)"
-                        " && object.metadata.ownerReferences.exists(each, each.kind == 'Cluster'))"
-                        " || (has(object.spec.preserveResourcesOnDeletion)"
-                        " && object.spec.preserveResourcesOnDeletion)",
-                        "message": "this member is leaving, and what is propagated to it stays there",
-                        "reason": "Forbidden",
-                    }
-                ],
+                "validations": [{"expression": expression, "message": message, "reason": "Forbidden"}],
             },
         },
         {
             "apiVersion": _ADMISSION,
             "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": POLICY, "labels": labels},
-            "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
         },
     ]
 
 
-def probe(member: str) -> Object:
-    """A Work that the policy refuses, to see whether it is in force."""
+def probe(namespace: str, policy_name: str) -> Object:
+    """A Work in this execution namespace that this policy refuses and no other one, to see whether it is in force."""
     return {
         "apiVersion": WORK_API,
         "kind": "Work",
-        "metadata": {"name": "installer-probe", "namespace": execution_namespace(member)},
-        "spec": {"preserveResourcesOnDeletion": False, "workload": {"manifests": []}},
+        "metadata": {"name": "installer-probe", "namespace": namespace},
+        "spec": {"preserveResourcesOnDeletion": policy_name != POLICY, "workload": {"manifests": []}},
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     MEMBER_NAMESPACE,
     SYSTEM_LABEL,
@@ -100,17 +101,10 @@ def objects_on_member(member: str, owner: str, control_plane: str, *, estimator:
         *_account_with_token(account(member)),
         *_account_with_token(IMPERSONATOR),
         # A control plane applies whatever kind its users propagate, so it needs rights on every kind.
-        *_role_of_account(
-            role(member),
-            account(member),
-            [
-                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-                {"nonResourceURLs": ["*"], "verbs": ["get"]},
-            ],
-        ),
+        *role_with_all_rights(role(member), account(member)),
     ]
     return [
-        *_marked(objects, owner, control_plane),
+        *marked(objects, owner, control_plane),
         *(estimator_objects(member, owner, control_plane) if estimator else ()),
     ]
 
@@ -129,7 +123,7 @@ def estimator_objects(member: str, owner: str, control_plane: str) -> list[Objec
             ],
         ),
     ]
-    return _marked(objects, owner, control_plane)
+    return marked(objects, owner, control_plane)
 
 
 _READ = ["get", "list", "watch"]
@@ -151,6 +145,15 @@ def _account_with_token(name: str) -> list[Object]:
     ]
 
 
+def role_with_all_rights(name: str, account_name: str) -> list[Object]:
+    """A ClusterRole for everything, and its binding to this account of a member."""
+    rules: list[Object] = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["*"], "verbs": ["get"]},
+    ]
+    return _role_of_account(name, account_name, rules)
+
+
 def _role_of_account(name: str, account_name: str, rules: list[Object]) -> list[Object]:
     return [
         {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
@@ -164,7 +167,7 @@ def _role_of_account(name: str, account_name: str, rules: list[Object]) -> list[
     ]
 
 
-def _marked(objects: list[Object], owner: str, control_plane: str) -> list[Object]:
+def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object]:
     """With whom they are for, and whose they are."""
     # As karmadactl join does it: everything but the tokens.
     for each in objects:
@@ -215,9 +218,10 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
         "secretRef": {"namespace": MEMBER_NAMESPACE, "name": name},
         "impersonatorSecretRef": {"namespace": MEMBER_NAMESPACE, "name": f"{name}-impersonator"},
     }
-    if registration.proxy:
+    # How the installer gets there; of a member in mode Pull it is of no interest to anybody else.
+    if registration.proxy and not pulls(entry):
         spec["proxyURL"] = registration.proxy
-    if registration.insecure:
+    if registration.insecure and not pulls(entry):
         spec[INSECURE] = True
     spec.update({key: entry[key] for key in ("provider", "region", "zones") if entry.get(key)})
     labels = dict(entry.get("labels") or {})

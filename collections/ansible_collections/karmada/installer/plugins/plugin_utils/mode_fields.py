@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_AGENT
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 
 
@@ -193,6 +193,8 @@ def _on_hosts(name: str, spec: Mapping[str, Any]) -> bool:
     """Whether what a field is about is on plain hosts: its component, or all there is."""
     if _setting(name) is not None and name.startswith(f"components.{ETCD.field}."):
         return ETCD.is_on_hosts(spec)
+    if name.startswith(f"components.{KARMADA_AGENT.field}."):
+        return False  # pods of members, whatever the control plane runs on
     return bool(spec["mode"] == "Binary")
 
 

@@ -167,7 +167,7 @@ def reasons_to_reissue(
     certificate: Certificate,
     pair: Pair | None,
     authority_certificate: bytes,
-    algorithm: KeyAlgorithm,
+    algorithm: KeyAlgorithm | None,
     now: datetime,
     renew_before: timedelta,
 ) -> list[str]:
@@ -176,6 +176,7 @@ def reasons_to_reissue(
     Two rules keep a run from reissuing for ever. `renew_before` counts for two thirds of the certificate's own lifetime
     at most, so a new certificate rests for at least a third of its life whatever was asked. And a certificate that
     ends together with its CA is not renewed for its age, because a new one could not last longer (rotate the CA).
+    ``algorithm`` None: that of the key is somebody else's choice.
 
     Raises `ValueError` if `authority_certificate` is unreadable; that is for `reasons_to_reissue_authority` to find.
     """
@@ -203,7 +204,7 @@ def reasons_to_reissue(
         found = ", ".join(sorted(usages)) or "nothing"
         reasons.append(f"The usage differs: wanted {', '.join(sorted(wanted_usages))}, found {found}.")
 
-    if _algorithm(have.public_key()) != algorithm:
+    if algorithm and _algorithm(have.public_key()) != algorithm:
         reasons.append(f"The key algorithm differs: wanted {algorithm}, found {_algorithm(have.public_key())}.")
 
     if not _signed_by(have, authority):
@@ -257,6 +258,13 @@ def _key_reasons(have: x509.Certificate, key_pem: bytes) -> list[str]:
         return [] if _matches(have, _load_key(key_pem)) else ["The private key does not match the certificate."]
     except ValueError as error:
         return [str(error)]
+
+
+def certificate_request(common_name: str, organizations: Iterable[str], algorithm: KeyAlgorithm) -> tuple[bytes, bytes]:
+    """A request for a certificate of a new key, and that key; both PEM."""
+    key = _new_key(algorithm)
+    request = x509.CertificateSigningRequestBuilder(_name(common_name, organizations)).sign(key, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM), _key_pem(key)
 
 
 def new_service_account_key(algorithm: KeyAlgorithm) -> tuple[bytes, bytes]:

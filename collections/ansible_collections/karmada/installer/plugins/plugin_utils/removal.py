@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, external_etcd, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     ETCD,
@@ -101,11 +102,9 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
     """
     name = entry["name"]
     with connected(run, entry) as member:
-        live = [
-            found
-            for each in members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
-            if (found := member.get(each["apiVersion"], each["kind"], *_name_and_namespace(each)))
-        ]
+        of_accounts = members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
+        refs = [*(agent.references() if pulls(entry) else ()), *map(Ref.of, of_accounts)]
+        live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
         impersonation = [
             found
@@ -343,7 +342,3 @@ def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[s
 def _component(each: Mapping[str, Any]) -> str:
     labels: Mapping[str, str] = each["metadata"].get("labels") or {}
     return labels.get(NAME_LABEL, "")
-
-
-def _name_and_namespace(each: Object) -> tuple[str, str | None]:
-    return each["metadata"]["name"], each["metadata"].get("namespace")

@@ -32,11 +32,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     Layout,
     Names,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, COMPONENTS, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, PROGRAMS
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, Rendered, rendered, state
 
-BINARIES = {component.name: program_flags.program(component) for component in COMPONENTS}
+BINARIES = {component.name: program_flags.program(component) for component in PROGRAMS}
 
 
 def binary(name: str) -> str:
@@ -53,7 +53,7 @@ _SPEC.loader.exec_module(record)
 JUDGED = releases.RELEASES if os.environ.get("TEST_ALL_RELEASES") else (releases.newest(),)
 
 
-@pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("component", PROGRAMS, ids=lambda each: each.name)
 @pytest.mark.parametrize("release", JUDGED, ids=lambda each: each.karmada)
 def test_the_record_is_what_the_program_says(release: releases.Release, component: Component) -> None:
     """Unit tests judge by the record, for every release, what is rendered and what users write."""

@@ -62,7 +62,7 @@ def as_controllers_write(control_plane: Cluster, wanted: dict[str, Any]) -> None
 
 
 def test_works_of_a_member_that_leaves_keep_what_they_stand_for(control_plane: Cluster, member: str) -> None:
-    apply_all(control_plane, member_works.policy(OWNER))
+    apply_all(control_plane, member_works.policies(OWNER))
     apps = [work(member, f"app-{number}") for number in range(3)]
     owner = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": member, "uid": "u"}
     of_cluster = work(member, "rights", ownerReferences=[owner])
@@ -85,7 +85,7 @@ def test_works_of_a_member_that_leaves_keep_what_they_stand_for(control_plane: C
 
 
 def test_a_work_that_is_going_can_be_finished(control_plane: Cluster, member: str) -> None:
-    apply_all(control_plane, member_works.policy(OWNER))
+    apply_all(control_plane, member_works.policies(OWNER))
     space = member_works.execution_namespace(member)
     for each in (work(member, "kept"), work(member, "forced")):
         control_plane.create(each)
@@ -102,7 +102,7 @@ def test_a_work_that_is_going_can_be_finished(control_plane: Cluster, member: st
 
 
 def test_works_of_other_members_are_not_concerned(control_plane: Cluster, member: str) -> None:
-    apply_all(control_plane, member_works.policy(OWNER))
+    apply_all(control_plane, member_works.policies(OWNER))
     other = work(member, "app")
     control_plane.create(other)
     as_controllers_write(control_plane, other)
@@ -110,5 +110,5 @@ def test_works_of_other_members_are_not_concerned(control_plane: Cluster, member
 
 def test_the_policy_stays_as_it_was_applied(control_plane: Cluster) -> None:
     """Else every run that lets a member leave would change it."""
-    apply_all(control_plane, member_works.policy(OWNER))
-    assert {change.action for change in apply_all(control_plane, member_works.policy(OWNER))} == {"unchanged"}
+    apply_all(control_plane, member_works.policies(OWNER))
+    assert {change.action for change in apply_all(control_plane, member_works.policies(OWNER))} == {"unchanged"}

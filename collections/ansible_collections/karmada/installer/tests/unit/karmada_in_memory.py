@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_works, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, member_works, members, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, NotFound
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, Object
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, quickly_rendered
 
 GOING = "2026-01-01T00:00:00Z"
 MADE_BY_APPLY = [{"manager": "karmada-installer", "operation": "Apply", "time": GOING}]
@@ -56,6 +56,8 @@ class ControlPlane(Api):
     def __init__(self, member: Api) -> None:
         super().__init__("control plane")
         self.member, self.reaches = member, True
+        #: whether it is the agent that sees to Works
+        self.pulls = False
         #: works whose spec a controller writes anew as soon as it can, as it does when a template changes
         self.restless: set[str] = set()
 
@@ -71,6 +73,9 @@ class ControlPlane(Api):
 
     def _admit(self, work: Object, namespace: Object) -> None:
         labels = namespace["metadata"].get("labels") or {}
+        if member_works.NO_NEW_WORKS_LABEL in labels and self._key(work) not in self.objects:
+            denied = f"policy {member_works.NO_NEW_WORKS_POLICY} denied it"
+            raise Forbidden(self.name, "POST", "/", 403, "Forbidden", denied)
         policies = self.names("ValidatingAdmissionPolicy") & self.names("ValidatingAdmissionPolicyBinding")
         if labels.get(member_works.ON_LEAVE_LABEL) == "Retain" and member_works.POLICY in policies:
             ours = member_works.is_going(work) or member_works.is_of_cluster(work) or member_works.retains(work)
@@ -79,7 +84,8 @@ class ControlPlane(Api):
 
     def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None, **more: Any) -> bool:
         live = self.objects.get((api_version, kind, namespace, name))
-        if kind in ("Cluster", "Namespace") and live:
+        held = kind == "Work" and (live or {"metadata": {}})["metadata"].get("finalizers")
+        if (kind in ("Cluster", "Namespace") or held) and live:
             self._write()
             live["metadata"]["deletionTimestamp"] = GOING
             self.log.append(f"delete {kind} {name}")
@@ -90,6 +96,11 @@ class ControlPlane(Api):
         if kind in ("Cluster", "Namespace"):
             self._controllers()
         return super().get(api_version, kind, name, namespace)
+
+    def list(self, api_version: str, kind: str, *where: Any, **more: Any) -> Any:
+        if kind == "Work":
+            self._finish_works()
+        return super().list(api_version, kind, *where, **more)
 
     # -- Karmada -------------------------------------------------------------------------------------------------------
 
@@ -103,6 +114,7 @@ class ControlPlane(Api):
                     continue
                 work["spec"] = written["spec"]
         clusters = [each for each in self.objects.values() if each["kind"] == "Cluster"]
+        self._finish_works()
         for cluster in clusters:
             if member_works.is_going(cluster):
                 self._remove(cluster)
@@ -126,8 +138,19 @@ class ControlPlane(Api):
         for key, work in list(self.objects.items()):
             if key[1] == "Work":
                 work["metadata"]["deletionTimestamp"] = GOING
-                if work["metadata"].get("finalizers") and self.reaches and self._finished(work):
-                    work["metadata"].pop("finalizers")
+        self._finish_works()
+
+    def _finish_works(self) -> None:
+        """What the execution controller does, or the agent, whose rights are in the execution namespace."""
+        for key, work in list(self.objects.items()):
+            if key[1] != "Work" or not member_works.is_going(work):
+                continue
+            space = self.objects["v1", "Namespace", None, key[2] or ""]
+            able = not (self.pulls and member_works.is_going(space))
+            if work["metadata"].get("finalizers") and self.reaches and able and self._finished(work):
+                work["metadata"].pop("finalizers")
+            if self.pulls and not work["metadata"].get("finalizers"):
+                del self.objects[key]
 
     def _remove_namespace(self, name: str) -> None:
         inside = [key for key in self.objects if key[2] == name]
@@ -169,9 +192,13 @@ def work_for(obj: Object, member: str = "m1", **spec: Any) -> Object:
     return {"apiVersion": member_works.WORK_API, "kind": "Work", "metadata": metadata, "spec": spec}
 
 
-def joined(name: str = "m1", *, ready: bool = True, estimator: bool = False) -> tuple[ControlPlane, Api]:
+def joined(
+    name: str = "m1", *, ready: bool = True, estimator: bool = False, pull: bool = False
+) -> tuple[ControlPlane, Api]:
     """A member as joining leaves it, with two applications, and what Karmada has put there for the Cluster."""
     made = members.objects_on_member(name, OWNER, "karmada/prod", estimator=estimator)
+    if pull:
+        made += agent_on(name)
     system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": f"id-{name}"}}
     member = Api(f"member {name}", system)
     for each in (members.namespace_on_member(OWNER), *made):
@@ -179,7 +206,7 @@ def joined(name: str = "m1", *, ready: bool = True, estimator: bool = False) -> 
         member.put(each)
     control_plane = ControlPlane(member)
     member.shared = control_plane
-    entry = {"name": name, "mode": "Push"}
+    entry = {"name": name, "mode": "Pull" if pull else "Push"}
     cluster = members.cluster(entry, OWNER, members.Registration(f"id-{name}", "https://192.0.2.1"))
     cluster["status"] = {"conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "X"}]}
     stored = control_plane.put(cluster)
@@ -189,6 +216,13 @@ def joined(name: str = "m1", *, ready: bool = True, estimator: bool = False) -> 
         control_plane.put(secret)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": member_works.execution_namespace(name)}}
     control_plane.put(space)
+    if pull:
+        control_plane.pulls = True
+        for each in agent.rights(name, OWNER):
+            control_plane.put(each)
+        for lease in agent.leases(name):
+            metadata = {"name": lease.name, "namespace": lease.namespace}
+            control_plane.put({"apiVersion": lease.api_version, "kind": "Lease", "metadata": metadata})
     for app in ("web", "db"):
         member.put(application(app))
         control_plane.put(work_for(application(app), name))
@@ -207,6 +241,17 @@ def joined(name: str = "m1", *, ready: bool = True, estimator: bool = False) -> 
         work["metadata"]["ownerReferences"] = [owner]
         control_plane.put(work)
     return control_plane, member
+
+
+def agent_on(name: str) -> list[Object]:
+    """The agent of a member, with an identity of which nobody reads anything."""
+    spec = {"endpoint": {"type": "NodePort"}, "members": [{"name": name, "mode": "Pull", "secretRef": {"name": name}}]}
+    who = agent.Identity(pki.Pair(b"c", b"k"), "https://192.0.2.1", b"ca", "issued")
+    instance = quickly_rendered(spec).instance
+    return [
+        agent.identity_secret(name, OWNER, instance.full_name, who),
+        *agent.objects_on_member(instance, name, "https://192.0.2.1", who),
+    ]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     ETCD_CA,
     FRONT_PROXY_CA,
     KARMADA_CA,
+    PROGRAMS,
     leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import schema
@@ -38,12 +39,12 @@ SETTINGS = schema()["properties"]["spec"]["properties"]["components"]["propertie
 
 
 def test_every_component_has_settings_in_the_document_and_the_other_way_round() -> None:
-    assert {component.field for component in COMPONENTS} == set(SETTINGS)
+    assert {component.field for component in PROGRAMS} == set(SETTINGS)
     assert list(BY_NAME) == [component.name for component in COMPONENTS]
 
 
 def test_no_two_components_of_one_host_want_the_same_port() -> None:
-    ports = Counter(port for component in COMPONENTS for port in component.ports.values())
+    ports = Counter(port for component in PROGRAMS for port in component.ports.values())
     assert max(ports.values()) == 1
 
 
@@ -169,7 +170,7 @@ def test_pods_of_users_never_run_in_the_control_plane() -> None:
 
 
 def test_gates_are_fields_of_those_components_that_take_them() -> None:
-    assert {component.field for component in COMPONENTS if component.takes_feature_gates} == {
+    assert {component.field for component in PROGRAMS if component.takes_feature_gates} == {
         field
         for field, each in SETTINGS.items()
         if "featureGates" in (each["properties"].get("local") or each)["properties"]

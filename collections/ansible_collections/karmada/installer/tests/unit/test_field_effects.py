@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent,
     artifacts,
     audit_policy,
     certificates,
@@ -29,8 +30,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     removal,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, wanted_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    KARMADA_AGENT,
+    PROGRAMS,
+    wanted_components,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
 from ansible_collections.karmada.installer.tests.unit.samples import (
@@ -140,17 +145,20 @@ ROWS: dict[str, tuple[Any, Any]] = {
     **_settings("spec.components.etcd.local"),
     **{
         path: values
-        for component in COMPONENTS
+        for component in PROGRAMS
         if component.field != "etcd"
         for path, values in _settings(f"spec.components.{component.field}").items()
+        # Nothing but the Cluster is away while an agent is.
+        if not (component is KARMADA_AGENT and ".podDisruptionBudgetConfig." in path)
     },
     **{
         f"spec.components.{component.field}.featureGates": (None, {"AllAlpha": True})
-        for component in COMPONENTS
+        for component in PROGRAMS
         if component.takes_feature_gates
     },
     "spec.components.karmadaAPIServer.serviceSubnet": (None, "10.112.0.0/16"),
     "spec.members[].name": ("m1", "m2"),
+    "spec.members[].mode": ("Push", "Pull"),
     "spec.members[].secretRef.name": ("m1", "m2"),
     "spec.members[].context": (None, "two"),
     "spec.members[].insecureSkipTLSVerification": (None, True),
@@ -181,11 +189,17 @@ AROUND: dict[str, Object] = {
         "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
     },
     **{path: external_etcd() for path in ROWS if path.startswith("spec.components.etcd.external.")},
-    **{path: {"members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
+    # of a type that goes with either mode
+    **{path: {**_NODE_PORT, "members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
     **{
         path: {"members": [{**_MEMBER, "taints": [{"key": "a", "effect": "NoSchedule"}]}]}
         for path in ROWS
         if path.startswith("spec.members[].taints[]")
+    },
+    **{
+        path: {**_NODE_PORT, "members": [{**_MEMBER, "mode": "Pull"}]}
+        for path in ROWS
+        if path.startswith(f"spec.components.{KARMADA_AGENT.field}.")
     },
     # so that what differs is the field, and not whether the component is there
     **{
@@ -193,7 +207,7 @@ AROUND: dict[str, Object] = {
             "components": {component.field: {"replicas": 1}},
             **({"members": [_MEMBER]} if component.per_member else {}),
         }
-        for component in COMPONENTS
+        for component in PROGRAMS
         if component.optional
         for path in ROWS
         if path.startswith(f"spec.components.{component.field}.")
@@ -208,8 +222,6 @@ def _with_variable(path: str) -> Object:
     return spec
 
 
-#: Fields with one possible value: it cannot be left out of the schema, and there are no two documents to compare.
-ONE_VALUE = {"spec.members[].mode"}
 #: Two documents between which only the mode differs do not exist: one names hosts.
 MODE = {"spec.mode"}
 
@@ -238,12 +250,7 @@ ON_HOSTS = {
 
 
 def test_every_field_has_a_row_and_every_row_a_field() -> None:
-    assert set(ROWS) - {"metadata.name"} | ONE_VALUE | MODE == set(FIELDS) - ON_HOSTS
-
-
-def test_fields_of_one_value_have_no_second_one() -> None:
-    single = {path for path, schema in FIELDS.items() if len(schema.get("enum", (1, 2))) == 1 and "default" in schema}
-    assert single == ONE_VALUE
+    assert set(ROWS) - {"metadata.name"} | MODE == set(FIELDS) - ON_HOSTS
 
 
 def put(target: Any, path: str, value: Any) -> None:
@@ -402,6 +409,7 @@ def _members(run: Run) -> list[Any]:
             *members.objects_on_member(entry["name"], "me", run.instance.full_name, estimator=has_estimators(run.spec)),
             *members.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
             member_taints.patched(cluster, member_taints.patch_for(cluster, entry)),
+            *(agent.objects_on_member(run.instance, entry["name"], "https://192.0.2.1", None) if pulls(entry) else ()),
         ]
         for entry in run.spec["members"]
         for cluster in [members.cluster(entry, "me", members.Registration("id", "https://192.0.2.1"))]
@@ -439,8 +447,12 @@ ELSEWHERE: dict[str, str] = {
     "spec.members[].insecureSkipTLSVerification": "record of members",
     "spec.members[].onLeave": "record of members",
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
-    **{f"spec.members[].{name}": "objects of members" for name in ("name", "provider", "region", "zones", "labels")},
     **{f"spec.members[].taints[].{name}": "objects of members" for name in ("key", "value", "effect")},
+    **{
+        f"spec.members[].{name}": "objects of members"
+        for name in ("name", "mode", "provider", "region", "zones", "labels")
+    },
+    **{path: "objects of members" for path in ROWS if path.startswith(f"spec.components.{KARMADA_AGENT.field}.")},
 }
 
 

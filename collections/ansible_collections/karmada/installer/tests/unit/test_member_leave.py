@@ -38,7 +38,8 @@ class World:
             for each in self.member.objects.values()
             if "installer.karmada.io/owner" in (each["metadata"].get("labels") or {})
         }
-        self.state = state(members={"m1": {**RECORD, "onLeave": on_leave}}, owned={"member/m1": uids})
+        record = {**RECORD, "onLeave": on_leave, "mode": "Pull" if how.get("pull") else "Push"}
+        self.state = state(members={"m1": record}, owned={"member/m1": uids})
         self.said: list[str] = []
         for module in (member_leave, removal):
             monkeypatch.setattr(module, "connected", lambda *_: memory.to(self.member))
@@ -55,7 +56,7 @@ class World:
     def leave(self, do: Any = member_leave.leave, *, timeout: float = 5, check: bool = False) -> Outcome:
         run = self.run(check=check)
         if not check:
-            for each in member_works.policy(OWNER):
+            for each in member_works.policies(OWNER):
                 self.control_plane.put(each)
         cluster = member_join.registered_clusters(run).get("m1") if not check else self._cluster()
         (entry,) = member_leave.entries(run, ["m1"])
@@ -87,6 +88,56 @@ def test_a_member_leaves_and_its_workloads_stay_or_go(
     world.assert_gone()
     assert world.applications == left
     assert not any(member_works.is_managed(each) for each in world.member.objects.values())
+
+
+@pytest.mark.parametrize(("on_leave", "left"), [("Retain", APPLICATIONS), ("Delete", set())])
+def test_one_in_mode_pull_leaves_with_all_that_its_agent_had(
+    on_leave: str, left: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Works go before its Cluster: with that the agent loses the rights to see to them."""
+    world = World(monkeypatch, on_leave, pull=True)
+    assert world.leave().problem == ""
+    world.assert_gone()
+    assert world.applications == left
+    assert not {kind for _, kind, _, _ in world.control_plane.objects} & {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Lease",
+        "Role",
+        "RoleBinding",
+    }
+
+
+@pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
+@pytest.mark.parametrize("writes", range(0, 24, 2))
+def test_one_in_mode_pull_killed_at_any_write_comes_to_the_same_end(
+    on_leave: str, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, on_leave, pull=True)
+    world.control_plane.writes_left = writes
+    with contextlib.suppress(memory.Killed):
+        world.leave()
+    world.control_plane.writes_left = None
+    assert world.leave().problem == ""
+    world.assert_gone()
+    assert world.applications == (APPLICATIONS if on_leave == "Retain" else set())
+
+
+def test_an_agent_that_does_not_finish_its_works_is_told_before_the_cluster_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, "Delete", pull=True)
+    world.control_plane.reaches = False
+    assert "Works are left, which its agent does not finish" in world.leave(timeout=0.1).problem
+    assert world.control_plane.names("Cluster") == {"m1"}
+
+
+def test_one_in_mode_pull_is_given_up_with_its_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, pull=True)
+    world.member.dead = True
+    outcome = world.leave(member_leave.give_up, timeout=1)
+    assert "Deployment karmada-agent" in outcome.left
+    assert world.control_plane.names("Role") == world.control_plane.names("ClusterRole") == set()
 
 
 def test_what_its_estimator_had_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +306,7 @@ def test_a_check_run_tells_what_would_go_and_changes_nothing(monkeypatch: pytest
 
 def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    monkeypatch.setattr(member_works, "policy", lambda _owner: [])
+    monkeypatch.setattr(member_works, "policies", lambda _owner: [])
     outcome = world.leave(timeout=0.1)
     assert "does not apply the policy" in outcome.problem
     assert world.control_plane.names("Cluster") == {"m1"}

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The karmada-agent of a member in mode Pull: what it consists of, and who it is and what it may in the control plane.
+
+It comes to the same as ``karmadactl register`` (Karmada v1.18), with fewer rights: its Cluster is there before it, with
+all that the document says of the member, so the agent makes and changes no Cluster, and reads no Secret. No I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    MEMBER_NAMESPACE,
+    SYSTEM_NAMESPACE,
+    Layout,
+    settings_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
+    AGENT_GROUP,
+    BOOTSTRAP_TOKEN_GROUP,
+    SYSTEM_LABEL,
+    owner_labels,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import MEMBER_LABEL, Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.kubernetes_layout import BASE
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import WORK_API, execution_namespace
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import CLUSTER_NAME
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_pods import pod_template
+
+Object = dict[str, Any]
+
+ROW = KARMADA_AGENT
+ACCOUNT = "karmada-agent-sa"
+#: Its kubeconfig of the control plane, and the key in it: the agent renews what is under these names.
+SECRET = "karmada-kubeconfig"  # noqa: S105 - the name of a Secret
+DEPLOYMENT = Ref("apps/v1", "Deployment", ROW.name, MEMBER_NAMESPACE)
+#: On that Secret: the fingerprint of the certificate that the installer put there. The agent leaves it when it renews.
+ISSUED_ANNOTATION = "installer.karmada.io/issued"
+TOKEN_NAMESPACE = "kube-system"  # noqa: S105 - the name of a namespace
+#: How long a token lives that nobody took away, because the run was killed.
+TOKEN_LIFETIME = timedelta(minutes=10)
+CSR_API = "certificates.k8s.io/v1"
+_LEASE_API = "coordination.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io"
+_USAGES = ["digital signature", "key encipherment", "client auth"]
+#: A signer grants no less.
+_SHORTEST_SECONDS = 600
+#: Of the validity of a certificate; with more left it is the agent that renews it, from a fifth on.
+_LAST_PART = 10
+#: Every address of the pod, of either family.
+_ANY_ADDRESS = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Identity:
+    """Who an agent is, and where it finds the control plane. Has no representation, because it holds a key."""
+
+    pair: pki.Pair
+    server: str
+    ca_pem: bytes
+    #: Fingerprint of the certificate that the installer made; ``pair`` may be one that the agent has renewed since.
+    issued: str
+
+
+def user(member: str) -> str:
+    """The name of this member's agent in the control plane."""
+    return f"system:karmada:agent:{member}"
+
+
+# -- in the control plane ----------------------------------------------------------------------------------------------
+
+
+def namespace(member: str, owner: str) -> Object:
+    """The execution namespace, in which the agent gets rights. Karmada makes it for a Cluster where it is not there."""
+    metadata = {"name": execution_namespace(member), "labels": {SYSTEM_LABEL: "true", **owner_labels(owner)}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def rights(member: str, owner: str) -> list[Object]:
+    """What the agent may do in the control plane: its own Cluster, Works and leases, and what all of them read."""
+    name, work_group = f"system:karmada:{member}:agent", WORK_API.partition("/")[0]
+    cluster_group, config_group = members.CLUSTER_API.partition("/")[0], "config.karmada.io"
+    everywhere = [
+        _rule(cluster_group, ["clusters"], ["get"], member),
+        _rule(cluster_group, ["clusters"], ["list", "watch"]),
+        _rule(cluster_group, ["clusters/status"], ["update"], member),
+        _rule(
+            config_group,
+            ["resourceinterpreterwebhookconfigurations", "resourceinterpretercustomizations"],
+            ["get", "list", "watch"],
+        ),
+        _rule("", ["namespaces"], ["get"]),
+        _rule("", ["services"], ["list", "watch"]),
+        _rule("", ["events"], ["create", "patch", "update"]),
+        _rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", "get"]),
+    ]
+    works = [
+        _rule(work_group, ["works"], ["get", "create", "list", "watch", "update", "delete"]),
+        _rule(work_group, ["works/status"], ["patch", "update"]),
+    ]
+    objects = [
+        *_granted(name, None, everywhere, member),
+        *_granted(f"{name}-work", execution_namespace(member), works, member),
+    ]
+    for lease in leases(member):
+        # A name cannot be said of what does not exist yet.
+        rules = [
+            _rule("coordination.k8s.io", ["leases"], ["create"]),
+            _rule("coordination.k8s.io", ["leases"], ["get", "update"], lease.name),
+        ]
+        objects += _granted(f"{name}-lease", lease.namespace, rules, member)
+    for each in objects:
+        each["metadata"]["labels"] = _labels(member, owner)
+    return objects
+
+
+def leases(member: str) -> tuple[Ref, Ref]:
+    """What the agent writes to say that it is there, and that it is the one of several that acts."""
+    return (
+        Ref(_LEASE_API, "Lease", member, MEMBER_NAMESPACE),
+        Ref(_LEASE_API, "Lease", f"{ROW.name}-{member}", SYSTEM_NAMESPACE),
+    )
+
+
+def bootstrap_token(member: str, owner: str, now: datetime) -> tuple[str, Object]:
+    """A token with which a certificate for an agent can be asked for, and the Secret that makes it one."""
+    alphabet = string.ascii_lowercase + string.digits
+    token_id, secret = ("".join(secrets.choice(alphabet) for _ in range(length)) for length in (6, 16))
+    content = {
+        "token-id": token_id,
+        "token-secret": secret,
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": BOOTSTRAP_TOKEN_GROUP,
+        "expiration": (now + TOKEN_LIFETIME).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "description": f"for the agent of member {member}, once",
+    }
+    made = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "bootstrap.kubernetes.io/token",
+        "metadata": {
+            "name": f"bootstrap-token-{token_id}",
+            "namespace": TOKEN_NAMESPACE,
+            "labels": _labels(member, owner),
+        },
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items()},
+    }
+    return f"{token_id}.{secret}", made
+
+
+def signing_request(member: str, owner: str, request_pem: bytes, validity: timedelta) -> Object:
+    """The request for the agent's certificate, which Karmada approves and kube-controller-manager signs."""
+    return {
+        "apiVersion": CSR_API,
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": f"{member}-{secrets.token_hex(4)}", "labels": _labels(member, owner)},
+        "spec": {
+            "request": base64.b64encode(request_pem).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client",
+            "expirationSeconds": max(_SHORTEST_SECONDS, min(int(validity.total_seconds()), 2**31 - 1)),
+            "usages": _USAGES,
+        },
+    }
+
+
+def selector(member: str, owner: str) -> str:
+    """The labels of what was made in the control plane for this member's agent."""
+    return ",".join(f"{key}={value}" for key, value in _labels(member, owner).items())
+
+
+def _labels(member: str, owner: str) -> dict[str, str]:
+    return {**owner_labels(owner), MEMBER_LABEL: member}
+
+
+def _rule(group: str, resources: list[str], verbs: list[str], name: str = "") -> Object:
+    rule: Object = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return {**rule, "resourceNames": [name]} if name else rule
+
+
+def _granted(name: str, home: str | None, rules: list[Object], member: str) -> list[Object]:
+    """A role with these rules, in a namespace or not, and its binding to the agent."""
+    prefix, metadata = ("", {"namespace": home}) if home else ("Cluster", {})
+    version = f"{_RBAC}/v1"
+    return [
+        {"apiVersion": version, "kind": f"{prefix}Role", "metadata": {"name": name, **metadata}, "rules": rules},
+        {
+            "apiVersion": version,
+            "kind": f"{prefix}RoleBinding",
+            "metadata": {"name": name, **metadata},
+            "roleRef": {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": name},
+            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": user(member)}],
+        },
+    ]
+
+
+# -- its identity ------------------------------------------------------------------------------------------------------
+
+
+def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
+    """What the Secret on a member says; None if there is none, or it cannot be read."""
+    if secret is None:
+        return None
+    try:
+        config = yaml.safe_load(base64.b64decode((secret.get("data") or {})[SECRET]))
+        cluster, known = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        ca_pem, certificate, key = (
+            base64.b64decode(text)
+            for text in (
+                cluster["certificate-authority-data"],
+                known["client-certificate-data"],
+                known["client-key-data"],
+            )
+        )
+        issued = (secret["metadata"].get("annotations") or {}).get(ISSUED_ANNOTATION, "")
+        return Identity(pki.Pair(certificate, key), cluster["server"], ca_pem, issued)
+    except (KeyError, IndexError, TypeError, AttributeError, binascii.Error, yaml.YAMLError):
+        return None
+
+
+def reasons_for_a_new_certificate(
+    member: str, found: Identity | None, authority: bytes, now: datetime, validity: timedelta
+) -> list[str]:
+    """Why the agent needs another one, a sentence each; none while it has a good one, which it renews itself.
+
+    ``authority`` is the certificate of whoever signs for kube-controller-manager.
+    """
+    wanted = pki.Certificate(ROW.name, "", user(member), (AGENT_GROUP,), client=True)
+    pair = found.pair if found else None
+    # It chooses the kind of key when it renews.
+    return pki.reasons_to_reissue(wanted, pair, authority, None, now, validity / _LAST_PART)
+
+
+def identity_secret(member: str, owner: str, control_plane: str, identity: Identity) -> Object:
+    """The Secret on the member with the agent's kubeconfig. The user in it has the name by which the agent knows it."""
+    config = pki.kubeconfig(CLUSTER_NAME, identity.server, identity.ca_pem, member, identity.pair, context=member)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {"name": SECRET, "namespace": MEMBER_NAMESPACE},
+        "data": {SECRET: base64.b64encode(yaml.safe_dump(config, sort_keys=False).encode()).decode()},
+    }
+    (marked,) = members.marked([secret], owner, control_plane)
+    marked["metadata"]["annotations"] = {ISSUED_ANNOTATION: identity.issued}
+    return marked
+
+
+# -- on the member -----------------------------------------------------------------------------------------------------
+
+
+def objects_on_member(instance: Instance, member: str, endpoint: str, identity: Identity | None) -> list[Object]:
+    """The agent and its rights on the member, but for the Secret with its identity.
+
+    ``endpoint`` is the address of the member's API server, as its Cluster has it. Without an ``identity`` the pods are
+    those of one that is still to be made.
+    """
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": ACCOUNT, "namespace": MEMBER_NAMESPACE},
+    }
+    objects = [account, *members.role_with_all_rights(ROW.name, ACCOUNT)]
+    return [
+        *members.marked(objects, instance.owner, instance.full_name),
+        _deployment(instance, member, endpoint, identity),
+    ]
+
+
+def references() -> list[Ref]:
+    """Everything of an agent on its member, what acts first."""
+    rbac = f"{_RBAC}/v1"
+    return [
+        DEPLOYMENT,
+        Ref("v1", "Secret", SECRET, MEMBER_NAMESPACE),
+        Ref("v1", "ServiceAccount", ACCOUNT, MEMBER_NAMESPACE),
+        Ref(rbac, "ClusterRoleBinding", ROW.name, None),
+        Ref(rbac, "ClusterRole", ROW.name, None),
+    ]
+
+
+def flags(instance: Instance, member: str, endpoint: str) -> list[str]:
+    """The command line of this member's agent."""
+    ours = ROW.for_member(member, 0).flags(instance.spec, _LAYOUT)
+    return sorted([*ours, f"--cluster-api-endpoint={endpoint}"])
+
+
+#: Of all that pods of a control plane have to know the agent needs where its files are.
+_LAYOUT = Layout(
+    base=BASE,
+    data="",
+    bind_address=_ANY_ADDRESS,
+    apiserver_url="",
+    etcd_members=(),
+    service_account_issuer="",
+    service_subnet="",
+    server_names={},
+)
+
+
+def _deployment(instance: Instance, member: str, endpoint: str, identity: Identity | None) -> Object:
+    component = ROW.for_member(member, 0)
+    pod = pod_template(instance, component, _config_hash(identity), flags(instance, member, endpoint))
+    spec = pod["spec"]
+    spec.update(serviceAccountName=ACCOUNT, automountServiceAccountToken=True)
+    spec["volumes"] += [{"name": "kubeconfig", "secret": {"secretName": SECRET, "defaultMode": 0o440}}]
+    spec["containers"][0]["volumeMounts"] += [
+        {"name": "kubeconfig", "mountPath": f"{BASE}/kubeconfig", "readOnly": True}
+    ]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": ROW.name, "namespace": MEMBER_NAMESPACE, "labels": instance.labels(ROW.name, member)},
+        "spec": {
+            "replicas": settings_of(ROW, instance.spec).get("replicas", 1),
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": instance.selector(ROW.name, member)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": pod,
+        },
+    }
+    (marked,) = members.marked([deployment], instance.owner, instance.full_name)
+    return marked
+
+
+def _config_hash(identity: Identity | None) -> str:
+    """Changes with what the installer writes for the agent, and not when that renews its certificate.
+
+    A renewed one is read when the process starts again, at the latest when the former one has ended: then the agent
+    loses its lease, and ends.
+    """
+    if identity is None:
+        return ""
+    parts = (identity.server.encode(), identity.ca_pem, identity.issued.encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members in mode Pull: an agent on each, with an identity of its own in the control plane.
+
+The installer asks for the agent's certificate as somebody who may do nothing else: with a token that it makes for this
+and takes away at once. Every step looks at what is there, so that a run that was killed is carried on by the next.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.agent import Identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Unauthorized
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
+    AGENT_GROUP,
+    MEMBER_NAMESPACE,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import NO_NEW_WORKS_LABEL, ON_LEAVE_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+
+#: How long the API server may take to know a token, and the control plane to sign a certificate.
+TOKEN_SECONDS, CERTIFICATE_SECONDS = 15.0, 60.0
+_PAUSE = 0.2
+Look = Callable[..., list[Change]]
+
+
+def survey_on_member(run: Run, name: str, member: Cluster, look: Look) -> list[Change]:
+    """What would change on the member; ``look`` compares, as ``plan`` and ``survey`` of ``apply`` do."""
+    secret, found = _live_identity(member)
+    wanted = _as_it_should_be(run, name, found)
+    objects = agent.objects_on_member(run.instance, name, member.access.server, wanted)
+    if wanted is None:
+        made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": agent.SECRET, "namespace": MEMBER_NAMESPACE}}
+        return [
+            Change(Ref.of(made), "changed" if secret else "created", None, diff(None, made)),
+            *look(member, objects),
+        ]
+    return [*_of_secret(run, name, secret, wanted, look, member), *look(member, objects)]
+
+
+def survey_in_control_plane(run: Run, name: str, look: Look) -> list[Change]:
+    """What would change in the control plane, where the member is registered already."""
+    owner, control_plane = run.instance.owner, run.control_plane
+    space = agent.namespace(name, owner)
+    there = control_plane.get("v1", "Namespace", space["metadata"]["name"])
+    made = [] if there else [Change(Ref.of(space), "created", None, diff(None, space))]
+    if there and _was_leaving(there):
+        made = [Change(Ref.of(space), "changed", there["metadata"]["uid"])]
+    gone = [Change(ref, "deleted", uid) for ref, uid in _left_by_a_killed_run(run, name)]
+    return [*made, *look(control_plane, agent.rights(name, owner)), *gone]
+
+
+def grant(run: Run, name: str) -> list[Change]:
+    """Give the agent its rights in the control plane, and take away what a killed run has left there."""
+    owner, control_plane = run.instance.owner, run.control_plane
+    space = agent.namespace(name, owner)
+    changes = delete_all(control_plane, _left_by_a_killed_run(run, name), progress=run.say)
+    there = control_plane.get("v1", "Namespace", space["metadata"]["name"])
+    if there is None:
+        changes += apply_all(control_plane, [space])
+    elif labels := _was_leaving(there):
+        patch = {"metadata": {"labels": dict.fromkeys(labels)}}
+        control_plane.patch_merge("v1", "Namespace", space["metadata"]["name"], None, patch)
+        changes.append(Change(Ref.of(space), "changed", there["metadata"]["uid"]))
+    return changes + apply_all(control_plane, agent.rights(name, owner))
+
+
+def _was_leaving(namespace: Object) -> list[str]:
+    """Labels of a leave that did not come to its end, by which nothing new would be propagated to the member."""
+    labels = namespace["metadata"].get("labels") or {}
+    return [label for label in (ON_LEAVE_LABEL, NO_NEW_WORKS_LABEL) if label in labels]
+
+
+def install(run: Run, name: str, member: Cluster) -> list[Change]:
+    """The agent on the member, with its identity. Its Cluster and its rights have to be there."""
+    secret, found = _live_identity(member)
+    identity = _as_it_should_be(run, name, found) or _new_identity(run, name)
+    objects = agent.objects_on_member(run.instance, name, member.access.server, identity)
+    first = _of_secret(run, name, secret, identity, apply_all, member)
+    # Its account comes before its pods, which are refused without one.
+    return [*first, *apply_all(member, objects[:-1]), *apply_all(member, objects[-1:])]
+
+
+def wait(run: Run, member: Cluster, timeout: float) -> None:
+    """Return when the agent runs and has found its Cluster. Raises NotReady with what its pods and their logs say."""
+    wait_until(member, [agent.DEPLOYMENT], timeout=timeout, progress=run.say)
+
+
+def forget(run: Run, name: str, timeout: float) -> list[Change]:
+    """Take what the agent had in the control plane from it: its rights, and what it wrote to say that it is there."""
+    control_plane, owner = run.control_plane, run.state.owner
+    refs = map(Ref.of, agent.rights(name, owner))
+    found = ((ref, control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
+    ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == owner]
+    changes = []
+    # Without rights it cannot write its leases again.
+    for targets in ([*ours, *_left_by_a_killed_run(run, name)], _there(control_plane, *agent.leases(name))):
+        changes += delete_all(control_plane, targets, check=run.check, timeout=timeout, progress=run.say)
+    return changes
+
+
+def _there(cluster: Cluster, *refs: Ref) -> list[tuple[Ref, str]]:
+    found = ((ref, cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
+    return [(ref, live["metadata"]["uid"]) for ref, live in found if live]
+
+
+def _left_by_a_killed_run(run: Run, name: str) -> list[tuple[Ref, str]]:
+    """Tokens and requests that were made for this agent, which live for seconds unless their run ends early."""
+    labels = agent.selector(name, run.instance.owner)
+    found = [
+        *run.control_plane.list("v1", "Secret", agent.TOKEN_NAMESPACE, labels=labels),
+        *run.control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels),
+    ]
+    return [(Ref.of(each), each["metadata"]["uid"]) for each in found]
+
+
+# -- the identity ------------------------------------------------------------------------------------------------------
+
+
+def _live_identity(member: Cluster) -> tuple[Object | None, Identity | None]:
+    secret = member.get("v1", "Secret", agent.SECRET, MEMBER_NAMESPACE)
+    return secret, agent.identity_of(secret)
+
+
+def _as_it_should_be(run: Run, name: str, found: Identity | None) -> Identity | None:
+    """The identity with the address and the authority of today; None if another certificate is needed."""
+    authority = run.state.authorities[CLIENT_SIGNING_CA].certificate
+    if found is None or agent.reasons_for_a_new_certificate(name, found, authority, run.now, _validity(run)):
+        return None
+    return replace(found, server=run.public_url, ca_pem=run.state.authorities[KARMADA_CA].certificate)
+
+
+def _of_secret(
+    run: Run, name: str, live: Mapping[str, Any] | None, identity: Identity, do: Look, member: Cluster
+) -> list[Change]:
+    """The Secret, written unless it says that already: the agent, which renews it, writes it in another form."""
+    said = agent.identity_of(live)
+    if live and said == identity and claimed_by(dict(live))[1] == run.instance.owner:
+        return [Change(Ref.of(dict(live)), "unchanged", live["metadata"]["uid"])]
+    return do(member, [agent.identity_secret(name, run.instance.owner, run.instance.full_name, identity)])
+
+
+def _validity(run: Run) -> timedelta:
+    return pki.parse_duration(run.spec["certificates"]["validity"])
+
+
+def _new_identity(run: Run, name: str) -> Identity:
+    """A certificate for the agent, asked for with a token that is good for nothing else and gone afterwards."""
+    owner, control_plane = run.instance.owner, run.control_plane
+    algorithm = run.spec["certificates"]["keyAlgorithm"]
+    request, key = pki.certificate_request(agent.user(name), (AGENT_GROUP,), algorithm)
+    wanted = agent.signing_request(name, owner, request, _validity(run))
+    token, secret = agent.bootstrap_token(name, owner, run.now)
+    run.say(f"member {name}: asking for the certificate of its agent")
+    control_plane.create(secret)
+    try:
+        with run.control_plane_as(token) as applicant:
+            certificate = _signed(applicant, wanted)
+    finally:
+        made = _there(control_plane, Ref.of(secret), Ref.of(wanted))
+        delete_all(control_plane, made, progress=run.say)
+    authority = run.state.authorities[KARMADA_CA].certificate
+    return Identity(pki.Pair(certificate, key), run.public_url, authority, pki.fingerprint(certificate))
+
+
+def _signed(applicant: Cluster, wanted: Object) -> bytes:
+    """The certificate that was asked for, when it was approved and signed. Raises ProblemsError when it is not."""
+    known_by = time.monotonic() + TOKEN_SECONDS
+    while True:
+        try:
+            applicant.create(wanted)
+        except Conflict:
+            break  # an attempt that was not heard has made it
+        except Unauthorized:
+            # The API server learns of a new token a moment later.
+            if time.monotonic() > known_by:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            break
+    name, deadline = wanted["metadata"]["name"], time.monotonic() + CERTIFICATE_SECONDS
+    while time.monotonic() < deadline:
+        live = applicant.get(agent.CSR_API, "CertificateSigningRequest", name) or {}
+        status = live.get("status") or {}
+        if status.get("certificate"):
+            return base64.b64decode(status["certificate"])
+        refusals = [each for each in status.get("conditions") or [] if each["type"] in ("Denied", "Failed")]
+        if refusals:
+            raise _not_signed(name, f"was refused: {refusals[0].get('message') or refusals[0].get('reason')}")
+        time.sleep(_PAUSE)
+    approved = any(each["type"] == "Approved" for each in status.get("conditions") or [])
+    raise _not_signed(name, f"was {'not signed' if approved else 'not approved'} within {CERTIFICATE_SECONDS:.0f} s")
+
+
+def _not_signed(name: str, what: str) -> ProblemsError:
+    return ProblemsError(
+        Problem(
+            what=f"the request for the certificate of its agent {what}",
+            where=f"CertificateSigningRequest {name} in the control plane",
+            remedy="see that agentcsrapproving of karmada-controller-manager and csrsigning of kube-controller-manager "
+            "run (their flag controllers), then run again",
+        )
+    )

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of a member in mode Pull: who it is, what it may do, and when it gets another certificate."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki, program_flags, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import AGENT_GROUP
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.tests.unit.samples import NOW, OWNER, Rendered, document, rendered, state
+
+PULL = {"endpoint": {"type": "NodePort"}, "members": [{"name": "m1", "mode": "Pull", "secretRef": {"name": "m1"}}]}
+SIGNER = state().authorities[CLIENT_SIGNING_CA]
+YEAR = timedelta(days=365)
+MEMBER_SERVER = "https://192.0.2.7:6443"
+
+
+def certificate(*, name: str = "m1", when: datetime = NOW, signer: pki.Pair = SIGNER) -> pki.Pair:
+    wanted = pki.Certificate("agent", "", agent.user(name), (AGENT_GROUP,), client=True)
+    return pki.issue(wanted, signer, "ECDSA-P256", when, YEAR)
+
+
+def identity(**more: Any) -> agent.Identity:
+    pair = certificate(**more)
+    return agent.Identity(pair, "https://192.0.2.1:32443", b"ca", pki.fingerprint(pair.certificate))
+
+
+def found(spec: dict[str, Any] | None = None) -> Rendered:
+    return rendered({**PULL, **(spec or {})})
+
+
+def deployment(spec: dict[str, Any] | None = None, who: agent.Identity | None = None) -> dict[str, Any]:
+    objects = agent.objects_on_member(found(spec).instance, "m1", MEMBER_SERVER, who)
+    return next(each for each in objects if each["kind"] == "Deployment")
+
+
+# -- in the control plane --------------------------------------------------------------------------------------------
+
+
+def rules(kind: str) -> list[dict[str, Any]]:
+    return [rule for each in agent.rights("m1", OWNER) if each["kind"] == kind for rule in each["rules"]]
+
+
+def test_it_reads_no_secret_and_changes_no_cluster() -> None:
+    every = [*rules("ClusterRole"), *rules("Role")]
+    assert not [rule for rule in every if "secrets" in rule["resources"] or "*" in rule["resources"] + rule["verbs"]]
+    clusters = [rule for rule in every if "clusters" in rule["resources"]]
+    assert {verb for rule in clusters for verb in rule["verbs"]} == {"get", "list", "watch"}
+    (status,) = [rule for rule in every if "clusters/status" in rule["resources"]]
+    assert status["resourceNames"] == ["m1"]
+
+
+def test_it_has_works_of_its_own_member_only() -> None:
+    roles = [each for each in agent.rights("m1", OWNER) if each["kind"] == "Role"]
+    assert not [rule for rule in rules("ClusterRole") if "works" in rule["resources"]]
+    homes = {
+        each["metadata"]["namespace"] for each in roles if any("works" in rule["resources"] for rule in each["rules"])
+    }
+    assert homes == {"karmada-es-m1"}
+
+
+def test_every_role_is_bound_to_the_agent_of_this_member() -> None:
+    objects = agent.rights("m1", OWNER)
+    roles = {
+        (each["kind"], each["metadata"]["name"], each["metadata"].get("namespace"))
+        for each in objects
+        if "rules" in each
+    }
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"], each["metadata"].get("namespace"))
+        for each in objects
+        if "roleRef" in each
+    }
+    assert roles == bound
+    subjects = {subject["name"] for each in objects if "subjects" in each for subject in each["subjects"]}
+    assert subjects == {"system:karmada:agent:m1"}
+
+
+def test_a_token_is_for_asking_for_a_certificate_and_for_minutes() -> None:
+    token, secret = agent.bootstrap_token("m1", OWNER, NOW)
+    content = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert re.fullmatch("[a-z0-9]{6}[.][a-z0-9]{16}", token)
+    assert token == f"{content['token-id']}.{content['token-secret']}"
+    assert secret["metadata"]["name"] == f"bootstrap-token-{content['token-id']}"
+    assert secret["type"] == "bootstrap.kubernetes.io/token"
+    assert content["expiration"] == "2026-03-01T12:10:00Z"
+    assert content["auth-extra-groups"] == "system:bootstrappers:karmada:default-cluster-token"
+    # it signs nothing: the authority is known, and has not to be discovered by it
+    assert [key for key in content if key.startswith("usage-")] == ["usage-bootstrap-authentication"]
+    assert agent.bootstrap_token("m1", OWNER, NOW)[0] != token
+
+
+@pytest.mark.parametrize(
+    ("validity", "seconds"), [("8760h", 31536000), ("1m", 600), ("876000h", 2**31 - 1)], ids=["usual", "short", "long"]
+)
+def test_a_request_is_one_that_is_approved_and_signed(validity: str, seconds: int) -> None:
+    request, key = pki.certificate_request(agent.user("m1"), (AGENT_GROUP,), "ECDSA-P256")
+    made = agent.signing_request("m1", OWNER, request, pki.parse_duration(validity))
+    assert made["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
+    assert made["spec"]["expirationSeconds"] == seconds
+    assert sorted(made["spec"]["usages"]) == ["client auth", "digital signature", "key encipherment"]
+    assert base64.b64decode(made["spec"]["request"]) == request
+    assert b"PRIVATE KEY" in key
+
+
+# -- its identity ----------------------------------------------------------------------------------------------------
+
+
+def test_the_secret_says_what_it_was_made_of() -> None:
+    who = identity()
+    secret = agent.identity_secret("m1", OWNER, "karmada/prod", who)
+    assert agent.identity_of(secret) == who
+    config = yaml.safe_load(base64.b64decode(secret["data"]["karmada-kubeconfig"]))
+    # The agent takes the name of its user for that of its cluster when it renews the certificate.
+    assert config["users"][0]["name"] == config["contexts"][0]["context"]["user"] == "m1"
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"karmada-kubeconfig": "e30="}, {"karmada-kubeconfig": "!"}, {"karmada-kubeconfig": "Og=="}]
+)
+def test_a_secret_that_cannot_be_read_is_no_identity(data: dict[str, str]) -> None:
+    assert agent.identity_of({"metadata": {}, "data": data}) is None
+    assert agent.identity_of(None) is None
+
+
+def reasons(who: agent.Identity | None, now: datetime = NOW) -> list[str]:
+    return agent.reasons_for_a_new_certificate("m1", who, SIGNER.certificate, now, YEAR)
+
+
+def test_a_good_certificate_is_kept_until_its_agent_has_not_renewed_it_for_long() -> None:
+    assert reasons(identity()) == []
+    assert reasons(identity(), NOW + YEAR * 0.85) == []
+    assert reasons(identity(), NOW + YEAR * 0.95) != []
+
+
+def test_one_that_the_agent_has_renewed_with_a_key_of_its_choice_is_kept() -> None:
+    wanted = pki.Certificate("agent", "", agent.user("m1"), (AGENT_GROUP,), client=True)
+    renewed = pki.issue(wanted, SIGNER, "RSA-3072", NOW, YEAR)
+    assert reasons(replace(identity(), pair=renewed)) == []
+
+
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        (None, "missing"),
+        (identity(name="m2"), "subject differs"),
+        (identity(signer=state().authorities[KARMADA_CA]), "not signed by the current CA"),
+        (replace(identity(), pair=pki.Pair(b"x", b"y")), "cannot be read"),
+    ],
+    ids=["none", "of another member", "of another authority", "damaged"],
+)
+def test_one_that_is_not_good_is_made_anew(who: agent.Identity | None, told: str) -> None:
+    assert told in " ".join(reasons(who))
+
+
+# -- on the member ---------------------------------------------------------------------------------------------------
+
+
+def test_its_pods_restart_for_what_the_installer_writes_and_not_when_it_renews_its_certificate() -> None:
+    who = identity()
+    renewed = replace(who, pair=certificate())
+    assert deployment(who=who) == deployment(who=renewed)
+    for other in (replace(who, server="https://192.0.2.9"), replace(who, ca_pem=b"new"), replace(who, issued="other")):
+        assert deployment(who=who) != deployment(who=other)
+
+
+def test_it_is_told_nothing_that_the_document_may_change() -> None:
+    """Or it would be started again for it, and would want to change its Cluster, which it may not."""
+    one, other = (
+        found({"members": [{**PULL["members"][0], **more}]}) for more in ({}, {"region": "eu", "zones": ["a"]})
+    )
+    first, second = (agent.objects_on_member(each.instance, "m1", MEMBER_SERVER, None) for each in (one, other))
+    assert first == second
+
+
+def test_it_acts_as_its_account_and_reads_its_identity() -> None:
+    spec = deployment()["spec"]["template"]["spec"]
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("karmada-agent-sa", True)
+    (container,) = spec["containers"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    (flag,) = [each for each in container["command"] if each.startswith("--karmada-kubeconfig=")]
+    assert flag == f"--karmada-kubeconfig={mounts['kubeconfig']}/karmada-kubeconfig"
+    assert {"name": "kubeconfig", "secret": {"secretName": "karmada-kubeconfig", "defaultMode": 0o440}} in spec[
+        "volumes"
+    ]
+    assert container["image"].startswith("docker.io/karmada/karmada-agent:v")
+
+
+def test_settings_of_the_document_are_honoured() -> None:
+    images = {"karmadaRegistry": "registry.example.com", "pullSecrets": [{"name": "login"}], "pullPolicy": "Always"}
+    settings = {"replicas": 2, "extraArgs": {"v": "4"}, "featureGates": {"MultiClusterService": True}}
+    made = deployment({"images": images, "components": {"karmadaAgent": settings}})
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert made["spec"]["replicas"] == 2
+    assert container["image"].startswith("registry.example.com/karmada-agent:")
+    assert (container["imagePullPolicy"], spec["imagePullSecrets"]) == ("Always", [{"name": "login"}])
+    assert {"--v=4", "--feature-gates=MultiClusterService=true", "--cluster-name=m1"} <= set(container["command"])
+
+
+def test_certificates_are_renewed() -> None:
+    flags = agent.flags(found().instance, "m1", MEMBER_SERVER)
+    assert "--controllers=*,certRotation" in flags
+    assert "--karmada-kubeconfig-namespace=karmada-cluster" in flags
+
+
+@pytest.mark.parametrize("release", releases.RELEASES, ids=lambda each: each.karmada)
+def test_the_program_of_each_release_knows_the_flags(release: releases.Release) -> None:
+    known = set(program_flags.flags(agent.ROW, release))
+    used = {each.removeprefix("--").partition("=")[0] for each in agent.flags(found().instance, "m1", MEMBER_SERVER)}
+    assert used <= known
+
+
+def test_everything_of_it_is_among_what_is_taken_away() -> None:
+    instance = found().instance
+    objects = agent.objects_on_member(instance, "m1", MEMBER_SERVER, None)
+    secret = agent.identity_secret("m1", OWNER, instance.full_name, identity())
+    assert {Ref.of(each) for each in (*objects, secret)} == set(agent.references())
+
+
+def test_a_document_with_a_member_in_mode_pull_has_an_endpoint() -> None:
+    assert document(PULL)["spec"]["members"][0]["mode"] == "Pull"

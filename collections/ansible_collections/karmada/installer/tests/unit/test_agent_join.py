@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joining in mode Pull: the agent gets one certificate, by a token that is gone afterwards, wherever a run ends."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_join, member_join, members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unauthorized
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import NO_NEW_WORKS_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.samples import document, state
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+M1 = {"name": "m1", "mode": "Pull", "secretRef": {"name": "m1"}}
+Object = dict[str, Any]
+CSR = "CertificateSigningRequest"
+
+
+class Killed(Exception):  # noqa: N818 - what happens to a run
+    """The run ends here."""
+
+
+class Api(FakeCluster):
+    """Can be used as a context, and ends the run instead of carrying out the write that is left when it is 0."""
+
+    writes_left: list[int]
+    refuses: list[Exception]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _write(self) -> None:
+        if self.writes_left[0] == 0:
+            raise Killed
+        self.writes_left[0] -= 1
+
+    def apply(self, obj: Object, *, dry_run: bool = False, **more: Any) -> Any:
+        if not dry_run:
+            self._write()
+        return super().apply(obj, dry_run=dry_run, **more)
+
+    def create(self, obj: Object, **more: Any) -> Object:
+        self._write()
+        return super().create(obj, **more)
+
+    def delete(self, *where: Any, **more: Any) -> bool:
+        self._write()
+        return super().delete(*where, **more)
+
+    def patch_merge(self, api_version: str, kind: str, name: str, namespace: str | None, patch: Object) -> None:
+        self._write()
+        labels = self.objects[api_version, kind, namespace, name]["metadata"]["labels"]
+        for key in patch["metadata"]["labels"]:
+            labels.pop(key)
+
+
+class Site:
+    """A control plane that signs what it is asked for, and a member, in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
+        self.writes_left = [-1]
+        self.member, self.inside = Api("member m1", system), Api("control plane")
+        for each in (self.member, self.inside):
+            each.writes_left = self.writes_left
+        self.state = state()
+        self.bearers: list[str] = []
+        self.refusals: list[Exception] = []
+        #: what becomes of a request: its status
+        self.judge: Any = self._sign
+        monkeypatch.setattr(member_join, "_credentials", lambda *_: members.Credentials("t", "t", b"c"))
+        monkeypatch.setattr(member_join, "connected", self._connected)
+        monkeypatch.setattr(Run, "control_plane_as", lambda _run, token: self._as(token))
+        monkeypatch.setattr(Run, "public_url", "https://192.0.2.1:32443")
+        monkeypatch.setattr(agent_join, "_PAUSE", 0)
+
+    @contextlib.contextmanager
+    def _connected(self, _run: Run, _entry: Any) -> Any:
+        yield self.member
+
+    def _as(self, token: str) -> Api:
+        """Who has the token may ask for a certificate, and the API server answers as soon as it is asked again."""
+        site = self
+        self.bearers.append(token)
+
+        class Applicant(Api):
+            def create(self, obj: Object, **more: Any) -> Object:
+                if site.refusals:
+                    raise site.refusals.pop()
+                known = {
+                    ".".join(base64.b64decode(each["data"][part]).decode() for part in ("token-id", "token-secret"))
+                    for each in site.inside.objects.values()
+                    if each.get("type") == "bootstrap.kubernetes.io/token"
+                }
+                assert token in known
+                made = site.inside.create(obj, **more)
+                made["status"] = site.judge(base64.b64decode(obj["spec"]["request"]))
+                return made
+
+        found = Applicant("control plane")
+        found.writes_left, found.objects = self.writes_left, self.inside.objects
+        return found
+
+    def _sign(self, request_pem: bytes) -> Object:
+        request = x509.load_pem_x509_csr(request_pem)
+        signer = self.state.authorities[CLIENT_SIGNING_CA]
+        issuer = x509.load_pem_x509_certificate(signer.certificate)
+        key: Any = serialization.load_pem_private_key(signer.key, None)
+        start, end = self.now - timedelta(minutes=5), self.now + timedelta(days=365)
+        builder = x509.CertificateBuilder(issuer.subject, request.subject, request.public_key(), 1, start, end)
+        signed = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False).sign(
+            key, hashes.SHA256()
+        )
+        return {"certificate": base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()}
+
+    @property
+    def now(self) -> Any:
+        return fake_run(document(), FakeCluster("host cluster")).now
+
+    def run(self, entry: Object = M1) -> list[str]:
+        """What one run of the step changes, on the member and in the control plane."""
+        run = fake_run(
+            document({"endpoint": {"type": "NodePort"}, "members": [entry]}), FakeCluster("host"), stored=self.state
+        )
+        run.__dict__["control_plane"] = self.inside
+        registered = member_join.registered_clusters(run)
+        survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
+        member_join.survey_member(run, entry, registered, survey)
+        if not member_join.needs_work(entry, survey, self.state):
+            return []
+        try:
+            member_join.register_member(run, entry, registered, outcome)
+        finally:
+            self.state = member_join.recorded(self.state, entry, outcome.on_member)
+        return sorted(f"{change.action} {change.ref}" for change in outcome.changes)
+
+    @property
+    def secret(self) -> Object:
+        found = self.member.get("v1", "Secret", agent.SECRET, "karmada-cluster")
+        assert found
+        return found
+
+    def assert_joined(self) -> None:
+        who = agent.identity_of(self.secret)
+        assert who
+        assert (
+            agent.reasons_for_a_new_certificate(
+                "m1", who, self.state.authorities[CLIENT_SIGNING_CA].certificate, self.now, timedelta(days=365)
+            )
+            == []
+        )
+        assert self.inside.names(CSR) == set()
+        assert not [each for each in self.inside.names("Secret") if each.startswith("bootstrap-token-")]
+        cluster = self.inside.get(members.CLUSTER_API, "Cluster", "m1")
+        assert cluster
+        assert cluster["spec"]["syncMode"] == "Pull"
+        assert self.member.names("Deployment") == {"karmada-agent"}
+        assert {"karmada-agent", "karmada-controller-manager:karmada-m1"} <= self.member.names("ClusterRoleBinding")
+
+
+def test_a_second_run_makes_no_token_and_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    assert "created Deployment karmada-cluster/karmada-agent" in site.run()
+    site.assert_joined()
+    assert len(site.bearers) == 1
+    assert site.run() == []
+    assert len(site.bearers) == 1
+
+
+def test_the_key_of_the_administrator_is_not_on_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    who = agent.identity_of(site.secret)
+    assert who
+    assert pki.describe(who.pair.certificate)[
+        "subject"
+    ] == "CN=system:karmada:agent:m1,O=system:karmada:agents".replace(",", ", ")
+
+
+@pytest.mark.parametrize("writes", range(0, 44, 3))
+def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(
+    writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch)
+    site.writes_left[0] = writes
+    with contextlib.suppress(Killed):
+        site.run()
+    site.writes_left[0] = -1
+    site.run()
+    site.assert_joined()
+    assert site.run() == []
+
+
+def test_one_that_the_agent_has_renewed_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    who = agent.identity_of(site.secret)
+    assert who
+    wanted = pki.Certificate("x", "", agent.user("m1"), ("system:karmada:agents",), client=True)
+    renewed = pki.issue(wanted, site.state.authorities[CLIENT_SIGNING_CA], "RSA-3072", site.now, timedelta(days=365))
+    config = pki.kubeconfig("other", who.server, who.ca_pem, "m1", renewed, context="other")
+    live = site.member.objects["v1", "Secret", "karmada-cluster", agent.SECRET]
+    live["data"] = {agent.SECRET: base64.b64encode(str(config).encode()).decode()}
+    assert site.run() == []
+
+
+def test_another_endpoint_is_told_to_the_agent_that_keeps_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    before = agent.identity_of(site.secret)
+    monkeypatch.setattr(Run, "public_url", "https://karmada.example.com")
+    changed = site.run()
+    assert changed == [
+        "changed Deployment karmada-cluster/karmada-agent",
+        "changed Secret karmada-cluster/karmada-kubeconfig",
+    ]
+    after = agent.identity_of(site.secret)
+    assert before
+    assert after
+    assert (after.pair, after.server) == (before.pair, "https://karmada.example.com")
+    assert len(site.bearers) == 1
+    assert site.run() == []
+
+
+def test_one_whose_identity_was_lost_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    del site.member.objects["v1", "Secret", "karmada-cluster", agent.SECRET]
+    assert "created Secret karmada-cluster/karmada-kubeconfig" in site.run()
+    site.assert_joined()
+    assert len(site.bearers) == 2
+
+
+def test_what_the_document_says_of_a_member_changes_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    assert site.run({**M1, "region": "eu", "labels": {"tier": "prod"}}) == ["changed Cluster m1"]
+
+
+def test_an_api_server_that_does_not_know_the_token_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.refusals = [Unauthorized("control plane", "POST", "/", 401, "Unauthorized", "no") for _ in range(3)]
+    site.run()
+    site.assert_joined()
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({}, "was not approved within"),
+        ({"conditions": [{"type": "Approved"}]}, "was not signed within"),
+        ({"conditions": [{"type": "Denied", "message": "never"}]}, "was refused: never"),
+    ],
+    ids=["ignored", "not signed", "denied"],
+)
+def test_a_request_that_is_not_granted_is_told_and_taken_back(
+    status: Object, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch)
+    site.judge = lambda _request: status
+    monkeypatch.setattr(agent_join, "CERTIFICATE_SECONDS", 0.1)
+    with pytest.raises(ProblemsError, match=told):
+        site.run()
+    assert site.inside.names(CSR) == set()
+    assert not [each for each in site.inside.names("Secret") if each.startswith("bootstrap-token-")]
+    assert site.member.names("Deployment") == set()
+
+
+def test_a_leave_that_did_not_come_to_its_end_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or nothing new would be propagated to the member."""
+    site = Site(monkeypatch)
+    site.run()
+    space = site.inside.objects["v1", "Namespace", None, "karmada-es-m1"]
+    space["metadata"]["labels"][NO_NEW_WORKS_LABEL] = "true"
+    assert site.run() == ["changed Namespace karmada-es-m1"]
+    assert NO_NEW_WORKS_LABEL not in site.inside.objects["v1", "Namespace", None, "karmada-es-m1"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(("live", "told"), [("Push", "registered in mode Push"), ("Pull", "by another tool")])
+def test_one_that_another_tool_has_registered_is_refused(live: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.inside.put(
+        {
+            "apiVersion": members.CLUSTER_API,
+            "kind": "Cluster",
+            "metadata": {"name": "m1"},
+            "spec": {"id": "id-1", "syncMode": live},
+        }
+    )
+    with pytest.raises(ProblemsError, match=told):
+        site.run()
+    assert site.member.log == []
+
+
+def test_one_of_ours_in_the_other_mode_is_told_how_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    with pytest.raises(ProblemsError, match="take it out of the document and run"):
+        site.run({**M1, "mode": "Push"})
