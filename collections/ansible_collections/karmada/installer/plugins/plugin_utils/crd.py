@@ -14,8 +14,8 @@ import functools
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -391,12 +391,14 @@ class _Reads:
 
     ``fields``: for ``self`` and ``oldSelf`` the fields it names, as rules spell them; None if it may see all.
     ``optional`` are fields without which it holds, because it begins with ``!has(self.field) ||``. ``keys_only``: of a
-    map it sees the keys.
+    map it sees the keys. ``entries``: of each of these lists of ``self`` it asks only whether all entries, or any, are
+    such and such, by these fields of them; how many are alike makes no difference.
     """
 
     fields: Mapping[str, frozenset[str] | None]
     optional: tuple[str, ...] = ()
     keys_only: bool = False
+    entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, name: str, value: Any, schema: Schema) -> Any:
         """What the rule sees of the value, as rules spell it."""
@@ -407,7 +409,16 @@ class _Reads:
         fields = self.fields[name]
         if fields is not None and "properties" in schema:
             value = {key: item for key, item in value.items() if _escaped(key) in fields}
+            value |= {key: _distinct(value[key], seen) for key, seen in self.entries.items() if key in value}
         return _for_cel(value, schema)
+
+
+def _distinct(entries: Any, fields: Collection[str]) -> Any:
+    """Those entries that differ in these fields, with nothing else of them."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return entries
+    seen = [{key: item for key, item in entry.items() if _escaped(key) in fields} for entry in entries]
+    return list({json.dumps(entry): entry for entry in seen}.values())
 
 
 @functools.cache
@@ -422,7 +433,23 @@ def _reads(expression: str) -> _Reads:
     plain = begin is not None and "?" not in expression and "__" not in expression
     optional = re.findall(r"self\.(\w+)", begin[0]) if begin and plain else []
     only = re.match(r"!?self\.(all|exists|exists_one)\(", expression)
-    return _Reads(fields, tuple(optional), bool(only) and len(re.findall(r"\bself\b", expression)) == 1)
+    keys_only = bool(only) and len(re.findall(r"\bself\b", expression)) == 1
+    return _Reads(fields, tuple(optional), keys_only, _entries(expression, fields["self"] or ()))
+
+
+def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]]:
+    """See ``_Reads.entries``."""
+    found = {}
+    for name in fields:
+        asked = re.findall(rf"\bself\.{name}\.(?:all|exists)\((\w+),", expression)
+        there = re.findall(rf"\bhas\(self\.{name}\)", expression)
+        if not asked or len(asked) + len(there) != len(re.findall(rf"\bself\.{name}\b", expression)):
+            continue
+        named = {variable: re.findall(rf"\b{variable}\.(\w+)", expression) for variable in asked}
+        # Each is spelt where it is declared, and then with a field.
+        if all(len(re.findall(rf"\b{each}\b", expression)) == asked.count(each) + len(named[each]) for each in named):
+            found[name] = frozenset(each for names in named.values() for each in names)
+    return found
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -141,7 +141,12 @@ class ControlPlane(Api):
         self._finish_works()
 
     def _finish_works(self) -> None:
-        """What the execution controller does, or the agent, whose rights are in the execution namespace."""
+        """What the execution controller does, or the agent, whose rights are in the execution namespace.
+
+        Neither does anything for a Cluster that is not there.
+        """
+        if not self.names("Cluster"):
+            return
         for key, work in list(self.objects.items()):
             if key[1] != "Work" or not member_works.is_going(work):
                 continue

@@ -110,6 +110,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "karmadaControllerManager",
         "karmadaScheduler",
         "karmadaWebhook",
+        "karmadaAgent",
     }
     assert all(component == OF_ALL for component in components.values())
 
@@ -432,6 +433,33 @@ def test_a_rule_that_holds_without_a_field_is_not_evaluated_without_it(rule: str
         with_shortcut = [finding.what for finding in crd.rule_findings(value, schema)]
         plain = crd._verdict(rule, json.dumps({"self": crd._for_cel(value, schema)}))
         assert with_shortcut == ([] if plain is None else [f"no ({plain})" if plain else "no"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "entries"),
+    [
+        ("!has(self.a) || !self.a.exists(x, has(x.c) && x.c == 1)", {"a": {"c"}}),
+        ("self.a.all(x, x.c == 1 || x.d == self.b)", {"a": {"c", "d"}}),
+        ("self.a.exists(x, self.e.exists(y, x.c == y.c))", {"a": {"c"}, "e": {"c"}}),
+        ("self.a.all(x, x == self.b)", {}),
+        ("self.a.exists_one(x, x.c == 1)", {}),
+        ("self.a.size() == 2 || self.a.all(x, x.c == 1)", {}),
+    ],
+)
+def test_entries_that_are_alike_are_seen_once_where_it_makes_no_difference(
+    rule: str, entries: dict[str, set[str]]
+) -> None:
+    assert crd._reads(rule).entries == entries
+
+
+@pytest.mark.parametrize("modes", [["Push", "Push"], ["Push", "Pull", "Push"], []])
+def test_a_rule_about_entries_has_the_same_verdict_for_those_that_differ(modes: list[str]) -> None:
+    rule = "!self.members.exists(member, has(member.mode) && member.mode == 'Pull')"
+    value = {"members": [{"name": f"m{number}", "mode": mode} for number, mode in enumerate(modes)]}
+    entry = {"type": "object", "properties": {"name": {"type": "string"}, "mode": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"members": {"type": "array", "items": entry}}}
+    assert len(crd._reads(rule).of("self", value, schema)["members"]) == len(set(modes))
+    assert (crd._failure(rule, {"self": value}, schema) is None) == ("Pull" not in modes)
 
 
 def test_thousands_of_members_alike_are_evaluated_once() -> None:
