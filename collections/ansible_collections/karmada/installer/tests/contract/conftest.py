@@ -7,6 +7,7 @@ Their binaries are the lab's (``molecule/lab/lab artifacts path NAME``); TEST_ET
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import datetime
 import ipaddress
@@ -67,6 +68,16 @@ class ApiServer:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, _decoded(error.read())
+
+    def kubeconfig_for_secret(self) -> str:
+        """Its kubeconfig with the content of its files inside: what a Secret holds reaches no file of this machine."""
+        config = _kubeconfig(self)
+        for each in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
+            for field_name in ("certificate-authority", "client-certificate", "client-key"):
+                if field_name in each:
+                    content = Path(each.pop(field_name)).read_bytes()
+                    each[f"{field_name}-data"] = base64.b64encode(content).decode()
+        return yaml.safe_dump(config)
 
 
 def _decoded(body: bytes) -> Any:

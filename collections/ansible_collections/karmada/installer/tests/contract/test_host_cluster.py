@@ -149,7 +149,7 @@ def test_each_form_of_the_secret_of_a_host_cluster_leads_there_as_who_it_says(
     folder = tmp_path / "host"
     folder.mkdir()
     if form == "kubeconfig":
-        (folder / "kubeconfig").write_bytes(api_server.kubeconfig.read_bytes())
+        (folder / "kubeconfig").write_text(api_server.kubeconfig_for_secret())
     else:
         (folder / "server").write_text(f"{api_server.url}\n")
         (folder / "token").write_text(f"{token_of(cluster, namespace)}\n")

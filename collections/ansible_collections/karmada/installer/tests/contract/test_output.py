@@ -36,7 +36,7 @@ def site(api_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("site")
     secret = directory / "secrets" / "host"
     secret.mkdir(parents=True)
-    (secret / "kubeconfig").write_text(api_server.kubeconfig.read_text())
+    (secret / "kubeconfig").write_text(api_server.kubeconfig_for_secret())
     (directory / "prod.yaml").write_text(yaml.safe_dump(DOCUMENT))
     source = {"plugin": "karmada.installer.karmada", "manifest": "prod.yaml", "secrets": "./secrets"}
     (directory / "site.karmada.yml").write_text(yaml.safe_dump(source))
