@@ -59,7 +59,7 @@ def laid_over(base: Any, difference: Any) -> Any:
 @contextmanager
 def odd_servers(kubectl: str, member: Path) -> Iterator[dict[str, str]]:
     """Addresses for kubeconfigs: where connections are never made, as behind a firewall that drops; where nobody ever
-    speaks; and a member at a loopback address, as someone has it who works with `kubectl proxy`.
+    speaks; and a member without TLS, as someone has it who works with `kubectl proxy`.
     """
     with ExitStack() as stack:
         full, silent = (stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=size)) for size in (0, 100))
@@ -79,7 +79,7 @@ def odd_servers(kubectl: str, member: Path) -> Iterator[dict[str, str]]:
             raise SystemExit("kubectl proxy did not start")
         addresses = {name: f"https://127.0.0.1:{each.getsockname()[1]}" for name, each in
                      {"full": full, "silent": silent}.items()}  # fmt: skip
-        yield {**addresses, "loopback": f"http://{found.group()}"}
+        yield {**addresses, "proxied": f"http://{found.group()}"}
 
 
 def kubeconfig(place: Place, wanted: Mapping[str, str]) -> dict[str, Any]:
