@@ -161,19 +161,23 @@ def _wait(system: host_system.System, tree: dict, changes: list, wait_for: str, 
     host_tree.wait_until_healthy(system, tree, timeout, names)
 
 
+def _diff(change: host_tree.Change) -> dict:
+    """What ``--diff`` shows: the lines that differ, or in words what has no lines, such as a unit that is stopped."""
+    if change.before == change.after:
+        return {"prepared": f"{change.what}\n"}
+    return {
+        "before_header": change.what,
+        "after_header": change.what,
+        "before": change.before,
+        "after": change.after,
+    }
+
+
 def _told(changes: list) -> dict:
     return {
         "changed": bool(changes),
         "changes": [change.what for change in changes],
-        "diff": [
-            {
-                "before_header": change.what,
-                "after_header": change.what,
-                "before": change.before,
-                "after": change.after,
-            }
-            for change in changes
-        ],
+        "diff": [_diff(change) for change in changes],
     }
 
 

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_system, host_tree
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import Tree
+from ansible_collections.karmada.installer.plugins.modules import host_tree as host_tree_module
 
 OWNER = "5f0c3f0e-54a1-4a53-b7de-4ffb0a7c7a51"
 UNIT = "karmada-prod-scheduler.service"
@@ -530,3 +531,9 @@ def test_a_port_that_is_open_is_health_enough_and_a_unit_that_is_not_awaited_kee
     left_alone["units"][0]["awaited"] = False
     host_tree.wait_until_healthy(host, left_alone, timeout=0)
     assert "does not answer" in host_tree.observed(host, left_alone)[UNIT]["reason"]
+
+
+def test_a_diff_tells_of_what_has_no_lines_in_words() -> None:
+    assert host_tree_module._diff(host_tree.Change("remove unit a.service")) == {"prepared": "remove unit a.service\n"}
+    shown = host_tree_module._diff(host_tree.Change("change /etc/a", "1\n", "2\n"))
+    assert (shown["before_header"], shown["before"], shown["after"]) == ("change /etc/a", "1\n", "2\n")
