@@ -24,6 +24,7 @@ LEFTOVERS = (
     ("namespaces", OURS),
     ("namespaces", SCENARIOS),
     (RIGHTS, OURS),
+    ("customresourcedefinitions", OURS),
     (RIGHTS, PROPAGATED),
     ("deployments,services,configmaps", "--all-namespaces", PROPAGATED),
 )

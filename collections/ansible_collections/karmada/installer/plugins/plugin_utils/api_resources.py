@@ -71,8 +71,15 @@ class ApiResources(Transport):
         """(apiVersion, kind) of all that lives in namespaces and can be listed, each group in its preferred version."""
         groups = self._json("discovery", "GET", "/apis").get("groups") or []
         roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+
+        def types(root: str) -> Object:
+            try:
+                return self._json("discovery", "GET", root)
+            except NotFound:
+                return {}  # the last CRD of this group has gone since the groups were told
+
         with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(lambda root: self._json("discovery", "GET", root), roots))
+            found = list(pool.map(types, roots))
         return [
             (str(each["groupVersion"]), str(one["kind"]))
             for each in found

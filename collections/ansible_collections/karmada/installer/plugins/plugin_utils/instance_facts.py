@@ -477,8 +477,10 @@ class InstanceFacts(ABC):
 
     def crds(self) -> list[Object]:
         """Karmada's CRDs of the instance's release, verified; none if the document does not want them."""
-        if not self.spec["installCRD"]:
-            return []
+        return self._crds if self.spec["installCRD"] else []
+
+    @cached_property
+    def _crds(self) -> list[Object]:
         return artifacts.crds(self.instance.release.karmada, self.crd_source)
 
     @property

@@ -42,6 +42,8 @@ RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("get", "", "secrets", MEMBER_NAMESPACE),
     ("patch", "rbac.authorization.k8s.io", "clusterroles", None),
     ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
+    ("get", "apiextensions.k8s.io", "customresourcedefinitions", None),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions", None),
     # Nobody can hand out rights that they do not hold, and Karmada's account gets all of them.
     ("*", "*", "*", None),
 )

@@ -13,7 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent_join, member_access, member_taints, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent_join,
+    member_access,
+    member_taints,
+    member_types,
+    members,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
@@ -224,6 +230,7 @@ def survey_member(
         seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
         outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live), workers=WORKERS)
         outcome.on_member += _surplus(run, entry)
+        outcome.on_member += member_types.survey(run, member, look)
         credentials = _credentials(run, seen, entry)
         if pulls(entry):
             outcome.on_member += agent_join.survey_on_member(run, name, member, look)
@@ -262,6 +269,8 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
             outcome.on_member += apply_all(member, [members.namespace_on_member(owner)])
         else:
             outcome.on_member += _ours_already(run, name, namespace)
+        # Karmada looks for them when the Cluster appears.
+        outcome.on_member += member_types.install(run, member)
         # A member deletes a token whose account it does not know yet, so the accounts come first.
         wanted = _objects_on_member(run, entry)
         for wave in (True, False):

@@ -172,7 +172,11 @@ def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object
     # As karmadactl join does it: everything but the tokens.
     for each in objects:
         if each["kind"] != "Secret":
-            each["metadata"]["annotations"] = {CONTROL_PLANE_ANNOTATION: control_plane}
+            annotations = each["metadata"].get("annotations") or {}
+            each["metadata"] = {
+                **each["metadata"],
+                "annotations": {**annotations, CONTROL_PLANE_ANNOTATION: control_plane},
+            }
     return [_labelled(owner, each, system=each["kind"] != "Secret") for each in objects]
 
 

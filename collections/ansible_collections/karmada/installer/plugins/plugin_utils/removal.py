@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, external_etcd, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, external_etcd, member_types, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
@@ -117,6 +117,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
             uids = run.state.uids(f"member/{name}")
             going = {Ref.of(each) for each in ours}
             changes += _delete_namespace(run, member, namespace, uids, going, timeout)
+        changes += _delete(run, member, member_types.unused(run, name, member), timeout)
     return changes
 
 

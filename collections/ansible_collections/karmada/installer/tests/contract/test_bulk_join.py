@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_types, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.tests.unit.bulk_join import ControlPlane
 from ansible_collections.karmada.installer.tests.unit.simulated_members import BROKEN, SimulatedMembers
@@ -69,6 +69,7 @@ def check_joined(cluster: Cluster, on_member: set[str], name: str) -> None:
         *(f"secrets karmada-cluster/{each}" for each in (f"karmada-{name}", "karmada-impersonator")),
         f"clusterroles karmada-controller-manager:karmada-{name}",
         f"clusterrolebindings karmada-controller-manager:karmada-{name}",
+        *(f"customresourcedefinitions {each}" for each in member_types.KINDS),
     }
     live = cluster.get(members.CLUSTER_API, "Cluster", name)
     assert live

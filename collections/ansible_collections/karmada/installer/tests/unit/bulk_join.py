@@ -24,7 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import to_files
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
+from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, service_types, state
 
 Object = dict[str, Any]
 READY = {
@@ -100,6 +100,7 @@ class ControlPlane:
         )
         inside = Cluster.from_kubeconfig(str(self.kubeconfig), name="control plane")
         run.__dict__["control_plane"] = inside
+        run.__dict__["_crds"] = service_types()
         action: Any = ActionModule
         options = {name: each.get("default") for name, each in ActionModule.OPTIONS.items()}
         try:

@@ -62,6 +62,22 @@ def document(spec: Mapping[str, Any] | None = None, name: str = "prod", namespac
     )
 
 
+def service_types() -> list[Object]:
+    """CRDs as far as members are concerned: those that they need, and one that they do not."""
+    names = {"multicluster.x-k8s.io": ("serviceexports", "serviceimports"), "work.karmada.io": ("works",)}
+    return [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.{group}", "annotations": {"example.com/made-by": "a generator"}},
+            "spec": {"group": group, "names": {"plural": plural}, "scope": "Namespaced"},
+            "status": {"acceptedNames": {"plural": ""}},
+        }
+        for group, plurals in names.items()
+        for plural in plurals
+    ]
+
+
 def etcd(**settings: Any) -> Object:
     """A spec with these settings of etcd."""
     return {"components": {"etcd": {"local": settings}}}

@@ -29,6 +29,7 @@ KINDS = {
     "clusterroles": "ClusterRole",
     "clusters": "Cluster",
     "configmaps": "ConfigMap",
+    "customresourcedefinitions": "CustomResourceDefinition",
     "deployments": "Deployment",
     "events": "Event",
     "leases": "Lease",

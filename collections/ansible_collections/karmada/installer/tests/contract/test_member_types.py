@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ServiceExport and ServiceImport of Karmada's own CRDs, brought to a real API server and taken away again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifacts,
+    member_types,
+    releases,
+    removal,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import plan, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.samples import document, state
+
+M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
+EXPORTS, IMPORTS = member_types.KINDS
+
+
+@pytest.fixture
+def member(api_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="member m1") as found:
+
+        @contextmanager
+        def connected(*_: Any) -> Iterator[Cluster]:
+            yield found
+
+        monkeypatch.setattr(removal, "connected", connected)
+        yield found
+        for name in member_types.KINDS:
+            found.delete(member_types.CRD_API, member_types.CRD, name)
+        until(lambda: not crds(found))
+
+
+@pytest.fixture(params=[each.karmada for each in releases.RELEASES])
+def run(request: pytest.FixtureRequest) -> Run:
+    found = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state(version=request.param))
+    found.__dict__["_crds"] = artifacts.crds(request.param, artifacts.Source("GoModules"))
+    return found
+
+
+def until(done: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def crds(member: Cluster) -> set[str]:
+    return {name for name in member_types.KINDS if member.get(member_types.CRD_API, member_types.CRD, name)}
+
+
+def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
+    looked = member_types.survey(run, member, plan)
+    assert [change.action for change in looked] == ["created", "created"]
+    assert all("openAPIV3Schema" in change.diff["after"] for change in looked)
+    assert crds(member) == set()
+
+    member_types.install(run, member)
+    assert crds(member) == {EXPORTS, IMPORTS}
+    before = dict(member.counts)
+    assert {change.action for change in member_types.survey(run, member, survey)} == {"unchanged"}
+    assert {verb for verb, count in member.counts.items() if count != before.get(verb)} == {"get"}
+
+    removal.clean_member(run, M1, 30)
+    assert crds(member) == set()
+
+
+def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Cluster, run: Run) -> None:
+    of_others = next(each for each in run.crds() if each["metadata"]["name"] == IMPORTS)
+    made = member.create(of_others)
+    member_types.install(run, member)
+    live = member.get(member_types.CRD_API, member_types.CRD, IMPORTS)
+    assert live
+    assert (live["metadata"]["uid"], live["metadata"].get("labels")) == (made["metadata"]["uid"], None)
+
+    export = {
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+        "kind": "ServiceExport",
+        "metadata": {"name": "web", "namespace": "default"},
+    }
+    member.apply(export)
+    said: list[str] = []
+    run.say = said.append
+    removal.clean_member(run, M1, 30)
+    assert crds(member) == {EXPORTS, IMPORTS}
+    assert "it is in use: ServiceExport default/web" in said[0]
+
+    # Joined and left once more, when nobody uses it any more.
+    member.delete("multicluster.x-k8s.io/v1alpha1", "ServiceExport", "web", "default")
+    member_types.install(run, member)
+    removal.clean_member(run, M1, 30)
+    assert crds(member) == {IMPORTS}
