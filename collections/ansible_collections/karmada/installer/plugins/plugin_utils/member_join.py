@@ -109,8 +109,11 @@ def of_each(entries: Sequence[Entry], work: Callable[[Entry, Outcome], None]) ->
 
 
 @contextmanager
-def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
-    """The member's API server, as the person who joins it reaches it."""
+def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator[Cluster]:
+    """The member's API server, as the person who joins it reaches it.
+
+    ``patience`` is for how many seconds one request may be tried again at most, where that is less than for others.
+    """
     listed = any(each["name"] == entry["name"] for each in run.spec["members"])
     where = f"spec.members[{entry['name']}].secretRef" if listed else f"Secret of member {entry['name']}, on record"
     secret = entry["secretRef"]["name"]
@@ -118,6 +121,8 @@ def connected(run: Run, entry: Entry) -> Iterator[Cluster]:
     cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where, folder=folder)
     member_access.refuse_unusable(entry, cluster.access, where)
     run.attend(cluster)
+    if patience is not None:
+        cluster.retry_seconds = min(cluster.retry_seconds, patience)
     try:
         yield cluster
     finally:

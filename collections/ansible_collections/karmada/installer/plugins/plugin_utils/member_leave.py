@@ -9,10 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_join, member_works, members, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, NotFound
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, ApplyFailed, Change, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
+    SAY_SECONDS,
+    WORKERS,
+    ApplyFailed,
+    Change,
+    delete_all,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
@@ -31,9 +38,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: How long a member may take to answer at all; one that is given up is asked for a moment only.
 REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
-#: How long Karmada may take over one Work before we look ourselves whether anything is left to do for it.
-GRACE_SECONDS = 4.0
-_PAUSE = 0.25
+#: How long Karmada may take over one Work before we look ourselves whether anything is left to do for it, and how long
+#: the member may take to answer such a look.
+GRACE_SECONDS, LOOK_SECONDS = 3.0, 5.0
+#: How often Karmada is made to look whether a Cluster may go.
+WAKE_SECONDS = 1.0
+#: How often we look; less often where it takes long, but at least this often.
+_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 #: When less than this part of the time is left, the Cluster of a member that is given up goes without its finalizers.
 _LAST_PART = 1 / 3
 
@@ -64,7 +75,7 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
                 remedy="list it once more with its Secret and run again; then it can leave",
             )
         )
-    with connected(run, entry) as member:
+    with connected(run, entry, timeout) as member:
         member.version(retry_seconds=min(timeout, REACH_SECONDS))
         if cluster is not None:
             _require_same(member, name, cluster)
@@ -162,16 +173,11 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
         return
     if retained:
         _retain(run.control_plane, name, deadline)
-    settled = _Settled(member)
-
-    def look() -> None:
-        if retained:
-            settled.release(run.control_plane, _works(run.control_plane, name))
-
+    settled = _Settled(member) if retained else None
     if pulls(entry) and not member_works.is_going(cluster):
-        _see_works_go(run.control_plane, name, deadline, look)
+        _see_works_go(run.control_plane, name, deadline, settled)
     _delete(run.control_plane, cluster)
-    _see_it_go(run, cluster, deadline, look)
+    _see_it_go(run, cluster, deadline, settled)
 
 
 def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
@@ -195,7 +201,7 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
         _on_each(works, lambda work: _patch(control_plane, work, patch))
 
 
-def _see_works_go(control_plane: Cluster, name: str, deadline: float, look: Callable[[], None]) -> None:
+def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _Settled | None) -> None:
     """Delete every Work of a member whose agent sees to it, and wait until all are gone.
 
     With the Cluster would go the namespace that the agent's rights on Works are in, maybe before the last of them.
@@ -206,7 +212,8 @@ def _see_works_go(control_plane: Cluster, name: str, deadline: float, look: Call
     policy = member_works.NO_NEW_WORKS_POLICY
     _put_in_force(control_plane, space, {member_works.NO_NEW_WORKS_LABEL: "true"}, policy, deadline)
     while works := _works(control_plane, name):
-        if time.monotonic() > deadline:
+        looked = time.monotonic()
+        if looked > deadline:
             raise ProblemsError(
                 Problem(
                     what=f"{len(works)} Works are left, which its agent does not finish "
@@ -218,8 +225,9 @@ def _see_works_go(control_plane: Cluster, name: str, deadline: float, look: Call
                 consequence="nothing was forced, and nothing new is propagated to the member",
             )
         _on_each(works, lambda work: _delete(control_plane, work))
-        look()
-        time.sleep(_PAUSE)
+        if settled:
+            settled.release(control_plane, works)
+        _pause(looked)
 
 
 def _put_in_force(
@@ -253,14 +261,13 @@ def _refused(control_plane: Cluster, namespace: str, policy: str) -> bool:
     return False
 
 
-def _see_it_go(run: Run, cluster: Object, deadline: float, look: Callable[[], None]) -> None:
+def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | None) -> None:
     """Wait until the Cluster is gone, and its execution namespace before it. Raises ProblemsError at the deadline."""
     control_plane, name = run.control_plane, cluster["metadata"]["name"]
-    while True:
-        live = control_plane.get(members.CLUSTER_API, "Cluster", name)
-        if live is None or live["metadata"]["uid"] != cluster["metadata"]["uid"]:
-            return
-        if time.monotonic() > deadline:
+    going, told = _Going(control_plane, cluster), time.monotonic()
+    while live := going.live():
+        looked = time.monotonic()
+        if looked > deadline:
             raise ProblemsError(
                 Problem(
                     what=f"it is still there after its deletion was asked for ({_what_holds(control_plane, name)})",
@@ -269,8 +276,13 @@ def _see_it_go(run: Run, cluster: Object, deadline: float, look: Callable[[], No
                 ),
                 consequence="nothing was forced",
             )
-        look()
-        time.sleep(_PAUSE)
+        if looked - told > SAY_SECONDS:
+            run.say(f"waiting until member {name} is gone ({_what_holds(control_plane, name)})")
+            told = looked
+        works = going.hasten(live)
+        if settled:
+            settled.release(control_plane, works)
+        _pause(looked)
 
 
 def _what_holds(control_plane: Cluster, name: str) -> str:
@@ -288,15 +300,15 @@ def _what_holds(control_plane: Cluster, name: str) -> str:
 
 def _force(control_plane: Cluster, cluster: Object, deadline: float) -> None:
     """Make the Cluster go without anybody seeing to its Works, and at last without its own finalizers."""
-    name, until = cluster["metadata"]["name"], time.monotonic()
+    until = time.monotonic()
     last = until + (deadline - until) * (1 - _LAST_PART)
-    while live := control_plane.get(members.CLUSTER_API, "Cluster", name):
-        if live["metadata"]["uid"] != cluster["metadata"]["uid"]:
-            return
-        _strip(control_plane, _works(control_plane, name))
-        if time.monotonic() > last:
+    going = _Going(control_plane, cluster)
+    while live := going.live():
+        looked = time.monotonic()
+        _strip(control_plane, going.hasten(live))
+        if looked > last:
             _patch(control_plane, live, {"metadata": {"finalizers": None}})
-        time.sleep(_PAUSE)
+        _pause(looked)
 
 
 def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
@@ -313,12 +325,52 @@ def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
         if not run.check:
             _delete(control_plane, space)
             while control_plane.get("v1", "Namespace", space["metadata"]["name"]) and time.monotonic() < deadline:
-                _strip(control_plane, _works(control_plane, name))
+                works = _works(control_plane, name)
+                _on_each(works, lambda work: _delete(control_plane, work))
+                _strip(control_plane, works)
                 time.sleep(_PAUSE)
         changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
     found = (control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in members.credential_secrets(name))
     ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
     return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
+
+
+class _Going:
+    """A Cluster whose deletion was asked for, and what makes it go without the pauses that others make.
+
+    Its Works would begin to go 5 s after their namespace does, and be waited for in steps of 8 s. Its controller looks
+    every 10 s whether the namespace and the bindings are done.
+    """
+
+    def __init__(self, control_plane: Cluster, cluster: Object) -> None:
+        self._control_plane, self._uid = control_plane, cluster["metadata"]["uid"]
+        self._name = cluster["metadata"]["name"]
+        self._woken: float | None = None
+
+    def live(self) -> Object | None:
+        """The Cluster as it is now; None if it is gone."""
+        found = self._control_plane.get(members.CLUSTER_API, "Cluster", self._name)
+        return found if found and found["metadata"]["uid"] == self._uid else None
+
+    def hasten(self, live: Object) -> list[Object]:
+        """Do what can be done now; returns the Works that are left."""
+        space = self._control_plane.get("v1", "Namespace", member_works.execution_namespace(self._name))
+        if space is None:
+            self._wake(live)
+            return []
+        works = _works(self._control_plane, self._name)
+        if member_works.is_going(space):
+            # No controller can make them anew.
+            _on_each(works, lambda work: _delete(self._control_plane, work))
+        return works
+
+    def _wake(self, live: Object) -> None:
+        """Any change of a Cluster makes its controller look."""
+        now = time.monotonic()
+        if self._woken is None or now - self._woken > WAKE_SECONDS:
+            self._woken = now
+            note = {member_works.WAKE_ANNOTATION: datetime.now(UTC).isoformat(timespec="milliseconds")}
+            _patch(self._control_plane, live, {"metadata": {"annotations": note}})
 
 
 class _Settled:
@@ -329,14 +381,16 @@ class _Settled:
     """
 
     def __init__(self, member: Cluster) -> None:
-        self._member = member
+        # One that is lost by now must not take more time than it has.
+        self._member = member.with_patience(retry_seconds=0, read_seconds=LOOK_SECONDS)
         self._since: dict[str, float] = {}
 
     def release(self, control_plane: Cluster, works: Sequence[Object]) -> None:
-        """Let go of those among these Works that are held without a reason."""
+        """Let go of those among these Works that are held without a reason; of some only, which is one look."""
         now = time.monotonic()
         going = [work for work in works if member_works.is_going(work) and member_works.retains(work)]
         due = [work for work in going if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS]
+        due = due[:WORKERS]
         self._since.update({work["metadata"]["uid"]: now for work in due})
         with ThreadPoolExecutor(WORKERS) as pool:
             settled = [work for work, done in zip(due, pool.map(self._nothing_left, due), strict=True) if done]
@@ -347,7 +401,11 @@ class _Settled:
             self._member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
             for ref in member_works.references(work)
         )
-        return not any(live and member_works.is_managed(live) for live in found)
+        try:
+            return not any(live and member_works.is_managed(live) for live in found)
+        except ApiError:
+            # Not known, so it is looked at once more.
+            return False
 
 
 # -- single objects ----------------------------------------------------------------------------------------------------
@@ -389,6 +447,11 @@ def _target(live: Object) -> tuple[Ref, str]:
 
 def _deleted(live: Object) -> Change:
     return Change(Ref.of(live), "deleted", live["metadata"]["uid"], diff(live, None))
+
+
+def _pause(looked: float) -> None:
+    """Until the next look, after one that began at ``looked``: lists of many Works are work for everybody."""
+    time.sleep(min(max(_PAUSE, 3 * (time.monotonic() - looked)), _LONGEST_PAUSE))
 
 
 def _left(deadline: float) -> float:

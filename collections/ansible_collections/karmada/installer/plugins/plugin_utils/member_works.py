@@ -21,6 +21,8 @@ Object = dict[str, Any]
 WORK_API = "work.karmada.io/v1alpha1"
 #: On the execution namespace of a member that leaves and whose workloads stay. It goes with that namespace.
 ON_LEAVE_LABEL = "installer.karmada.io/on-leave"
+#: On a Cluster that is going, to make its controller look whether it may.
+WAKE_ANNOTATION = "installer.karmada.io/looked-at"
 POLICY = "retain-works.installer.karmada.io"
 #: On the execution namespace of a member whose Works go before its Cluster, and the policy that follows from it.
 NO_NEW_WORKS_LABEL = "installer.karmada.io/no-new-works"

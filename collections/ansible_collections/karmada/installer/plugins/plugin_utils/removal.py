@@ -101,7 +101,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
     which there is other work to do. When this returns there is nothing in it that could hold it.
     """
     name = entry["name"]
-    with connected(run, entry) as member:
+    with connected(run, entry, timeout) as member:
         of_accounts = members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
         refs = [*(agent.references() if pulls(entry) else ()), *map(Ref.of, of_accounts)]
         live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
@@ -123,7 +123,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
 
 def wait_for_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> None:
     """Return when the namespace that ``clean_member`` asked to go is gone. Raises ApplyFailed when it stays."""
-    with connected(run, entry) as member:
+    with connected(run, entry, timeout) as member:
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and namespace["metadata"].get("deletionTimestamp"):
             _delete(run, member, [namespace], timeout)

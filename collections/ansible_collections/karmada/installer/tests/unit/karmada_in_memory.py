@@ -6,6 +6,7 @@ Karmada acts whenever the control plane is looked at for the Cluster, so that a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCl
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, quickly_rendered
 
 GOING = "2026-01-01T00:00:00Z"
+LOOKS_BEFORE_EMPTYING = 8
 MADE_BY_APPLY = [{"manager": "karmada-installer", "operation": "Apply", "time": GOING}]
 
 
@@ -60,6 +62,8 @@ class ControlPlane(Api):
         self.pulls = False
         #: works whose spec a controller writes anew as soon as it can, as it does when a template changes
         self.restless: set[str] = set()
+        #: how often a namespace was looked at that is going
+        self.looks: Counter[str] = Counter()
 
     # -- the API server ------------------------------------------------------------------------------------------------
 
@@ -126,6 +130,9 @@ class ControlPlane(Api):
         name = cluster["metadata"]["name"]
         space = self.objects.get(("v1", "Namespace", None, member_works.execution_namespace(name)))
         if space is None:
+            if member_works.WAKE_ANNOTATION not in (cluster["metadata"].get("annotations") or {}):
+                # Its controller has looked before, and does so again in 10 s.
+                return
             del self.objects[members.CLUSTER_API, "Cluster", None, name]
             # the garbage collector
             for key, each in list(self.objects.items()):
@@ -135,9 +142,6 @@ class ControlPlane(Api):
                     del self.objects[key]
             return
         space["metadata"]["deletionTimestamp"] = GOING
-        for key, work in list(self.objects.items()):
-            if key[1] == "Work":
-                work["metadata"]["deletionTimestamp"] = GOING
         self._finish_works()
 
     def _finish_works(self) -> None:
@@ -145,23 +149,25 @@ class ControlPlane(Api):
 
         Neither does anything for a Cluster that is not there.
         """
-        if not self.names("Cluster"):
-            return
         for key, work in list(self.objects.items()):
             if key[1] != "Work" or not member_works.is_going(work):
                 continue
             space = self.objects["v1", "Namespace", None, key[2] or ""]
-            able = not (self.pulls and member_works.is_going(space))
-            if work["metadata"].get("finalizers") and self.reaches and able and self._finished(work):
+            able = self.names("Cluster") and self.reaches and not (self.pulls and member_works.is_going(space))
+            if work["metadata"].get("finalizers") and able and self._finished(work):
                 work["metadata"].pop("finalizers")
-            if self.pulls and not work["metadata"].get("finalizers"):
+            if not work["metadata"].get("finalizers"):
                 del self.objects[key]
 
     def _remove_namespace(self, name: str) -> None:
+        """An API server begins to empty a namespace a while after it is to go."""
+        self.looks[name] += 1
         inside = [key for key in self.objects if key[2] == name]
         for key in inside:
-            self.objects[key]["metadata"]["deletionTimestamp"] = GOING
-            if not self.objects[key]["metadata"].get("finalizers"):
+            if self.looks[name] > LOOKS_BEFORE_EMPTYING:
+                self.objects[key]["metadata"]["deletionTimestamp"] = GOING
+            going = member_works.is_going(self.objects[key])
+            if going and not self.objects[key]["metadata"].get("finalizers"):
                 del self.objects[key]
         if not [key for key in self.objects if key[2] == name]:
             del self.objects["v1", "Namespace", None, name]

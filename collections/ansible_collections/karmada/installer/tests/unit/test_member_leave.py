@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ class World:
         self.said: list[str] = []
         for module in (member_leave, removal):
             monkeypatch.setattr(module, "connected", lambda *_: memory.to(self.member))
-        for name in ("_PAUSE", "GRACE_SECONDS"):
+        for name in ("_PAUSE", "_LONGEST_PAUSE", "GRACE_SECONDS"):
             monkeypatch.setattr(member_leave, name, 0)
         monkeypatch.setattr(apply, "LONGEST_PAUSE", 0)
 
@@ -109,7 +110,7 @@ def test_one_in_mode_pull_leaves_with_all_that_its_agent_had(
 
 
 @pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
-@pytest.mark.parametrize("writes", range(0, 24, 2))
+@pytest.mark.parametrize("writes", range(0, 32, 2))
 def test_one_in_mode_pull_killed_at_any_write_comes_to_the_same_end(
     on_leave: str, writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +169,7 @@ def test_an_earlier_record_that_says_nothing_of_leaving_means_that_workloads_sta
 
 
 @pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
-@pytest.mark.parametrize("writes", range(14))
+@pytest.mark.parametrize("writes", range(24))
 def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(
     on_leave: str, writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,22 @@ def test_what_controllers_write_meanwhile_takes_no_workload_along(monkeypatch: p
     world.control_plane.restless = {"deployment-web", "deployment-db"}
     assert world.leave().problem == ""
     assert world.applications == APPLICATIONS
+
+
+def test_works_are_let_go_when_nobody_can_make_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    delete, seen = memory.ControlPlane.delete, []
+
+    def watched(self: memory.ControlPlane, api_version: str, kind: str, name: str, *more: Any, **rest: Any) -> bool:
+        if kind == "Work":
+            space = self.objects["v1", "Namespace", None, member_works.execution_namespace("m1")]
+            seen.append(member_works.is_going(space))
+        return delete(self, api_version, kind, name, *more, **rest)
+
+    monkeypatch.setattr(memory.ControlPlane, "delete", watched)
+    assert world.leave().problem == ""
+    assert seen
+    assert all(seen)
 
 
 def test_a_work_whose_object_is_not_on_the_member_does_not_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +251,37 @@ def test_one_that_is_lost_on_the_way_is_told_with_what_holds_it(monkeypatch: pyt
     world.control_plane.reaches = True
     assert world.leave().problem == ""
     world.assert_gone()
+
+
+def test_one_that_dies_on_the_way_takes_no_more_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its Works are looked at there, an answer that does not come ends nothing and holds nobody."""
+    world = World(monkeypatch)
+    for number in range(50):
+        world.control_plane.put(memory.work_for(memory.application(f"lost-{number}")))
+    world.control_plane.reaches = False
+    answers = {"left": 20}
+    get = memory.Api.get
+
+    def dying(self: memory.Api, *what: Any, **more: Any) -> Any:
+        if self is world.member and what[1] == "Deployment":
+            answers["left"] -= 1
+            self.dead = answers["left"] < 0
+        return get(self, *what, **more)
+
+    monkeypatch.setattr(memory.Api, "get", dying)
+    started = time.monotonic()
+    outcome = world.leave(timeout=0.5)
+    assert time.monotonic() - started < 3
+    assert "Works are left, for" in outcome.problem
+    assert world.member.dead
+
+
+def test_who_waits_long_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.control_plane.reaches = False
+    monkeypatch.setattr(member_leave, "SAY_SECONDS", 0)
+    world.leave(timeout=0.1)
+    assert any("waiting until member m1 is gone (4 Works are left, for Deployment" in line for line in world.said)
 
 
 @pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
