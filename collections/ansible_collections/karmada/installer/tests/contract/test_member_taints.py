@@ -138,3 +138,25 @@ def test_cordon_drain_and_uncordon(control_plane: Cluster) -> None:
             assert len(made) == changes
         assert names(control_plane, "m4") == ["example.com/reserved:NoSchedule", *expected]
         assert bring(control_plane, entry("m4", OURS)) == []
+
+
+def test_a_member_is_made_to_look_at_by_an_annotation_also_while_it_goes(control_plane: Cluster) -> None:
+    """What wakes the controller of a Cluster is admitted when its deletion was asked for."""
+    bring(control_plane, entry("m5"))
+    control_plane.patch_merge(
+        members.CLUSTER_API, "Cluster", "m5", None, {"metadata": {"finalizers": ["karmada.io/x"]}}
+    )
+    control_plane.delete(members.CLUSTER_API, "Cluster", "m5")
+    before = live(control_plane, "m5")["metadata"]
+    control_plane.patch_merge(
+        members.CLUSTER_API,
+        "Cluster",
+        "m5",
+        None,
+        {"metadata": {"annotations": {"installer.karmada.io/looked-at": "1"}}},
+    )
+    after = live(control_plane, "m5")["metadata"]
+    assert before["deletionTimestamp"] == after["deletionTimestamp"]
+    assert before["resourceVersion"] != after["resourceVersion"]
+    control_plane.patch_merge(members.CLUSTER_API, "Cluster", "m5", None, {"metadata": {"finalizers": None}})
+    assert control_plane.get(members.CLUSTER_API, "Cluster", "m5") is None
