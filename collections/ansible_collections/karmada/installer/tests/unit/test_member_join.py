@@ -41,6 +41,19 @@ def surveyed(namespace: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch) 
     return outcome
 
 
+@pytest.mark.parametrize(("patience", "seconds"), [(None, 90), (5, 5), (500, 90)])
+def test_requests_are_tried_again_for_as_long_as_the_member_has_time(
+    patience: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member: Any = FakeCluster("member m1")
+    member.retry_seconds = 90
+    monkeypatch.setattr(member_join, "cluster_from_secret", lambda *_, **__: member)
+    monkeypatch.setattr(Run, "secret", lambda *_: {})
+    run = fake_run(document(), FakeCluster("host cluster"))
+    with member_join.connected(run, M1, patience) as found:
+        assert found.retry_seconds == seconds
+
+
 def of_namespace(outcome: member_join.Outcome) -> list[tuple[str, bool]]:
     return [(change.action, change.uid is not None) for change in outcome.on_member if change.ref == NAMESPACE]
 
