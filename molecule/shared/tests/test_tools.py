@@ -210,6 +210,12 @@ def test_a_killed_command_takes_everything_with_it(tmp_path):
     assert orphan not in interrupt.parents()
 
 
+@pytest.mark.parametrize(("command", "code"), [("echo one; touch there; sleep 60", 137), ("exit 5", 5)])
+def test_a_command_is_killed_when_its_witness_says_so(tmp_path, command, code):
+    words = [sys.executable, TOOLS / "interrupt.py", "--when", "sh -c 'test -e there'", "--", "sh", "-c", command]
+    assert subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=30, check=False).returncode == code
+
+
 @pytest.mark.parametrize(
     ("pattern", "beside", "code"),
     [("two", ["touch", "there"], 5), ("three", ["touch", "there"], 97), ("two", ["false"], 97)],

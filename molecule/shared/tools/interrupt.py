@@ -3,7 +3,8 @@
 """Run a command and kill it, with everything that it started, as a power cut would.
 
     interrupt.py --record COURSE -- COMMAND...
-    interrupt.py (--after SECONDS | --at-line PATTERN | --course COURSE --at SHARE) [--report FILE] -- COMMAND...
+    interrupt.py (--after SECONDS | --at-line PATTERN | --when WITNESS | --course COURSE --at SHARE) [--report FILE]
+        -- COMMAND...
 
 Processes are found by their parents, as /proc has them, never by name. This program is the reaper of what its command
 leaves behind, so a process that made a session of its own, or whose parent is gone, is still found. Exit code 137 when
@@ -13,6 +14,9 @@ A playbook that goes on where another was killed is faster there, so time alone 
 --record notes when an undisturbed run came to each of its tasks. --course and --at then find which task it was in
 after that share of its time (0 to 1) and for how long, and kill in the same task: after as long, or when it ends
 earlier, then.
+
+--when names a program that waits for something, such as `kubectl wait`. It is started with the command, and anew when
+it fails; when it ends with 0, the command is killed.
 """
 
 from __future__ import annotations
@@ -22,16 +26,19 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
 _KILLED = 137
+#: How often a witness that failed is started anew.
+_ASK_SECONDS = 0.2
 
 
 def become_reaper() -> None:
@@ -98,8 +105,17 @@ Course = list[tuple[float, str]]
 class Trigger:
     """When to kill: told of each line of the output, and asked again and again."""
 
-    def __init__(self, *, after: float | None = None, at_line: str | None = None, task: str | None = None) -> None:
-        self.after, self.at_line, self.task = after, at_line, task
+    def __init__(
+        self,
+        *,
+        after: float | None = None,
+        at_line: str | None = None,
+        task: str | None = None,
+        when: Sequence[str] = (),
+    ) -> None:
+        self.after, self.at_line, self.task, self.when = after, at_line, task, when
+        self._witness: subprocess.Popen[bytes] | None = None
+        self._asked = 0.0
         self.since = None if task else time.monotonic()
         self.now = threading.Event()
 
@@ -117,7 +133,25 @@ class Trigger:
         """Whether it is time."""
         if self.after is not None and self.since is not None and time.monotonic() - self.since >= self.after:
             self.now.set()
+        if self.when and not self.now.is_set():
+            self._ask()
         return self.now.is_set()
+
+    def _ask(self) -> None:
+        ended = self._witness.poll() if self._witness else 1
+        if ended == 0:
+            self.now.set()
+        elif ended is not None and time.monotonic() - self._asked > _ASK_SECONDS:
+            self._asked = time.monotonic()
+            self._witness = subprocess.Popen(
+                self.when, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._witness and self._witness.poll() is None:
+            self._witness.kill()
+            self._witness.wait()
 
 
 def within_course(course: Course, share: float) -> tuple[str, float]:
@@ -158,6 +192,7 @@ def run(command: list[str], trigger: Trigger) -> tuple[dict[str, object], Course
         time.sleep(0.02)
     seconds = round(time.monotonic() - started, 2)
     finished = child.returncode
+    trigger.close()
     # What it left running in the background when it ended by itself is not ours to keep either.
     killed = kill_all()
     reader.join(5)
@@ -173,13 +208,14 @@ def main() -> int:
     when = parser.add_mutually_exclusive_group(required=True)
     when.add_argument("--after", type=float, metavar="SECONDS")
     when.add_argument("--at-line", metavar="PATTERN", help="when a line of its output matches this")
+    when.add_argument("--when", type=shlex.split, metavar="WITNESS", help="when this program has ended with 0")
     when.add_argument("--course", type=Path, metavar="COURSE", help="a course that --record wrote")
     when.add_argument("--record", type=Path, metavar="COURSE", help="kill nothing, write when each task was come to")
     parser.add_argument("--at", type=float, default=0.5, metavar="SHARE", help="of the course, from 0 to 1")
     parser.add_argument("--report", type=Path, metavar="FILE", help="what happened, as JSON")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    trigger = Trigger(after=options.after, at_line=options.at_line)
+    trigger = Trigger(after=options.after, at_line=options.at_line, when=options.when or ())
     if options.course:
         task, after = within_course([(at, line) for at, line in json.loads(options.course.read_text())], options.at)
         trigger = Trigger(task=task, after=after)
