@@ -129,6 +129,9 @@ options:
       - >-
         If that cannot be read, V(live) is an error and C(ansible-inventory) ends with a code other than 0, so that
         nobody takes an empty answer for an empty control plane. Before the first installation nothing is registered.
+      - >-
+        In mode Binary what the installer has on record lies on the hosts, which an inventory does not log in to. So a
+        member that is neither listed nor registered any more is no host, although it leaves with the next run.
       - The roles look again at what is registered when they act, whatever this says.
     type: str
     choices: [spec, live]
