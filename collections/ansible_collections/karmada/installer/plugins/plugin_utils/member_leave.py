@@ -45,6 +45,8 @@ GRACE_SECONDS, LOOK_SECONDS = 3.0, 5.0
 WAKE_SECONDS = 1.0
 #: How often we look; less often where it takes long, but at least this often.
 _PAUSE, _LONGEST_PAUSE = 0.25, 2.0
+#: The other thing that helps a member whose time was over.
+_MORE_TIME = "or give it more time (-e member_leave_timeout=…, in seconds)"
 #: When less than this part of the time is left, the Cluster of a member that is given up goes without its finalizers.
 _LAST_PART = 1 / 3
 
@@ -72,7 +74,7 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
             Problem(
                 what="it was joined by a run of this control plane that did not live to record how it is reached",
                 where=f"Cluster {name} in the control plane",
-                remedy="list it once more with its Secret and run again; then it can leave",
+                remedy="list it once more with its Secret, so that it can leave the time after",
             )
         )
     with connected(run, entry, timeout) as member:
@@ -195,7 +197,7 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
                 Problem(
                     what=f"{len(works)} Works do not take it that their workloads are to stay",
                     where=f"namespace {namespace['metadata']['name']} in the control plane",
-                    remedy="look who changes or refuses their spec.preserveResourcesOnDeletion, and run again",
+                    remedy=f"look who changes or refuses their spec.preserveResourcesOnDeletion, {_MORE_TIME}",
                 )
             )
         _on_each(works, lambda work: _patch(control_plane, work, patch))
@@ -219,8 +221,7 @@ def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _
                     what=f"{len(works)} Works are left, which its agent does not finish "
                     f"(for {member_works.told(works) or 'Karmada itself'})",
                     where=f"namespace {space['metadata']['name']} in the control plane",
-                    remedy="see what the agent on the member says of them (kubectl logs), and run again, which goes on "
-                    "from there",
+                    remedy=f"see what the agent on the member says of them (kubectl logs), {_MORE_TIME}",
                 ),
                 consequence="nothing was forced, and nothing new is propagated to the member",
             )
@@ -272,7 +273,7 @@ def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | N
                 Problem(
                     what=f"it is still there after its deletion was asked for ({_what_holds(control_plane, name)})",
                     where=f"Cluster {name} in the control plane",
-                    remedy="mend what holds it and run again, which goes on from there",
+                    remedy=f"mend what holds it, {_MORE_TIME}",
                 ),
                 consequence="nothing was forced",
             )
