@@ -18,7 +18,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_rights, member_checks, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    host_rights,
+    member_checks,
+    member_rights,
+    releases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import DEFAULT_NAMESPACE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +37,7 @@ Permission = tuple[Any, ...]
 ACCOUNT = "karmada-installer"
 RIGHTS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Generated from host_rights.py and member_checks.py by `make reference`. Change that, not this page. -->
+<!-- Generated from host_rights.py, member_checks.py, member_rights.py by `make reference`. Change those. -->
 
 # Rights
 
@@ -85,10 +90,22 @@ The account of a member's kubeconfig, when the member is joined:
 
 {members}
 
-This is what preflight asks for, and it is not enough by itself. Joining hands all rights on the member to the account
-of the control plane, and Kubernetes lets only those hand out rights who have them. So the kubeconfig is in practice
-that of an administrator of the member (ClusterRole cluster-admin). It is used for joining and for removing, and the
-control plane never gets it. What is made on a member: [members](../guides/members.md).
+Joining hands rights on the member to the account of the control plane, and Kubernetes lets only those hand out rights
+who have them. So preflight also asks for these: all rights, or with
+[scopedRights](../guides/members.md#less-than-all-rights) those below. In practice the kubeconfig is that of an
+administrator of the member (ClusterRole cluster-admin). It is used for joining and for removing, and the control plane
+never gets it. What is made on a member: [members](../guides/members.md).
+
+### Scoped rights
+
+With `scopedRights` the account of the control plane may do this, and read `/readyz`, `/healthz`, `/version` and what
+the API server serves. It is what Karmada asks of a member whatever is propagated:
+
+{by_itself}
+
+and of each resource that is listed:
+
+{listed}
 """
 
 
@@ -453,6 +470,11 @@ def rights_page() -> str:
     with_host_path = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}, volume_data="hostPath")
     on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in member_checks.RIGHTS]
 
+    of_listed = member_rights.rules({member_rights.FIELD: [{"apiGroup": "…", "resources": ["…"]}]})
+
+    def of_rules(rules: Iterable[Mapping[str, Any]]) -> list[Permission]:
+        return [(*each, None) for each in member_rights.permissions(rules)]
+
     notes = {(each[1], f"{each[2]}/{each[4]}" if each[4] else each[2]): note for each, note in _notes().items()}
 
     def only_sometimes(rule: Mapping[str, Any]) -> str:
@@ -466,6 +488,8 @@ def rights_page() -> str:
         absent=_table(_rules([each for each in absent if each not in always])),
         host_path=_table(_rules([each for each in with_host_path if each not in always])),
         members=_table(_rules(on_members)),
+        by_itself=_table(_rules(of_rules(member_rights.BY_ITSELF))),
+        listed=_table(_rules(of_rules(of_listed[len(member_rights.BY_ITSELF) :]))),
     )
 
 

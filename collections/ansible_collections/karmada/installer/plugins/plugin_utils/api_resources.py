@@ -87,6 +87,20 @@ class ApiResources(Transport):
             if one.get("namespaced") and "/" not in one["name"] and "list" in (one.get("verbs") or [])
         ]
 
+    def resources_of(self, group: str) -> dict[str, set[str]]:
+        """What the server has in an API group, in all of its versions: resource name → what else it is called."""
+        try:
+            versions = self._json("discovery", "GET", f"/apis/{group}")["versions"] if group else []
+        except NotFound:
+            return {}
+        found: dict[str, set[str]] = {}
+        for root in [f"/apis/{each['groupVersion']}" for each in versions] or ["/api/v1"]:
+            for one in self._json("discovery", "GET", root).get("resources") or []:
+                if "/" not in one["name"]:
+                    others = {one["kind"].lower(), one.get("singularName"), *(one.get("shortNames") or ())}
+                    found.setdefault(one["name"], set()).update(others - {"", None, one["name"]})
+        return found
+
     def _path_of(self, obj: Object, subresource: str | None = None, *, named: bool = True, wait: bool = False) -> str:
         api_version, kind, meta = obj["apiVersion"], obj["kind"], obj["metadata"]
         name = meta["name"] if named else None

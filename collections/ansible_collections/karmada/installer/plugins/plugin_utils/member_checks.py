@@ -14,6 +14,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     cluster_checks,
     member_access,
     member_join,
+    member_rights,
+    member_rights_checks,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
@@ -44,8 +46,6 @@ RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", None),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", None),
-    # Nobody can hand out rights that they do not hold, and Karmada's account gets all of them.
-    ("*", "*", "*", None),
 )
 Registered = Mapping[str, Object]
 
@@ -81,7 +81,8 @@ class MemberChecks:
             yield from cluster_checks.clock(member, member.name)
             if not pulls(entry):
                 yield from _loopback_endpoint(entry, member)
-            denied = member.can_i(RIGHTS)
+            # Nobody can hand out rights that they do not hold.
+            denied = member.can_i([*RIGHTS, *member_rights.permissions(member_rights.rules(entry))])
             if denied:
                 yield Problem(
                     what=f"the account may not: {'; '.join(str(each) for each in denied)}",
@@ -89,6 +90,7 @@ class MemberChecks:
                     remedy="use an account that may create accounts and rights there, such as its administrator",
                 )
                 return
+            yield from member_rights_checks.of_member(entry, member, self.run.say)
             registration = member_join.registration_of(member)
             self.identities[entry["name"]] = registration.cluster_id
             if self.place_works():
@@ -96,6 +98,8 @@ class MemberChecks:
                 member_join.check_state(entry, registered.get(entry["name"]))
                 member_join.check_identity(entry["name"], registration, registered)
                 yield from _other_owner(self.run, entry, member, registered)
+                if entry["name"] in registered:
+                    yield from member_rights_checks.of_what_is_propagated(entry, member, self.run.control_plane)
                 _tell_of_version(self.run, member, version)
 
     def of_same_cluster(self) -> dict[str, Problem]:

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent_join,
     member_access,
+    member_rights,
     member_taints,
     member_types,
     members,
@@ -234,7 +235,7 @@ def survey_member(
         there = _objects_on_member(run, entry)
         seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
         outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live), workers=WORKERS)
-        outcome.on_member += _surplus(run, entry)
+        outcome.on_member += _surplus(run, entry, member)
         outcome.on_member += member_types.survey(run, member, look)
         credentials = _credentials(run, seen, entry)
         if pulls(entry):
@@ -281,7 +282,7 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         for wave in (True, False):
             objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
             outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live), workers=WORKERS)
-        gone = [(change.ref, change.uid) for change in _surplus(run, entry)]
+        gone = [(change.ref, change.uid) for change in _surplus(run, entry, member)]
         outcome.on_member += delete_all(member, gone, progress=run.say)
         credentials = _wait_for_credentials(run, member, entry)
 
@@ -362,10 +363,38 @@ def _has_estimator(run: Run, entry: Entry) -> bool:
 
 def _objects_on_member(run: Run, entry: Entry) -> list[Object]:
     instance, estimator = run.instance, _has_estimator(run, entry)
-    return members.objects_on_member(entry["name"], instance.owner, instance.full_name, estimator=estimator)
+    return members.objects_on_member(
+        entry["name"],
+        instance.owner,
+        instance.full_name,
+        estimator=estimator,
+        rules=member_rights.rules(entry),
+    )
 
 
-def _surplus(run: Run, entry: Entry) -> list[Change]:
+def impersonation(name: str, member: Cluster) -> list[Object]:
+    """The rights to act for users that Karmada itself has put on this member."""
+    return [
+        found
+        for kind in ("ClusterRoleBinding", "ClusterRole")
+        if (found := member.get(f"{member_rights.RBAC}/v1", kind, members.IMPERSONATOR))
+        and members.made_by_karmada_for(name, found)
+    ]
+
+
+def _surplus(run: Run, entry: Entry, member: Cluster) -> list[Change]:
+    """What is on the member and goes because the document asks for less than it did.
+
+    Who may act for an administrator has all rights, so rights that are scoped leave nothing of that.
+    """
+    acting = impersonation(entry["name"], member) if member_rights.are_scoped(entry) else []
+    return [
+        *(Change(Ref.of(each), "deleted", each["metadata"]["uid"], diff(each, None)) for each in acting),
+        *_of_estimator(run, entry),
+    ]
+
+
+def _of_estimator(run: Run, entry: Entry) -> list[Change]:
     """What an estimator that the document does not ask for any more had on the member, as far as it is on record."""
     if _has_estimator(run, entry):
         return []

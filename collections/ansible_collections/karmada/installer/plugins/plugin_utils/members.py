@@ -9,12 +9,12 @@ No I/O.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     MEMBER_NAMESPACE,
@@ -32,7 +32,7 @@ IMPERSONATOR = "karmada-impersonator"
 #: On what we put on a member: the control plane that holds it.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
-_RBAC = "rbac.authorization.k8s.io"
+_RBAC = member_rights.RBAC
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,17 +91,23 @@ def namespace_on_member(owner: str) -> Object:
     )
 
 
-def objects_on_member(member: str, owner: str, control_plane: str, *, estimator: bool = False) -> list[Object]:
+def objects_on_member(
+    member: str,
+    owner: str,
+    control_plane: str,
+    *,
+    estimator: bool = False,
+    rules: Sequence[Object] = member_rights.EVERYTHING,
+) -> list[Object]:
     """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
 
     ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there. With
-    ``estimator`` they are also those of ``estimator_objects``.
+    ``estimator`` they are also those of ``estimator_objects``. ``rules`` are what the control plane may do there.
     """
     objects = [
         *_account_with_token(account(member)),
         *_account_with_token(IMPERSONATOR),
-        # A control plane applies whatever kind its users propagate, so it needs rights on every kind.
-        *role_with_all_rights(role(member), account(member)),
+        *_role_of_account(role(member), account(member), rules),
     ]
     return [
         *marked(objects, owner, control_plane),
@@ -147,16 +153,17 @@ def _account_with_token(name: str) -> list[Object]:
 
 def role_with_all_rights(name: str, account_name: str) -> list[Object]:
     """A ClusterRole for everything, and its binding to this account of a member."""
-    rules: list[Object] = [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-        {"nonResourceURLs": ["*"], "verbs": ["get"]},
-    ]
-    return _role_of_account(name, account_name, rules)
+    return _role_of_account(name, account_name, member_rights.EVERYTHING)
 
 
-def _role_of_account(name: str, account_name: str, rules: list[Object]) -> list[Object]:
+def _role_of_account(name: str, account_name: str, rules: Sequence[Object]) -> list[Object]:
     return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [dict(rule) for rule in rules],
+        },
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",

@@ -140,6 +140,8 @@ FIELDS: Mapping[str, Means] = {
     "members[].taints[].value": _BOTH,
     "members[].taints[].effect": _BOTH,
     "members[].onLeave": _BOTH,
+    "members[].scopedRights[].apiGroup": _BOTH,
+    "members[].scopedRights[].resources": _BOTH,
     "deletion.policy": _BOTH,
 }
 #: What to do on hosts, for the fields that have something in their place; by the beginning of their path.

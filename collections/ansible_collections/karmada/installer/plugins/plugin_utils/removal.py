@@ -28,12 +28,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance import 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected, impersonation
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 
-_RBAC = "rbac.authorization.k8s.io/v1"
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
 _ALWAYS_THERE = {
     ("ConfigMap", "kube-root-ca.crt"),
@@ -106,12 +105,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
         refs = [*(agent.references() if pulls(entry) else ()), *map(Ref.of, of_accounts)]
         live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
-        impersonation = [
-            found
-            for kind in ("ClusterRoleBinding", "ClusterRole")
-            if (found := member.get(_RBAC, kind, members.IMPERSONATOR)) and members.made_by_karmada_for(name, found)
-        ]
-        changes = _delete(run, member, [*ours, *impersonation], timeout)
+        changes = _delete(run, member, [*ours, *impersonation(name, member)], timeout)
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
             uids = run.state.uids(f"member/{name}")

@@ -294,6 +294,21 @@ def test_rights_on_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     assert problem.where == "member m1"
 
 
+def test_who_joins_a_member_with_scoped_rights_needs_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    weak = member("m1")
+    weak.denied = {("*", "*")}
+    run = with_members(monkeypatch, m1=weak, m2=member("m2"))
+    (problem,) = problems(run)
+    assert problem.what == "the account may not: * *.*"
+    listed = [{"apiGroup": "apps", "resources": ["deployments"]}]
+    run.spec["members"][0]["scopedRights"] = listed
+    weak.resources_of = lambda _group: {"deployments": set()}
+    assert problems(run) == []
+    weak.denied |= {("update", "deployments")}
+    (problem,) = problems(run)
+    assert problem.what == "the account may not: update deployments.apps"
+
+
 def test_a_member_of_another_control_plane_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = member("m1")
     taken.put(

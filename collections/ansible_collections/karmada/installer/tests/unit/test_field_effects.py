@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     instance_facts,
     manifest,
     member_join,
+    member_rights,
     member_taints,
     members,
     mode_fields,
@@ -51,6 +52,7 @@ from ansible_collections.karmada.installer.tests.unit.samples import (
 Object = dict[str, Any]
 
 _MEMBER = {"name": "m1", "secretRef": {"name": "m1"}}
+_SCOPED = {"apiGroup": "apps", "resources": ["deployments"]}
 _NODE_PORT = {"endpoint": {"type": "NodePort"}}
 _CLAIM = {"volumeClaim": {"size": "1Gi"}}
 
@@ -170,6 +172,8 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.members[].taints[].value": (None, "b"),
     "spec.members[].taints[].effect": ("NoSchedule", "NoExecute"),
     "spec.members[].onLeave": ("Retain", "Delete"),
+    "spec.members[].scopedRights[].apiGroup": ("apps", "example.com"),
+    "spec.members[].scopedRights[].resources": (["deployments"], ["deployments", "daemonsets"]),
     "spec.deletion.policy": ("Delete", "Retain"),
 }
 #: What has to stand around a field for a document with it to be valid or to use it.
@@ -195,6 +199,11 @@ AROUND: dict[str, Object] = {
         path: {"members": [{**_MEMBER, "taints": [{"key": "a", "effect": "NoSchedule"}]}]}
         for path in ROWS
         if path.startswith("spec.members[].taints[]")
+    },
+    **{
+        path: {"members": [{**_MEMBER, "scopedRights": [_SCOPED]}]}
+        for path in ROWS
+        if path.startswith("spec.members[].scopedRights[]")
     },
     **{
         path: {**_NODE_PORT, "members": [{**_MEMBER, "mode": "Pull"}]}
@@ -406,7 +415,13 @@ def _members(run: Run) -> list[Any]:
     credentials = members.Credentials("t", "i", b"c")
     return [
         [
-            *members.objects_on_member(entry["name"], "me", run.instance.full_name, estimator=has_estimators(run.spec)),
+            *members.objects_on_member(
+                entry["name"],
+                "me",
+                run.instance.full_name,
+                estimator=has_estimators(run.spec),
+                rules=member_rights.rules(entry),
+            ),
             *members.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
             member_taints.patched(cluster, member_taints.patch_for(cluster, entry)),
             *(agent.objects_on_member(run.instance, entry["name"], "https://192.0.2.1", None) if pulls(entry) else ()),
@@ -448,6 +463,7 @@ ELSEWHERE: dict[str, str] = {
     "spec.members[].onLeave": "record of members",
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
     **{f"spec.members[].taints[].{name}": "objects of members" for name in ("key", "value", "effect")},
+    **{f"spec.members[].scopedRights[].{name}": "objects of members" for name in ("apiGroup", "resources")},
     **{
         f"spec.members[].{name}": "objects of members"
         for name in ("name", "mode", "provider", "region", "zones", "labels")

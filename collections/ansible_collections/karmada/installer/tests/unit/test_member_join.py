@@ -293,6 +293,37 @@ def test_taints_of_the_document_come_change_and_go_and_those_of_others_stay(monk
     assert site.run(M1) == []
 
 
+def test_rights_are_scoped_in_place_and_given_back_and_nobody_acts_for_an_administrator_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(monkeypatch)
+    listed = [{"apiGroup": "apps", "resources": ["deployments"]}]
+    scoped = {**M1, "scopedRights": listed}
+    site.run(M1)
+    by_karmada = {
+        "labels": {"karmada.io/managed": "true"},
+        "annotations": {"work.karmada.io/namespace": "karmada-es-m1"},
+    }
+    rbac = "rbac.authorization.k8s.io/v1"
+    for kind, metadata in (("ClusterRole", by_karmada), ("ClusterRoleBinding", by_karmada)):
+        site.member.put({"apiVersion": rbac, "kind": kind, "metadata": {"name": "karmada-impersonator", **metadata}})
+    role = "ClusterRole karmada-controller-manager:karmada-m1"
+    assert site.run(scoped) == [
+        f"changed {role}",
+        "deleted ClusterRole karmada-impersonator",
+        "deleted ClusterRoleBinding karmada-impersonator",
+    ]
+    # while it could do everything, Karmada would make them again
+    changed, *_, last = [line for line in site.member.log if role in line or line.startswith("delete")][1:]
+    assert (changed, last) == (f"apply {role}", "delete ClusterRole karmada-impersonator")
+    assert site.run(scoped) == []
+    somebody = {"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "karmada-impersonator"}}
+    site.member.put(somebody)
+    assert site.run(scoped) == [], "what others have put there for users of their choice"
+    assert site.run(M1) == [f"changed {role}"]
+    assert site.run(M1) == []
+
+
 def test_another_address_of_the_same_cluster_becomes_that_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch)
     site.run(M1)
