@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils import ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
@@ -34,7 +34,7 @@ class ActionModule(KarmadaAction):
         return {"changed": False, "hosts": [self._host(run, name, entry) for name, entry in leaving.items()]}
 
     def _host(self, run: HostsRun, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        variables = ssh.variables(entry, run.spec["ssh"], run.connection.secrets)
+        variables = ssh.variables(entry, run.spec["ssh"], run.connection.secrets, str(ssh_folder.of_this_run()))
         if name in self._hostvars:
             # What an inventory of the user says wins, as it does for the hosts of the document.
             given = self._hostvars[name]

@@ -33,7 +33,8 @@ description:
     V(karmada_load_balancer) by their roles. Together they are the group V(karmada_hosts). Each has the variable
     C(karmada_host), its entry of the document, and the connection variables that follow from the document:
     C(ansible_host), C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of
-    your own that comes after this one win.
+    your own that comes after this one win. Without O(secrets) the last two are files that a run makes and removes
+    (M(karmada.installer.ssh_files)); the variables say where that run has them.
   - >-
     The group V(karmada_hosts_leaving) is empty. A run puts those hosts there that have left the document and are to be
     cleaned.
@@ -320,6 +321,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for host in spec.get("hosts", []):
             connection = ssh.variables(host, spec["ssh"], source.connection["secrets"])
             self._add_host(host["name"], HOSTS, {"karmada_host": host, **connection})
+            for name, value in connection.items():
+                # Our own text, with nothing of the document in it.
+                if isinstance(value, str) and ssh.OF_THIS_RUN in value:
+                    self.inventory.set_variable(host["name"], name, _as_template(value))
             for role in ssh.roles(spec, host):
                 self.inventory.add_host(host["name"], group=ROLE_GROUPS[role])
 
@@ -430,13 +435,18 @@ def _as_data(value: Any) -> Any:
     return _as_text(value) if isinstance(value, str) else value
 
 
+def _as_template(text: str) -> Any:
+    """The text so that every version of ansible-core takes it for a template."""
+    return template.trust_as_template(text) if hasattr(template, "trust_as_template") else text
+
+
 @functools.lru_cache(maxsize=10_000)
 def _as_text(text: str) -> Any:
     harmless = _HARMLESS.fullmatch(text) is not None
     if hasattr(template, "trust_as_template"):
         # Since 2.19 only strings that are marked as trusted are templates. Ours come from a reader that marks none, and
         # the plugin does not ask for it (trusted_by_default).
-        return template.trust_as_template(text) if harmless else text
+        return _as_template(text) if harmless else text
     # Before, every string is a template unless it is marked as unsafe.
     from ansible.utils.unsafe_proxy import wrap_var  # noqa: PLC0415 - goes away in later versions
 

@@ -8,10 +8,27 @@ from typing import Any
 
 #: Keys of the Secrets that the document may name.
 PRIVATE_KEY, KNOWN_HOSTS = "ssh-privatekey", "known_hosts"
+#: Field of the document → that key.
+REFERENCES = {"privateKeySecretRef": PRIVATE_KEY, "knownHostsSecretRef": KNOWN_HOSTS}
+#: Where a run keeps their content if they are objects of a cluster (``ssh_files``), as a template: an inventory may be
+#: read by another process than the one that connects, and that knows its own folder only.
+OF_THIS_RUN = "{{ lookup('karmada.installer.ssh_folder') }}"
 
 
-def variables(host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str | None) -> dict[str, Any]:
+def file_of(reference: str, settings: Mapping[str, Any], secrets: str | None, of_this_run: str) -> str | None:
+    """The file with what a field of ``spec.ssh`` refers to; None if it is not given."""
+    if reference not in settings:
+        return None
+    folder = f"{secrets}/{settings[reference]['name']}" if secrets else of_this_run
+    return f"{folder}/{REFERENCES[reference]}"
+
+
+def variables(
+    host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str | None, of_this_run: str = OF_THIS_RUN
+) -> dict[str, Any]:
     """Connection variables of a host. ``secrets`` is the directory that stands for Secrets, or None.
+
+    Without it, files of Secrets are in ``of_this_run``; a value with that in it has nothing of the document beside it.
 
     Keys only, and no host whose key is not known: these are not left to the configuration of who runs the playbook.
     """
@@ -30,15 +47,15 @@ def variables(host: Mapping[str, Any], settings: Mapping[str, Any], secrets: str
     }
     if "user" in settings:
         found["ansible_user"] = settings["user"]
-    if "privateKeySecretRef" in settings and secrets:
-        found["ansible_ssh_private_key_file"] = f"{secrets}/{settings['privateKeySecretRef']['name']}/{PRIVATE_KEY}"
+    if key := file_of("privateKeySecretRef", settings, secrets, of_this_run):
+        found["ansible_ssh_private_key_file"] = key
         options.append("IdentitiesOnly=yes")
     # A fingerprint decides by itself; ssh would take the first of several files, and any key that one of them has.
     if "hostKeyFingerprint" in host:
         options += ["UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"]
         options.append(f"KnownHostsCommand={_accepting(host['hostKeyFingerprint'])}")
-    elif "knownHostsSecretRef" in settings and secrets:
-        options.append(f"UserKnownHostsFile={secrets}/{settings['knownHostsSecretRef']['name']}/{KNOWN_HOSTS}")
+    elif known := file_of("knownHostsSecretRef", settings, secrets, of_this_run):
+        options.append(f"UserKnownHostsFile={known}")
     found["ansible_ssh_common_args"] = " ".join(_quoted(f"-o{option}") for option in options)
     return found
 

@@ -22,7 +22,9 @@ BY_FINGERPRINT = [
 
 
 def variables(host: dict[str, Any], settings: dict[str, Any], secrets: str | None = "/s") -> dict[str, Any]:
-    return ssh.variables({"name": "cp1", "address": "192.0.2.1", **host}, {"port": 22, **settings}, secrets)
+    return ssh.variables(
+        {"name": "cp1", "address": "192.0.2.1", **host}, {"port": 22, **settings}, secrets, "/run of me"
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,11 @@ def test_what_the_document_says_becomes_a_variable(
     assert {name: found.get(name) for name in expected} == expected
 
 
+def test_a_key_of_a_secret_of_a_cluster_is_where_the_run_has_put_it() -> None:
+    found = variables({}, {"privateKeySecretRef": {"name": "key"}}, None)
+    assert found["ansible_ssh_private_key_file"] == "/run of me/ssh-privatekey"
+
+
 def test_what_the_document_does_not_say_is_left_to_the_configuration_of_ssh() -> None:
     assert not {"ansible_user", "ansible_ssh_private_key_file"} & variables({}, {}).keys()
 
@@ -53,7 +60,12 @@ def test_what_the_document_does_not_say_is_left_to_the_configuration_of_ssh() ->
         ({}, {"privateKeySecretRef": {"name": "key"}}, "/s", ["-oIdentitiesOnly=yes"]),
         ({}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", ["-oUserKnownHostsFile=/s/hosts/known_hosts"]),
         ({}, {"knownHostsSecretRef": {"name": "h"}}, "/of me/s", ["-oUserKnownHostsFile=/of me/s/h/known_hosts"]),
-        ({}, {"privateKeySecretRef": {"name": "key"}, "knownHostsSecretRef": {"name": "hosts"}}, None, []),
+        (
+            {},
+            {"privateKeySecretRef": {"name": "key"}, "knownHostsSecretRef": {"name": "hosts"}},
+            None,
+            ["-oIdentitiesOnly=yes", "-oUserKnownHostsFile=/run of me/known_hosts"],
+        ),
         ({"hostKeyFingerprint": FINGERPRINT}, {}, None, BY_FINGERPRINT),
         ({"hostKeyFingerprint": FINGERPRINT}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", BY_FINGERPRINT),
     ],
