@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import observe_hosts, removal
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -17,7 +16,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     pod_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
@@ -43,7 +41,7 @@ class ActionModule(KarmadaAction):
         changes: list[Change] = []
         if arguments["apply"]:
             if wanted:
-                changes += run.apply_to_host(f"start {', '.join(wanted)}", lambda: _objects(run, wanted))
+                changes += run.apply_to_host(f"start {', '.join(wanted)}", lambda: run.workloads(wanted))
             if arguments["remove_unwanted"]:
                 changes += run.remove_from_host("take away what is not wanted", removal.unwanted(run, names, changes))
         if run.check or not arguments["wait"]:
@@ -65,19 +63,11 @@ def _workload(run: Run, name: str) -> Ref:
     return Ref("apps/v1", kind, run.instance.object_name(name), run.namespace)
 
 
-def _objects(run: Run, names: list[str]) -> list[Object]:
-    return [
-        each
-        for name in names
-        for each in render.component_objects(run.instance, BY_NAME[name], run.layout, run.material, run.state.etcd)
-    ]
-
-
 def _end_bootstrap(run: Run) -> list[Change]:
     """From now on a member that has lost its disk waits to be replaced, instead of founding an empty cluster."""
     with run.writing("end the bootstrap of etcd"):
         run.save(replace(run.state, etcd=replace(run.state.etcd, bootstrapped=True)))
-    changes = run.apply_to_host("end the bootstrap of etcd", lambda: _objects(run, [ETCD.name]))
+    changes = run.apply_to_host("end the bootstrap of etcd", lambda: run.workloads([ETCD.name]))
     return [change for change in changes if change.ref == Ref("v1", "ConfigMap", _config_map(run), run.namespace)]
 
 

@@ -70,8 +70,8 @@ class ApplyFailed(Exception):  # noqa: N818 - reads as what happened
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A planned change, with what is needed to carry it out."""
+class Comparison:
+    """An object as it should be and as it is, and the change that leads from one to the other."""
 
     change: Change
     desired: Object
@@ -88,11 +88,25 @@ def plan(
     return apply_all(cluster, objects, check=True, adopt=adopt, workers=workers)
 
 
+def compare(
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+) -> list[Comparison]:
+    """Each object beside what is there, and what to do with it, by reading only. Raises like ``plan``."""
+    wanted = list(objects)
+    with ThreadPoolExecutor(workers) as pool:
+        live = _read(cluster, wanted, pool)
+        found = list(pool.map(lambda one: _step(cluster, one, live.get(Ref.of(one)), adopt), wanted))
+    problems = [one for one in found if isinstance(one, Problem)]
+    if problems:
+        raise ProblemsError(problems)
+    return [one for one in found if isinstance(one, Comparison)]
+
+
 def survey(
     cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
 ) -> list[Change]:
     """Which of the objects are to be created or changed, by reading only; without diffs. Raises like ``plan``."""
-    return [step.change for step in _steps(cluster, list(objects), adopt, workers)]
+    return [step.change for step in compare(cluster, objects, adopt=adopt, workers=workers)]
 
 
 def apply_all(
@@ -118,9 +132,9 @@ def apply_all(
     duplicates = {str(ref) for ref, times in Counter(map(Ref.of, wanted)).items() if times > 1}
     if duplicates:
         raise ValueError(f"given twice: {', '.join(sorted(duplicates))}")
-    steps = _steps(cluster, wanted, adopt, workers)
+    steps = compare(cluster, wanted, adopt=adopt, workers=workers)
 
-    def carry_out(step: _Step) -> Change | Exception:
+    def carry_out(step: Comparison) -> Change | Exception:
         if step.change.action == "unchanged":
             return step.change
         try:
@@ -199,17 +213,6 @@ def _all_or_error(doing: str, refs: Sequence[Ref], results: Sequence[Change | Ex
     return changes
 
 
-def _steps(cluster: Cluster, wanted: Sequence[Object], adopt: Collection[Ref], workers: int) -> list[_Step]:
-    """What to do with each object. Raises ProblemsError when one is not ours."""
-    with ThreadPoolExecutor(workers) as pool:
-        live = _read(cluster, wanted, pool)
-        found = list(pool.map(lambda one: _step(cluster, one, live.get(Ref.of(one)), adopt), wanted))
-    problems = [one for one in found if isinstance(one, Problem)]
-    if problems:
-        raise ProblemsError(problems)
-    return [one for one in found if isinstance(one, _Step)]
-
-
 def _read(cluster: Cluster, wanted: Sequence[Object], pool: ThreadPoolExecutor) -> dict[Ref, Object]:
     """The live objects: by lists of what carries our label, then by gets for what no list showed."""
     groups: dict[tuple[str, str, str | None], list[Ref]] = defaultdict(list)
@@ -225,10 +228,10 @@ def _read(cluster: Cluster, wanted: Sequence[Object], pool: ThreadPoolExecutor) 
     return live
 
 
-def _step(cluster: Cluster, desired: Object, live: Object | None, adopt: Collection[Ref]) -> _Step | Problem:
+def _step(cluster: Cluster, desired: Object, live: Object | None, adopt: Collection[Ref]) -> Comparison | Problem:
     ref = Ref.of(desired)
     if live is None:
-        return _Step(Change(ref, "created"), desired, None)
+        return Comparison(Change(ref, "created"), desired, None)
     manager, owner = claimed_by(live)
     wanted_owner = claimed_by(desired)[1]
     if ref not in adopt and (manager != FIELD_MANAGER or (wanted_owner and owner != wanted_owner)):
@@ -240,8 +243,8 @@ def _step(cluster: Cluster, desired: Object, live: Object | None, adopt: Collect
     if recorded_hash(live) == applied_hash(desired) and (
         covers(live, desired) or _changes_nothing(cluster, desired, live)
     ):
-        return _Step(Change(ref, "unchanged", uid), desired, live)
-    return _Step(Change(ref, "changed", uid), desired, live)
+        return Comparison(Change(ref, "unchanged", uid), desired, live)
+    return Comparison(Change(ref, "changed", uid), desired, live)
 
 
 def _changes_nothing(cluster: Cluster, desired: Object, live: Object) -> bool:
@@ -261,7 +264,7 @@ def _content(obj: Object) -> Object:
     return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": meta}
 
 
-def _write(cluster: Cluster, step: _Step) -> Change:
+def _write(cluster: Cluster, step: Comparison) -> Change:
     try:
         applied = cluster.apply(with_applied_hash(step.desired))
     except Invalid:
@@ -294,7 +297,7 @@ def _ports_moved_back(live: Object | None, desired: Object) -> list[Object]:
     return [{**kept.get(port.get("name"), {}), **port} for port in wanted]
 
 
-def _predict(cluster: Cluster, step: _Step) -> Change:
+def _predict(cluster: Cluster, step: Comparison) -> Change:
     desired = with_applied_hash(step.desired)
     try:
         after = cluster.apply(desired, dry_run=True).object

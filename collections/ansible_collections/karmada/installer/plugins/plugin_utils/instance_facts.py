@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,6 +38,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
+    BY_NAME,
     ETCD,
     KARMADA_APISERVER,
     KARMADA_CA,
@@ -361,13 +362,19 @@ class InstanceFacts(ABC):
     def host_objects(self) -> list[Object]:
         """Everything that the instance consists of in the host cluster, before any overlay, but for its state."""
         admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
-        workloads = [
-            each
-            for component in pod_components(self.spec)
-            for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
-        ]
+        workloads = self.workloads(component.name for component in pod_components(self.spec))
         passage = render.passage(self.instance, self.ingress_controller)
         return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads, *passage]
+
+    def workloads(self, components: Iterable[str]) -> list[Object]:
+        """What these components consist of in the host cluster, before any overlay."""
+        return [
+            each
+            for name in components
+            for each in render.component_objects(
+                self.instance, BY_NAME[name], self.layout, self.material, self.state.etcd
+            )
+        ]
 
     @cached_property
     def endpoint_host(self) -> str:

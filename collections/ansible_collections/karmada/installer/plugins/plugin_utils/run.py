@@ -172,11 +172,11 @@ class Run(InstanceFacts):
             return apply_all(self.host, desired(), check=True)
         if self.stored_state:
             planned = survey(self.host, desired())
-            if _nothing_to_do(planned) and not self._unrecorded(planned):
+            if _nothing_to_do(planned) and not self.unrecorded(planned):
                 return planned
         with self.writing(step):
             changes = apply_all(self.host, desired())
-            self.save(self.state.with_owned(HOST, self._unrecorded(changes)))
+            self.save(self.state.with_owned(HOST, self.unrecorded(changes)))
         return changes
 
     def apply_to_control_plane(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
@@ -191,20 +191,26 @@ class Run(InstanceFacts):
 
     def remove_from_control_plane(self, step: str, refs: Iterable[Ref]) -> list[Change]:
         """Delete these objects inside the control plane where they exist and are ours."""
+        return self._remove(step, self.control_plane, self.ours_in_control_plane(refs))
+
+    def ours_in_control_plane(self, refs: Iterable[Ref]) -> list[tuple[Ref, str | None]]:
+        """Those of these objects inside the control plane that exist and are ours, with their UIDs."""
         found = ((ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
-        ours = [
+        return [
             (ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner
         ]
-        return self._remove(step, self.control_plane, ours)
 
     def remove_from_host(self, step: str, objects: Iterable[Object]) -> list[Change]:
         """Delete these objects of the host cluster, as far as they are ours by label and by record."""
-        ours = [
+        return self._remove(step, self.host, self.ours_in_host_cluster(objects))
+
+    def ours_in_host_cluster(self, objects: Iterable[Object]) -> list[tuple[Ref, str | None]]:
+        """Those of these objects of the host cluster that are ours by label and by record, with their UIDs."""
+        return [
             (Ref.of(each), each["metadata"]["uid"])
             for each in objects
             if owned_by(each, self.state.owner, self.state.uids(HOST))
         ]
-        return self._remove(step, self.host, ours)
 
     def remove_former_passages(self) -> list[Change]:
         """Delete the Ingress or Route of a type that the endpoint had before."""
@@ -232,7 +238,8 @@ class Run(InstanceFacts):
                 self.save(self.state.without_owned(HOST, {str(ref) for ref, _uid in targets}))
         return changes
 
-    def _unrecorded(self, changes: Iterable[Change]) -> dict[str, str]:
+    def unrecorded(self, changes: Iterable[Change]) -> dict[str, str]:
+        """Objects of the host cluster that exist and are not on record as ours: reference → UID."""
         known = self.state.owned.get(HOST, {})
         found = {str(change.ref): change.uid for change in changes if change.uid}
         return {ref: uid for ref, uid in found.items() if known.get(ref) != uid}

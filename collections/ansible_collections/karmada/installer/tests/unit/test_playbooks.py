@@ -40,6 +40,7 @@ RESULTS: dict[str, Any] = {
     "member_join readiness": {"changed": False, "broken_members": [*BROKEN, *LATE]},
     "member_leave leave": {"changed": False, "broken_members": STAYS},
     "report": {"changed": False, "status": {}, "summary": ["what there is"], "failure": "m1: it does not answer"},
+    "differences": {"changed": False, "found": ["it is not installed"]},
     "hosts_leaving": {"changed": False, "hosts": []},
     "scheduler_estimators": {"changed": False, "due": False},
     "instance_state": {"changed": False, "due": False},
@@ -114,6 +115,17 @@ def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str
     assert steps[-1] == {"step": "report", "broken_members": [*BROKEN, *LATE, *STAYS]}
     assert given(steps, "instance_state")[-1]["event"] == "finished"
     assert done.returncode == 2, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("found", [[], ["Deployment karmada/prod-scheduler is missing"]])
+def test_steps_for_etcd_and_the_control_plane_are_left_out_where_nothing_differs(
+    found: list[str], tmp_path: Path
+) -> None:
+    _, steps = run("install", tmp_path, {**RESULTS, "differences": {"changed": False, "found": found}})
+    names = {each["step"] for each in steps}
+    bringing_up = {"workloads", "control_plane", "etcd_prefix", "etcd_rollout", "admin_kubeconfig"}
+    assert names & bringing_up == (bringing_up if found else set())
+    assert names >= {"preflight", "endpoint", "certificates", "member_join", "member_leave", "operation", "report"}
 
 
 def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:

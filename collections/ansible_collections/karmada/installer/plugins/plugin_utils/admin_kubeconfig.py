@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The administrator's kubeconfig, for programs and for people."""
+
+from __future__ import annotations
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki_files
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object
+
+
+def secret(run: InstanceFacts) -> Object:
+    """The Secret for programs in the host cluster."""
+    content = pki_files.admin_kubeconfig(run.material, run.public_url).encode()
+    return render.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
+
+
+def for_person(run: InstanceFacts) -> str:
+    """With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine."""
+    if not run.endpoint_host:
+        return pki_files.admin_kubeconfig(run.material, f"https://localhost:{KARMADA_APISERVER.ports['https']}")
+    return pki_files.admin_kubeconfig(run.material, run.public_url)

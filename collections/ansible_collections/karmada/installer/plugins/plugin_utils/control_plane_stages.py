@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a control plane consists of inside, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    COMPONENTS,
+    KARMADA_AGGREGATED_APISERVER,
+    wanted_components,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+
+#: Kinds that are of use only some time after they were created.
+WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
+
+
+STAGES = ("rights", "foundation", "withdrawal", "aggregation", "admission", "discovery", "addons")
+
+
+def objects(run: InstanceFacts, stage: str) -> list[Object]:
+    """The objects of one stage, as the document wants them."""
+    owner, addresses = run.instance.owner, run.addresses
+    optional = [component.name for component in wanted_components(run.spec) if component.optional]
+    made: dict[str, Callable[[], list[Object]]] = {
+        "rights": lambda: control_plane_objects.rights(owner),
+        "foundation": lambda: control_plane_objects.foundation(owner, run.crds(), addresses),
+        "withdrawal": list,
+        "aggregation": lambda: control_plane_objects.aggregation(owner, addresses, [KARMADA_AGGREGATED_APISERVER.name]),
+        "addons": lambda: control_plane_objects.aggregation(owner, addresses, optional),
+        "admission": lambda: control_plane_objects.admission(owner, addresses),
+        "discovery": lambda: control_plane_objects.discovery(owner, addresses),
+    }
+    return made[stage]()
+
+
+def switched_off(run: InstanceFacts) -> list[Ref]:
+    """What optional components have in the control plane that the document no longer names."""
+    return [
+        Ref(*each)
+        for component in COMPONENTS
+        if component.optional and not component.is_wanted(run.spec)
+        for each in control_plane_objects.of_component(component.name)
+    ]
