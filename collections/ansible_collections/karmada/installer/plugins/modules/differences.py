@@ -12,13 +12,14 @@ description:
   - >-
     Compares the pods of etcd and of the control plane, what belongs to them in the host cluster, and the objects inside
     the control plane with the document; looks whether all of them are ready, and asks the aggregated API and the
-    webhook. Changes nothing and waits for nothing.
+    webhook. Changes nothing and waits for nothing. Of a control plane on plain hosts it is what is inside, and the
+    administrator's kubeconfig; M(karmada.installer.host_components) compares the hosts.
   - >-
     The steps that bring these up do the same one after the other, and mend what they find. A run leaves them out where
     nothing is found here, which makes a run with nothing to do twice as fast.
   - >-
     Something is always found before the first run with a document has come to its end, after a run that did not, in
-    check mode, and where etcd is not a component in pods.
+    check mode, where etcd is somebody else's, and where it is on plain hosts beneath a control plane in pods.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment

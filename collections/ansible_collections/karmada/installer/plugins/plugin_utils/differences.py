@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the steps that bring up etcd and the control plane would find anything to do. Reads only.
 
+Of a control plane on plain hosts it is what is inside; what is on the hosts has its own comparison.
+
 Each of these steps looks for itself and does nothing where nothing differs. Looking at everything at once costs a
 third of what they cost one after the other, and most runs find nothing. In doubt there is a difference: then the steps
 look, act, and say what is wrong.
@@ -25,6 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Com
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import next_round, reason_not_settled
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -43,7 +46,8 @@ def differences(run: Run) -> list[str]:
         return [reason]
     try:
         # What runs inside says little while the pods are not as they should be.
-        return list(_in_host_cluster(run)) or list(_in_control_plane(run))
+        outside = [] if isinstance(run, HostsRun) else list(_in_host_cluster(run))
+        return outside or [*_in_control_plane(run), *_file(run)]
     except (ApiError, ProblemsError) as error:
         return [str(error)]
 
@@ -56,7 +60,7 @@ def _reason_without_looking(run: Run) -> str:
         "the run before did not come to its end": stored and stored.journal.interrupted,
         "the document is another one than the last run had": stored and stored.document != run.deployment,
         "the last run was by another version of this collection": stored and stored.collection != COLLECTION_VERSION,
-        "etcd is not a component in pods": isinstance(run, EtcdOnHostsRun) or external_etcd.is_named(run),
+        "etcd is looked at by steps of its own": isinstance(run, EtcdOnHostsRun) or external_etcd.is_named(run),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -73,9 +77,6 @@ def _in_host_cluster(run: Run) -> Iterator[str]:
     if not run.state.etcd.bootstrapped:
         yield "etcd has not worked yet"
     yield from _outdated_members(run, [each.live for each in compared if each.live])
-    file = run.connection.kubeconfig_output
-    if file and private_file.write(Path(file), admin_kubeconfig.for_person(run), check=True):
-        yield f"{file} is not as it should be"
 
 
 def _outdated_members(run: Run, live: Sequence[Object]) -> Iterator[str]:
@@ -97,6 +98,13 @@ def _in_control_plane(run: Run) -> Iterator[str]:
     probes.aggregated_api_answers(run.control_plane, 0, run.say)
     if run.spec["installCRD"]:
         probes.webhook_judges(run.control_plane, 0, run.say)
+
+
+def _file(run: Run) -> Iterator[str]:
+    """The administrator's kubeconfig where the playbook runs."""
+    path = run.connection.kubeconfig_output
+    if path and private_file.write(Path(path), admin_kubeconfig.for_person(run), check=True):
+        yield f"{path} is not as it should be"
 
 
 def _differing(compared: Iterable[Comparison]) -> Iterator[str]:

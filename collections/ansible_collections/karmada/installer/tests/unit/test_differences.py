@@ -15,6 +15,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Invalid
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.differences import differences
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import with_applied_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
@@ -206,3 +208,35 @@ def test_an_overlay_is_part_of_what_should_be(installed: Installed, monkeypatch:
 
 def test_a_check_leaves_no_step_out(installed: Installed) -> None:
     assert differences(installed.run(check=True)) == ["a check tells what each step would do"]
+
+
+def test_of_a_control_plane_on_hosts_it_is_what_is_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "crds", lambda _: [CRD])
+    hosts = [{"name": "cp1", "address": "192.0.2.1"}]
+    deployment = document({"mode": "Binary", "hosts": hosts, "endpoint": {"type": "External", "host": "192.0.2.9"}})
+    done = Journal(operation="install", run="1", started="2026", finished="2026")
+    stored = state(document=copy.deepcopy(deployment), collection=COLLECTION_VERSION, journal=done)
+    control_plane = ControlPlane("control plane")
+
+    def step() -> Run:
+        run = HostsRun(
+            deployment,
+            Connection(kubeconfig_output=str(tmp_path / "kubeconfig")),
+            operation="install",
+            holder="me",
+            check=False,
+            say=lambda _: None,
+            handover=Handover(tmp_path / "run"),
+        )
+        run.__dict__.update(stored_state=stored, state=stored, control_plane=control_plane)
+        return run
+
+    (tmp_path / "kubeconfig").write_text(admin_kubeconfig.for_person(step()))
+    (tmp_path / "kubeconfig").chmod(0o600)
+    assert any("is missing" in each for each in differences(step()))
+    for stage in control_plane_stages.STAGES:
+        for each in control_plane_stages.objects(step(), stage):
+            Installed.put(control_plane, each)
+    assert differences(step()) == []
+    (tmp_path / "kubeconfig").unlink()
+    assert differences(step()) == [f"{tmp_path}/kubeconfig is not as it should be"]

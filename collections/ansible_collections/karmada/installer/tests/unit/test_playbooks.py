@@ -118,14 +118,23 @@ def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str
 
 
 @pytest.mark.parametrize("found", [[], ["Deployment karmada/prod-scheduler is missing"]])
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
 def test_steps_for_etcd_and_the_control_plane_are_left_out_where_nothing_differs(
-    found: list[str], tmp_path: Path
+    mode: str, found: list[str], tmp_path: Path
 ) -> None:
-    _, steps = run("install", tmp_path, {**RESULTS, "differences": {"changed": False, "found": found}})
+    _, steps = run("install", tmp_path, {**RESULTS, "differences": {"changed": False, "found": found}}, mode=mode)
     names = {each["step"] for each in steps}
-    bringing_up = {"workloads", "control_plane", "etcd_prefix", "etcd_rollout", "admin_kubeconfig"}
+    bringing_up = {"control_plane", "etcd_prefix", "admin_kubeconfig"}
+    bringing_up |= {"workloads", "etcd_rollout"} if mode == "Container" else set()
     assert names & bringing_up == (bringing_up if found else set())
-    assert names >= {"preflight", "endpoint", "certificates", "member_join", "member_leave", "operation", "report"}
+    assert names >= {"preflight", "member_join", "member_leave", "report"}
+
+
+def test_on_hosts_where_something_is_to_be_done_all_steps_are_taken_without_another_look(tmp_path: Path) -> None:
+    _, steps = run("install", tmp_path, {**RESULTS, "instance_state": {"changed": False, "due": True}}, mode="Binary")
+    names = {each["step"] for each in steps}
+    assert "control_plane" in names
+    assert "differences" not in names
 
 
 def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:
