@@ -392,13 +392,15 @@ class _Reads:
     ``fields``: for ``self`` and ``oldSelf`` the fields it names, as rules spell them; None if it may see all.
     ``optional`` are fields without which it holds, because it begins with ``!has(self.field) ||``. ``keys_only``: of a
     map it sees the keys. ``entries``: of each of these lists of ``self`` it asks only whether all entries, or any, are
-    such and such, by these fields of them; how many are alike makes no difference.
+    such and such, by these fields of them; how many are alike makes no difference. ``presence``: of these fields of
+    ``self`` it asks only whether they are there.
     """
 
     fields: Mapping[str, frozenset[str] | None]
     optional: tuple[str, ...] = ()
     keys_only: bool = False
     entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    presence: frozenset[str] = frozenset()
 
     def of(self, name: str, value: Any, schema: Schema) -> Any:
         """What the rule sees of the value, as rules spell it."""
@@ -410,6 +412,7 @@ class _Reads:
         if fields is not None and "properties" in schema:
             value = {key: item for key, item in value.items() if _escaped(key) in fields}
             value |= {key: _distinct(value[key], seen) for key, seen in self.entries.items() if key in value}
+            value |= dict.fromkeys(self.presence & value.keys(), True)
         return _for_cel(value, schema)
 
 
@@ -434,7 +437,13 @@ def _reads(expression: str) -> _Reads:
     optional = re.findall(r"self\.(\w+)", begin[0]) if begin and plain else []
     only = re.match(r"!?self\.(all|exists|exists_one)\(", expression)
     keys_only = bool(only) and len(re.findall(r"\bself\b", expression)) == 1
-    return _Reads(fields, tuple(optional), keys_only, _entries(expression, fields["self"] or ()))
+    presence = {
+        name
+        for name in fields["self"] or ()
+        if len(re.findall(rf"\bhas\(self\.{name}\)", expression)) == len(re.findall(rf"\bself\.{name}\b", expression))
+    }
+    entries = _entries(expression, fields["self"] or ())
+    return _Reads(fields, tuple(optional), keys_only, entries, frozenset(presence))
 
 
 def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -183,6 +183,18 @@ def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, fold
     return access
 
 
+def from_host(content: bytes, context: str | None, where: str, file: str, server: str | None) -> Access:
+    """The access that a kubeconfig describes which was read from another machine; ``file`` says which, for people.
+
+    ``server`` is taken in the place of its address. Raises ProblemsError, whatever is in it.
+    """
+    origin = Origin(f"{where}, {file}", keys={}, of_host=True)
+    access = from_dict(fields.parsed(content, origin.where), context, origin)
+    if server:
+        access.server = server.rstrip("/")
+    return access
+
+
 def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | None = None) -> Access:
     """The access that a context (default: the current one) of this kubeconfig describes.
 

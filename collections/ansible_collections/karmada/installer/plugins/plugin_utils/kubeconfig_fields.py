@@ -49,12 +49,14 @@ class Origin:
 
     ``where`` is the place that problems name. ``keys`` are the keys of the Secret that holds it (name → content), which
     stand for the files it names; None: it may name files of this machine. ``folder`` is the directory that stands for
-    that Secret; None with ``keys``: the Secret is an object of a cluster.
+    that Secret; None with ``keys``: the Secret is an object of a cluster. ``of_host``: it comes from another machine,
+    of which nothing else is read.
     """
 
     where: str = "kubeconfig"
     keys: Mapping[str, bytes] | None = None
     folder: Path | None = None
+    of_host: bool = False
 
     @property
     def runs_programs(self) -> bool:
@@ -72,6 +74,7 @@ class Origin:
         if key not in self.keys:
             outside = "/" in key or key in ("", ".", "..")
             what = "a file outside of its Secret" if outside else f"{key!r}, and the Secret has no such key"
+            what = "a file of that host, of which nothing else is read" if self.of_host else what
             raise problem(f"it names {what}", where, FLATTEN)
         try:
             return self.keys[key].decode()

@@ -119,8 +119,9 @@ def _run_program(
     variables = dict(fields.variables(plugin, "env", place))
     hint = (fields.value(plugin, "installHint", str, place) or "").strip()
     if not origin.runs_programs:
+        origin_of = "of a host" if origin.of_host else "out of a Secret of a cluster"
         raise problem(
-            "a kubeconfig out of a Secret of a cluster may not start programs on the machine where Ansible runs",
+            f"a kubeconfig {origin_of} may not start programs on the machine where Ansible runs",
             place,
             "Give it the token of a service account, or a client certificate.",
         )

@@ -30,7 +30,7 @@ def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> Non
 def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[tuple[str, str]]:
     """What speaks against it, and the remedy."""
     if access.insecure and not entry.get(INSECURE):
-        field = f"{where.removesuffix('.secretRef')}.{INSECURE}"
+        field = f"{where.removesuffix('.secretRef').removesuffix('.kubeconfigFrom')}.{INSECURE}"
         yield (
             "it switches off the verification of the server's certificate (insecure-skip-tls-verify)",
             (
@@ -64,4 +64,4 @@ def expiring(access: Access, now: datetime) -> str:
         return ""
     moment = datetime.fromtimestamp(end, UTC)
     when = f"{'expired' if moment < now else 'expires'} on {moment:%Y-%m-%d} at {moment:%H:%M} UTC"
-    return f"its kubeconfig {when}: put a newer one into its Secret, or the member cannot be changed and removed"
+    return f"its kubeconfig {when}: put a newer one in its place, or the member cannot be changed and removed"

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_join,
     member_rights,
     member_rights_checks,
+    members,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
@@ -74,7 +75,7 @@ class MemberChecks:
             except ApiError as error:
                 yield Problem(
                     what=str(error),
-                    where=f"spec.members[{entry['name']}].secretRef",
+                    where=f"spec.members[{entry['name']}].{members.reached_by(entry)}",
                     remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
                 )
                 return
@@ -136,7 +137,7 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
     if any(f"//{name}" in server for name in ("127.", "localhost", "[::1]")):
         yield Problem(
             what=f"its kubeconfig leads to {server}, which means another machine to the control plane",
-            where=f"spec.members[{entry['name']}].secretRef",
+            where=f"spec.members[{entry['name']}].{members.reached_by(entry)}",
             remedy="put an address into that kubeconfig that the pods of the host cluster can reach",
         )
 

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent_join,
     member_access,
+    member_kubeconfig,
     member_rights,
     member_taints,
     member_types,
@@ -116,11 +117,7 @@ def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator
     ``patience`` is for how many seconds one request may be tried again at most, where that is less than for others.
     """
     listed = any(each["name"] == entry["name"] for each in run.spec["members"])
-    where = f"spec.members[{entry['name']}].secretRef" if listed else f"Secret of member {entry['name']}, on record"
-    secret = entry["secretRef"]["name"]
-    files, folder = run.secret(secret, where), run.connection.folder(secret)
-    cluster = cluster_from_secret(files, entry.get("context"), f"member {entry['name']}", where, folder=folder)
-    member_access.refuse_unusable(entry, cluster.access, where)
+    cluster = _over_ssh(run, entry, listed) if "kubeconfigFrom" in entry else _out_of_secret(run, entry, listed)
     run.attend(cluster)
     if patience is not None:
         cluster.retry_seconds = min(cluster.retry_seconds, patience)
@@ -128,6 +125,24 @@ def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator
         yield cluster
     finally:
         cluster.close()
+
+
+def _out_of_secret(run: Run, entry: Entry, listed: bool) -> Cluster:
+    name = entry["name"]
+    where = f"spec.members[{name}].secretRef" if listed else f"Secret of member {name}, on record"
+    secret = entry["secretRef"]["name"]
+    files, folder = run.secret(secret, where), run.connection.folder(secret)
+    cluster = cluster_from_secret(files, entry.get("context"), f"member {name}", where, folder=folder)
+    member_access.refuse_unusable(entry, cluster.access, where)
+    return cluster
+
+
+def _over_ssh(run: Run, entry: Entry, listed: bool) -> Cluster:
+    name = entry["name"]
+    where = f"spec.members[{name}].kubeconfigFrom" if listed else f"kubeconfig of member {name}, on record"
+    access = member_kubeconfig.access(run, entry, where)
+    member_access.refuse_unusable(entry, access, where)
+    return Cluster(access, f"member {name}")
 
 
 def registered_clusters(run: Run) -> dict[str, Object]:

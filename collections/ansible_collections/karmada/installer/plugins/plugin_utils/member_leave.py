@@ -69,7 +69,7 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
     """
     name, deadline = entry["name"], time.monotonic() + timeout
     _require_ours(run, name, cluster)
-    if "secretRef" not in entry:
+    if not members.reached_by(entry):
         raise ProblemsError(
             Problem(
                 what="it was joined by a run of this control plane that did not live to record how it is reached",
@@ -111,7 +111,7 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
             outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
     remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
     try:
-        if "secretRef" not in entry:
+        if not members.reached_by(entry):
             raise ProblemsError(Problem("how it is reached is not on record"))
         with connected(run, entry) as member:
             member.version(retry_seconds=LAST_CALL_SECONDS)

@@ -28,6 +28,8 @@ Object = dict[str, Any]
 INSECURE = "insecureSkipTLSVerification"
 #: What ``onLeave`` says: what was propagated to a member stays there when it leaves, or goes.
 RETAIN, DELETE = "Retain", "Delete"
+#: Fields of a member that say where its kubeconfig is; it has one of them.
+REACHED_BY = ("secretRef", "kubeconfigFrom")
 IMPERSONATOR = "karmada-impersonator"
 #: On what we put on a member: the control plane that holds it.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
@@ -242,6 +244,11 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
     )
 
 
+def reached_by(entry: Mapping[str, Any]) -> str:
+    """The field of a member of the document, or on record, that says where its kubeconfig is; empty if none does."""
+    return next((field for field in REACHED_BY if field in entry), "")
+
+
 def record(entry: Mapping[str, Any]) -> Object:
     """What has to be known of a member when its entry is gone: how it is reached, and what leaving means for it.
 
@@ -249,7 +256,7 @@ def record(entry: Mapping[str, Any]) -> Object:
     """
     return {
         "mode": entry["mode"],
-        "secretRef": dict(entry["secretRef"]),
+        **{field: dict(entry[field]) for field in REACHED_BY if field in entry},
         "context": entry.get("context"),
         "onLeave": entry.get("onLeave", RETAIN),
         **({INSECURE: True} if entry.get(INSECURE) else {}),

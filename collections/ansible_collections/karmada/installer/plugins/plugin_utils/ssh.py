@@ -32,10 +32,8 @@ def variables(
 
     Keys only, and no host whose key is not known: these are not left to the configuration of who runs the playbook.
     """
-    options = ["StrictHostKeyChecking=yes", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
-    # A host that is gone without a word is known to be after half a minute, and not after the quarter of an hour that
-    # the kernel goes on sending.
-    options += ["ServerAliveInterval=10", "ServerAliveCountMax=3"]
+    key = file_of("privateKeySecretRef", settings, secrets, of_this_run)
+    known_hosts = file_of("knownHostsSecretRef", settings, secrets, of_this_run)
     found: dict[str, Any] = {
         "ansible_host": host["address"],
         "ansible_port": host.get("port", settings["port"]),
@@ -47,17 +45,28 @@ def variables(
     }
     if "user" in settings:
         found["ansible_user"] = settings["user"]
-    if key := file_of("privateKeySecretRef", settings, secrets, of_this_run):
+    if key:
         found["ansible_ssh_private_key_file"] = key
+    options = options_of(key, known_hosts, host.get("hostKeyFingerprint"))
+    found["ansible_ssh_common_args"] = " ".join(_quoted(option) for option in options)
+    return found
+
+
+def options_of(key: str | None, known_hosts: str | None, fingerprint: str | None) -> list[str]:
+    """Options of ssh apart from the key itself, each an argument; ``known_hosts`` is a file."""
+    options = ["StrictHostKeyChecking=yes", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+    # A host that is gone without a word is known to be after half a minute, and not after the quarter of an hour that
+    # the kernel goes on sending.
+    options += ["ServerAliveInterval=10", "ServerAliveCountMax=3"]
+    if key:
         options.append("IdentitiesOnly=yes")
     # A fingerprint decides by itself; ssh would take the first of several files, and any key that one of them has.
-    if "hostKeyFingerprint" in host:
+    if fingerprint:
         options += ["UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"]
-        options.append(f"KnownHostsCommand={_accepting(host['hostKeyFingerprint'])}")
-    elif known := file_of("knownHostsSecretRef", settings, secrets, of_this_run):
-        options.append(f"UserKnownHostsFile={known}")
-    found["ansible_ssh_common_args"] = " ".join(_quoted(f"-o{option}") for option in options)
-    return found
+        options.append(f"KnownHostsCommand={_accepting(fingerprint)}")
+    elif known_hosts:
+        options.append(f"UserKnownHostsFile={known_hosts}")
+    return [f"-o{option}" for option in options]
 
 
 def roles(spec: Mapping[str, Any], host: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     instance_facts,
     manifest,
     member_join,
+    member_kubeconfig,
     member_rights,
     member_taints,
     members,
@@ -29,6 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     references,
     releases,
     removal,
+    ssh,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators, pulls
@@ -162,6 +165,14 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.members[].name": ("m1", "m2"),
     "spec.members[].mode": ("Push", "Pull"),
     "spec.members[].secretRef.name": ("m1", "m2"),
+    "spec.members[].kubeconfigFrom.address": ("192.0.2.1", "192.0.2.2"),
+    "spec.members[].kubeconfigFrom.port": (22, 2222),
+    "spec.members[].kubeconfigFrom.user": (None, "admin"),
+    "spec.members[].kubeconfigFrom.path": ("/etc/a", "/etc/b"),
+    "spec.members[].kubeconfigFrom.server": (None, "https://192.0.2.3:6443"),
+    "spec.members[].kubeconfigFrom.hostKeyFingerprint": (None, f"SHA256:{'A' * 43}"),
+    "spec.members[].kubeconfigFrom.privateKeySecretRef.name": ("one", "two"),
+    "spec.members[].kubeconfigFrom.knownHostsSecretRef.name": ("one", "two"),
     "spec.members[].context": (None, "two"),
     "spec.members[].insecureSkipTLSVerification": (None, True),
     "spec.members[].provider": (None, "example"),
@@ -199,6 +210,11 @@ AROUND: dict[str, Object] = {
         path: {"members": [{**_MEMBER, "taints": [{"key": "a", "effect": "NoSchedule"}]}]}
         for path in ROWS
         if path.startswith("spec.members[].taints[]")
+    },
+    **{
+        path: {"members": [{"name": "m1", "kubeconfigFrom": {"address": "192.0.2.1", "path": "/etc/a"}}]}
+        for path in ROWS
+        if path.startswith("spec.members[].kubeconfigFrom.")
     },
     **{
         path: {"members": [{**_MEMBER, "scopedRights": [_SCOPED]}]}
@@ -305,6 +321,17 @@ MATERIAL = rendered(EVERYTHING).material
 HOST = "host cluster"
 
 
+_CA = MATERIAL.authorities["karmada-ca"].certificate
+_CONFIG = pki.kubeconfig("m1", "https://192.0.2.9:6443", _CA, "admin", "token", context="m1")
+#: What a host answers that is asked for its kubeconfig.
+ON_HOST = member_kubeconfig.Answer(0, json.dumps(_CONFIG).encode(), "")
+
+
+def _files(_run: Any, settings: Object, *_: Any) -> Any:
+    """Names of files in the place of what they hold."""
+    return nullcontext(tuple(ssh.file_of(field, settings, "/secrets", "") for field in ssh.REFERENCES))
+
+
 class Recorder:
     """Stands for ``Cluster`` where runs connect; ``asked`` is what they asked for."""
 
@@ -318,8 +345,8 @@ class Recorder:
     def from_secret(self, keys: Object, context: str | None, where: str, _folder: Any) -> None:
         self.asked.append(("secret", keys["kubeconfig"], context, where))
 
-    def __call__(self, _access: None, name: str) -> FakeCluster:
-        self.asked.append(name)
+    def __call__(self, access: Any, name: str) -> FakeCluster:
+        self.asked.append((name, access and access.server))
         return a_host()
 
 
@@ -391,6 +418,9 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         "removal": _removed(deployment),
     }
     asked.asked.clear()
+    monkeypatch.setattr(member_join, "Cluster", asked)
+    monkeypatch.setattr(member_kubeconfig, "_run", lambda command: asked.asked.append(command) or ON_HOST)
+    monkeypatch.setattr(member_kubeconfig.ssh_files, "of_settings", _files)
     for entry in run.spec["members"]:
         with member_join.connected(run, entry):
             pass
@@ -464,6 +494,7 @@ ELSEWHERE: dict[str, str] = {
     "spec.members[].insecureSkipTLSVerification": "record of members",
     "spec.members[].onLeave": "record of members",
     "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
+    **{path: "connection to members" for path in ROWS if path.startswith("spec.members[].kubeconfigFrom.")},
     **{f"spec.members[].taints[].{name}": "objects of members" for name in ("key", "value", "effect")},
     **{f"spec.members[].scopedRights[].{name}": "objects of members" for name in ("apiGroup", "resources")},
     **{
