@@ -362,18 +362,19 @@ class InstanceFacts(ABC):
     def host_objects(self) -> list[Object]:
         """Everything that the instance consists of in the host cluster, before any overlay, but for its state."""
         admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
-        workloads = self.workloads(component.name for component in pod_components(self.spec))
+        workloads = self._rendered(pod_components(self.spec))
         passage = render.passage(self.instance, self.ingress_controller)
         return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads, *passage]
 
     def workloads(self, components: Iterable[str]) -> list[Object]:
-        """What these components consist of in the host cluster, before any overlay."""
+        """What these rows of the component table consist of in the host cluster, before any overlay."""
+        return self._rendered(BY_NAME[name] for name in components)
+
+    def _rendered(self, components: Iterable[Component]) -> list[Object]:
         return [
             each
-            for name in components
-            for each in render.component_objects(
-                self.instance, BY_NAME[name], self.layout, self.material, self.state.etcd
-            )
+            for component in components
+            for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
         ]
 
     @cached_property
