@@ -152,6 +152,16 @@ def metallb_images() -> list[Image]:
     ]
 
 
+def metrics_server_image(karmada: str) -> Image:
+    """A server of pod metrics, started as its publisher's image is; built with this version of Karmada."""
+    return Image(
+        reference="registry.k8s.io/metrics-server/metrics-server:lab",
+        binaries={"/metrics-server": "metrics-server"},
+        version=karmada,
+        entrypoint=("/metrics-server",),
+    )
+
+
 KARMADA_BASE = ("karmada-aggregated-apiserver", "karmada-controller-manager", "karmada-scheduler", "karmada-webhook")
 KARMADA_OPTIONAL = ("karmada-agent", "karmada-descheduler", "karmada-metrics-adapter", "karmada-scheduler-estimator",
                     "karmada-search")  # fmt: skip
@@ -160,7 +170,8 @@ _KARMADA_SINGLE = (*KARMADA_BASE, *KARMADA_OPTIONAL, "karmada-operator")
 
 def image_set(name: str, lab_base: Path) -> list[Image]:
     """The images of a set: `karmada[:VERSION]`, `karmada-optional[:VERSION]`, `kubernetes[:VERSION]` (kube-apiserver,
-    kube-controller-manager), `etcd[:VERSION]`, `workload`, or one component of Karmada: `karmada-search[:VERSION]`.
+    kube-controller-manager), `etcd[:VERSION]`, `workload`, `metrics-server`, or one component of Karmada:
+    `karmada-search[:VERSION]`.
 
     `karmada` has all that a default control plane needs, kube-apiserver and etcd included, as the collection's release
     table puts them together.
@@ -186,7 +197,11 @@ def image_set(name: str, lab_base: Path) -> list[Image]:
         return control_plane_images(KUBERNETES_VERSION, version, [])
     if kind == "workload":
         return workload_images(lab_base)
-    known = ", ".join(("karmada", "karmada-optional", "kubernetes", "etcd", "workload", *_KARMADA_SINGLE))
+    if kind == "metrics-server":
+        return [metrics_server_image(version)]
+    known = ", ".join(
+        ("karmada", "karmada-optional", "kubernetes", "etcd", "workload", "metrics-server", *_KARMADA_SINGLE)
+    )
     raise LabError(f"no image set is called {name!r}; known: {known}, each with `:VERSION` or without")
 
 

@@ -61,8 +61,13 @@ _KARMADA_PACKAGES = {
     "karmada-operator": "operator/cmd/operator",
 }
 
+# A server of pod metrics for members. The version is the one that Karmada's own go.mod names, so that most of its
+# packages are those of karmada-metrics-adapter, compiled already.
+_METRICS_SERVER = {"metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server"}
+
 _KARMADA_OPTIONAL = frozenset(
     {
+        *_METRICS_SERVER,
         "karmada-agent",
         "karmada-descheduler",
         "karmada-metrics-adapter",
@@ -162,6 +167,7 @@ def catalogue(
             packages={
                 **PROJECTS["karmada"].packages,
                 **{name: f"github.com/karmada-io/karmada/{path}" for name, path in _KARMADA_PACKAGES.items()},
+                **_METRICS_SERVER,
             },
             optional=_KARMADA_OPTIONAL,
             version_variables=PROJECTS["karmada"].version_variables,
