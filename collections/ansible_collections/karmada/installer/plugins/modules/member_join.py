@@ -14,8 +14,9 @@ description:
     member that is not listed is left alone.
   - >-
     On a member it creates the namespace C(karmada-cluster), two service accounts with a token each, and a
-    ClusterRole with all rights for the account that the control plane uses. In the control plane it creates the
-    Cluster object and the Secrets with those tokens. The kubeconfig that the document refers to is used for this
+    ClusterRole with all rights for the account that the control plane uses, and the CRDs of ServiceExport and
+    ServiceImport where they are missing. In the control plane it creates the Cluster object and the Secrets with
+    those tokens. The kubeconfig that the document refers to is used for this
     only; the control plane keeps none of it.
   - >-
     A member in mode Pull gets a karmada-agent on top, with a client certificate of its own for the control plane. The
