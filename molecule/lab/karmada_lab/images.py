@@ -187,10 +187,8 @@ def image_set(name: str, lab_base: Path) -> list[Image]:
             *control_plane_images(release.kubernetes, release.etcd, kubernetes),
             *workload_images(lab_base),
         ]
-    if kind == "karmada-optional":
-        return karmada_images(version, KARMADA_OPTIONAL)
-    if kind in _KARMADA_SINGLE:
-        return karmada_images(version, [kind])
+    if kind == "karmada-optional" or kind in _KARMADA_SINGLE:
+        return karmada_images(version, KARMADA_OPTIONAL if kind == "karmada-optional" else [kind])
     if kind == "kubernetes":
         return control_plane_images(version, ETCD_VERSION, kubernetes)[:-1]
     if kind == "etcd":

@@ -58,6 +58,17 @@ def test_status_leases_and_events_are_no_difference():
     assert _differences(before, after) == []
 
 
+def test_an_api_server_that_was_away_is_no_difference():
+    def identity(uid):
+        found = _object("Lease", "apiserver-x")
+        found["metadata"].update(uid=uid, labels={"apiserver.kubernetes.io/identity": "kube-apiserver"})
+        return found
+
+    assert _differences([identity("1")], [identity("2")]) == []
+    other = _object("Lease", "other")
+    assert _differences([other], [{**other, "metadata": {**other["metadata"], "uid": "2"}}]) != []
+
+
 def test_a_snapshot_holds_no_values_of_secrets():
     secret = _object("Secret", "s", data={"tls.key": _encoded("-----BEGIN PRIVATE KEY-----")})
     for by_structure in (False, True):

@@ -44,6 +44,8 @@ NOISE_IN_STRUCTURE = frozenset({"IPAddress"})
 #: What a rollout makes and leaves.
 ROLLOUTS = frozenset({"Pod", "ReplicaSet", "ControllerRevision", "PodMetrics"})
 _ROLLOUT_NUMBER = "deployment.kubernetes.io/revision"
+#: The label of the Lease by which an API server says that it is there; it makes another one when it was away.
+_IDENTITY = "apiserver.kubernetes.io/identity"
 _VOLATILE = ("resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _PARTS = {"run", "started", "finished"}  # of the journal: which process it was, and when
 _KEYS = {"encryptionKey", "token"}
@@ -73,6 +75,8 @@ def exact(each: Object) -> Object:
         found["metadata"].pop(name, None)
     if found["kind"] == "Lease":
         found.pop("spec", None)
+        if _IDENTITY in (found["metadata"].get("labels") or {}):
+            found["metadata"].pop("uid", None)
     if found["kind"] == "Secret":
         for part in ("data", "stringData"):
             found[part] = {key: hash_of(value) for key, value in (found.get(part) or {}).items()}
@@ -113,7 +117,7 @@ def _names_by_chance(each: Object) -> Iterator[tuple[str, str]]:
     owners = {owner["kind"] for owner in metadata.get("ownerReferences") or []}
     if each["kind"] == "Pod" and owners & {"ReplicaSet", "DaemonSet", "Job"}:
         yield name, f"{name.rpartition('-')[0]}-<chance>"
-    if each["kind"] == "Lease" and "apiserver.kubernetes.io/identity" in labels:
+    if each["kind"] == "Lease" and _IDENTITY in labels:
         yield name, "apiserver-<chance>"
         if labels.get("kubernetes.io/hostname"):
             yield labels["kubernetes.io/hostname"], "<pod>"
