@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rights an account used, by the audit log of a cluster, and which it was refused.
 
-    rights.py LOG --since MARK --user USER --rights FILE
+    rights.py LOG --since MARK --user USER --rights FILE [--expect REFUSED]...
 
 FILE holds the Roles and ClusterRoles of the account; what was not used of them is named. Questions about rights
-are not counted. Exit code 1: something was refused, or nothing was asked.
+are not counted. REFUSED is the beginning of a request that has to be refused, such as `create /api/v1/pods`. Exit
+code 1: something else was refused, or not all that was to be, or nothing was asked.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def granted(objects: Iterable[dict[str, Any]]) -> set[Right]:
         for each in objects
         if each and each["kind"] in ("Role", "ClusterRole")
         for rule in each["rules"]
-        for group in rule["apiGroups"]
+        for group in rule.get("apiGroups", [])
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -58,6 +59,7 @@ def main() -> int:
     for name in ("since", "user"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--rights", required=True, type=Path)
+    parser.add_argument("--expect", action="append", default=[], metavar="REFUSED")
     options = parser.parse_args()
     asked = list(requests_of(lines_since(options.log, options.since), options.user))
     refused = sorted({line for _right, code, line in asked if code == 403})
@@ -71,7 +73,10 @@ def main() -> int:
         ),
         end="",
     )
-    return 1 if refused or not asked else 0
+    unexpected = [line for line in refused if not line.startswith(tuple(options.expect))]
+    missing = [each for each in options.expect if not any(line.startswith(each) for line in refused)]
+    print("".join(f"not refused, though it has to be: {each}\n" for each in missing), end="")
+    return 1 if unexpected or missing or not asked else 0
 
 
 if __name__ == "__main__":
