@@ -58,6 +58,12 @@ CHANGE_OF_MODE = (
     "take it out of the document and run, which leaves its workloads running unless its onLeave says otherwise; then "
     "list it in the other mode"
 )
+#: Karmada makes a connection to watch a member once, and keeps it although it is Unauthorized from then on.
+REACHED_ANEW = (
+    "a new token or address. karmada-controller-manager goes on watching it with the former one until it starts again, "
+    "and so do karmada-search and karmada-metrics-adapter: restart them (kubectl rollout restart deployment, or "
+    "systemctl restart on their hosts)"
+)
 Entry = Mapping[str, Any]
 
 
@@ -307,9 +313,13 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
     # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
     # adopted becomes ours last: until then the next run sees that it has to be.
     uid = live["metadata"]["uid"] if live else None
-    first = apply(*members.secrets_in_control_plane(name, owner, credentials, uid))
+    secrets = members.secrets_in_control_plane(name, owner, credentials, uid)
+    anew = live is not None and _is_reached_anew(run, live, secrets[0], registration)
+    first = apply(*secrets)
     registered_as = apply(members.cluster(entry, owner, registration))
     outcome.in_control_plane += [*first, *registered_as]
+    if anew:
+        run.say(f"member {name} has {REACHED_ANEW}")
     # Before its status is known, without which nothing is scheduled to it.
     if member_taints.patch_for(live or {"metadata": {}, "spec": {}}, entry):
         outcome.in_control_plane += member_taints.change(
@@ -322,6 +332,13 @@ def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], ou
         outcome.in_control_plane += agent_join.grant(run, name)
         with connected(run, entry) as member:
             outcome.on_member += agent_join.install(run, name, member)
+
+
+def _is_reached_anew(run: Run, live: Object, secret: Object, registration: members.Registration) -> bool:
+    """Whether a member that is registered gets another token, authority or address than it had so far."""
+    former = run.control_plane.get("v1", "Secret", secret["metadata"]["name"], MEMBER_NAMESPACE)
+    renewed = (former or secret).get("data") != secret["data"]
+    return bool(renewed or live["spec"].get("apiEndpoint") != registration.endpoint)
 
 
 def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:

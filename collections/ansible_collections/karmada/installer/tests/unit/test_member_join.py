@@ -219,6 +219,8 @@ class Site:
         self.member = FakeCluster("member m1", system)
         self.inside = FakeCluster("control plane")
         self.state = state()
+        self.token = "t"
+        self.said: list[str] = []
         monkeypatch.setattr(member_join, "_credentials", self._credentials)
         monkeypatch.setattr(member_join, "connected", self._connected)
 
@@ -226,14 +228,14 @@ class Site:
     def _connected(self, _run: Run, _entry: Any) -> Iterator[FakeCluster]:
         yield self.member
 
-    @staticmethod
-    def _credentials(*_: Any) -> members.Credentials:
-        return members.Credentials("t", "t", b"c")
+    def _credentials(self, *_: Any) -> members.Credentials:
+        return members.Credentials(self.token, "t", b"c")
 
     def run(self, entry: dict[str, Any]) -> list[str]:
         """What one run of the step changes, on the member and in the control plane."""
         run = fake_run(document(), FakeCluster("host cluster"), stored=self.state)
         run.__dict__["control_plane"] = self.inside
+        run.say = self.said.append
         registered = member_join.registered_clusters(run)
         survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
         member_join.survey_member(run, entry, registered, survey)
@@ -248,6 +250,23 @@ class Site:
         found = self.inside.get(members.CLUSTER_API, "Cluster", "m1")
         assert found
         return found
+
+
+@pytest.mark.parametrize("what", ["token", "address"])
+def test_who_watches_a_member_with_what_it_had_before_is_to_be_restarted(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch)
+    site.run(M1)
+    site.run({**M1, "region": "eu"})
+    assert site.said == []
+    if what == "token":
+        site.token = "another"
+    else:
+        site.member.access.server = "https://192.0.2.9:6443"
+    assert site.run({**M1, "region": "eu"})
+    assert site.said == [f"member m1 has {member_join.REACHED_ANEW}"]
+    assert site.run({**M1, "region": "eu"}) == []
 
 
 @pytest.mark.parametrize(
