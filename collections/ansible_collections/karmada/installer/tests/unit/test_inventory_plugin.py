@@ -211,7 +211,7 @@ def test_hosts_groups_and_variables(site: Path) -> None:
     )
     found = inventory(site, path)
     variables = found["_meta"]["hostvars"]
-    assert set(variables) == {"karmada_control", "member1", "member2"}
+    assert set(variables) == {"karmada_control", "member1", "member2", "member3"}
     control = variables["karmada_control"]
     assert control["ansible_connection"] == "local"
     assert control["karmada_deployment"] == manifest.resolve(manifest.parse(corpus_files.named("full").text))
@@ -220,7 +220,7 @@ def test_hosts_groups_and_variables(site: Path) -> None:
     assert variables["member1"]["karmada_member"] == members[0]
     assert variables["member1"]["karmada_member_name"] == "member1"
     assert variables["member1"]["where"] == "eu-west-1a"
-    assert found["karmada_members_join"]["hosts"] == ["member1", "member2"]
+    assert found["karmada_members_join"]["hosts"] == ["member1", "member2", "member3"]
     assert set(found["karmada_members"]["children"]) >= {"karmada_members_join"}
     assert found["region_eu_west"]["hosts"] == ["member1"]
     assert found["with_context"]["hosts"] == ["member1"]
@@ -295,7 +295,7 @@ def test_a_checkout_that_is_not_installed_as_a_collection(site: Path, link: str)
             *("ansible-inventory", "--playbook-dir", str(site), "-i", path, "--list"), directory=site, collection=False
         )
         found = json.loads(done.stdout)
-    assert set(found["_meta"]["hostvars"]) == {"karmada_control", "member1", "member2"}
+    assert set(found["_meta"]["hostvars"]) == {"karmada_control", "member1", "member2", "member3"}
 
 
 def test_failures_end_with_an_error_where_ansible_is_told_so(site: Path) -> None:
