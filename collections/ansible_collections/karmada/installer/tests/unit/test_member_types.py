@@ -71,7 +71,7 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
     """One run of the step, as far as the member is concerned."""
 
     @contextmanager
-    def connected(_run: Run, _entry: Any) -> Iterator[FakeCluster]:
+    def connected(_run: Run, _entry: Any, _patience: float | None = None) -> Iterator[FakeCluster]:
         yield member
 
     monkeypatch.setattr(member_join, "connected", connected)
@@ -127,7 +127,7 @@ def cleaned(monkeypatch: pytest.MonkeyPatch, member: FakeCluster, run: Run) -> t
     run.say = said.append
 
     @contextmanager
-    def connected(_run: Run, _entry: Any) -> Iterator[FakeCluster]:
+    def connected(_run: Run, _entry: Any, _patience: float | None = None) -> Iterator[FakeCluster]:
         yield member
 
     monkeypatch.setattr(removal, "connected", connected)
