@@ -6,11 +6,14 @@ Whoever can write that file could have written anything: it reaches no file of t
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
@@ -86,10 +89,13 @@ def command(source: Mapping[str, Any], key: str | None, known_hosts: str | None)
 
 
 def _run(command: Sequence[str]) -> Answer:
-    """Run it, and read no more than a kubeconfig may have."""
+    """Run it, and read no more than a kubeconfig may have.
+
+    What it starts (a proxy to the host) is in a group with it and ends with it, or would hold the pipes open.
+    """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        process = subprocess.Popen(command, **cast("Any", pipes))
+        process = subprocess.Popen(command, start_new_session=True, **cast("Any", pipes))
     except OSError as error:
         return Answer(_SSH_FAILED, b"", f"{command[0]} cannot be started here: {error.strerror}")
     with process, ThreadPoolExecutor(1) as reader:
@@ -97,7 +103,7 @@ def _run(command: Sequence[str]) -> Answer:
 
         def stop() -> None:
             late.set()
-            process.kill()
+            _kill_group(process.pid)
 
         timer = threading.Timer(SECONDS, stop)
         timer.start()
@@ -105,12 +111,18 @@ def _run(command: Sequence[str]) -> Answer:
             words = reader.submit(cast("IO[bytes]", process.stderr).read, _MAX_WORDS)
             content = cast("IO[bytes]", process.stdout).read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
-                process.kill()
+                _kill_group(process.pid)
             code = process.wait()
             return Answer(None if late.is_set() else code, content, words.result().decode(errors="replace"))
         finally:
             timer.cancel()
-            process.kill()
+            if process.poll() is None:
+                _kill_group(process.pid)
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _refuse_failure(answer: Answer, source: Mapping[str, Any], where: str) -> None:

@@ -165,6 +165,23 @@ def test_a_host_that_says_nothing_is_given_up(fake_ssh: Path, monkeypatch: pytes
     assert "it did not send /etc/kubernetes/admin.conf within 0 s" in told(fake_ssh)
 
 
+@pytest.mark.parametrize("answer", ["exec cat /dev/zero", "cat /dev/zero; true"])
+def test_a_host_that_never_stops_is_not_listened_to(
+    answer: str, fake_ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fake_ssh / "ssh").write_text(f"#!/bin/sh\n{answer}\n")
+    monkeypatch.setattr(member_kubeconfig, "SECONDS", 5.0)
+    assert "more than the 1024 KiB" in told(fake_ssh)
+
+
+def test_what_ssh_has_started_is_given_up_with_it(fake_ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (fake_ssh / "ssh").write_text(f"#!/bin/sh\nsleep 60 & echo $! >{fake_ssh}/child; wait\n")
+    monkeypatch.setattr(member_kubeconfig, "SECONDS", 1.0)
+    assert "within 1 s" in told(fake_ssh)
+    child = Path("/proc") / (fake_ssh / "child").read_text().strip() / "stat"
+    assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_without_ssh_that_is_told(fake_ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert "ssh cannot be started here" in told(fake_ssh)
