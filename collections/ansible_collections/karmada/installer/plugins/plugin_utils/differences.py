@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the steps that bring up etcd and the control plane would find anything to do. Reads only.
 
-Of a control plane on plain hosts it is what is inside; what is on the hosts has its own comparison.
-
 Each of these steps looks for itself and does nothing where nothing differs. Looking at everything at once costs a
 third of what they cost one after the other, and most runs find nothing. In doubt there is a difference: then the steps
 look, act, and say what is wrong.
+
+Of a control plane on plain hosts it is what is inside; what is on the hosts has its own comparison.
 """
 
 from __future__ import annotations

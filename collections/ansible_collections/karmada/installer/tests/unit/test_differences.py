@@ -23,7 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.references impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import COLLECTION_VERSION, Journal, State
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.samples import document, state
+from ansible_collections.karmada.installer.tests.unit.samples import document, external_etcd, state
 
 REVISION = "prod-etcd-1"
 ONE = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
@@ -144,6 +144,22 @@ def older_member(it: Installed) -> None:
     it.live(it.host, "Pod", "prod-etcd-0")["metadata"]["labels"]["controller-revision-hash"] = "prod-etcd-0"
 
 
+def no_revision(it: Installed) -> None:
+    del it.live(it.host, "StatefulSet", "prod-etcd")["status"]["updateRevision"]
+
+
+def not_bootstrapped(it: Installed) -> None:
+    it.state = replace(it.state, etcd=replace(it.state.etcd, bootstrapped=False))
+    for each in it.run().workloads(["etcd"]):
+        if each["kind"] == "ConfigMap":
+            it.put(it.host, each)
+
+
+def of_somebody_else(it: Installed) -> None:
+    it.deployment["spec"]["components"] = document(external_etcd())["spec"]["components"]
+    it.state = replace(it.state, document=copy.deepcopy(it.deployment))
+
+
 def unwanted(it: Installed) -> None:
     metadata = it.run().instance.metadata("karmada-search", "prod-search")
     live = it.host.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
@@ -169,6 +185,9 @@ def other_file(it: Installed) -> None:
         (lambda it: it.remove(it.host, "Deployment", "prod-webhook"), "Deployment karmada/prod-webhook is missing"),
         (lambda it: it.remove(it.host, "Secret", "prod-admin-config"), "Secret karmada/prod-admin-config is missing"),
         (not_ready, "Deployment karmada/prod-scheduler: "),
+        (no_revision, "the controller has not given it a revision yet"),
+        (not_bootstrapped, "etcd has not worked yet"),
+        (of_somebody_else, "etcd is looked at by steps of its own"),
         (older_member, "members of etcd run with older settings"),
         (unwanted, "Deployment karmada/prod-search is not wanted"),
         (other_file, "kubeconfig is not as it should be"),

@@ -446,3 +446,18 @@ def test_check_mode_asks_nothing_and_changes_nothing(monkeypatch: pytest.MonkeyP
     assert "deleted Cluster m1" in result["changes"]
     assert world.control_plane.log == []
     assert list(world.state.members) == ["m1"]
+
+
+def test_works_are_let_go_at_once_only_when_nobody_can_make_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    (cluster,) = world.control_plane.list(members.CLUSTER_API, "Cluster")
+    space = member_works.execution_namespace("m1")
+    going = member_leave._Going(world.control_plane, cluster)
+    before = world.control_plane.names("Work")
+    assert {each["metadata"]["name"] for each in going.hasten(cluster)} == before
+    assert world.control_plane.names("Work") == before
+    assert not any(map(member_works.is_going, world.control_plane.list(member_works.WORK_API, "Work", space)))
+    namespace = world.control_plane.objects["v1", "Namespace", None, space]
+    namespace["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    going.hasten(cluster)
+    assert all(map(member_works.is_going, world.control_plane.list(member_works.WORK_API, "Work", space)))
