@@ -60,6 +60,7 @@ object, and made so again.
   cluster. Three hosts have a virtual IP, at which somebody asks the API server five times a second while the flag is
   changed. The host that has the virtual IP loses power (its processes are killed and its network is gone) while 20
   writes a second and a watch go there; then it boots.
+- **simulated members** are measured in the first round only.
 - **help** is `ansible-playbook --help` and `karmadactl --help`.
 
 ## What was seen of karmadactl
