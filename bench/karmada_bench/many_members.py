@@ -30,6 +30,8 @@ from ansible_collections.karmada.installer.tests.unit.simulated_members import B
 from karmada_bench.command import BenchError
 
 SOUND, REGISTERED = 95, 1000
+#: Namespace, two accounts with a token each, role, binding, and the two types of services across clusters.
+ON_A_MEMBER = 9
 NAMESPACE = "karmada-system"
 
 
@@ -79,7 +81,7 @@ def ours(sound: int) -> dict[str, float]:
         left = sum(len(made.members.members[name].names()) for name in broken)
         left += len(made.control_plane.registered() - set(names))
         for name in names:
-            if len(made.members.members[name].names()) != 7:
+            if len(made.members.members[name].names()) != ON_A_MEMBER:
                 raise BenchError(f"{name} has {made.members.members[name].names()}")
         again, second = made.join([*names, *broken])
         return {
