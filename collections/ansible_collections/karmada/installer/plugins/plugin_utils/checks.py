@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     host_preflight,
     host_rights,
     member_checks,
+    member_reach,
     mode_fields,
     namespace_checks,
     releases,
@@ -48,6 +49,11 @@ class Findings:
         everything = [*self.problems, *(each for found in self.members.values() for each in found)]
         return list(dict.fromkeys(everything))
 
+    def with_members(self, more: Mapping[str, list[Problem]]) -> Findings:
+        """The same, and what else is wrong with members."""
+        names = dict.fromkeys([*self.members, *more])
+        return Findings(self.problems, {name: [*self.members.get(name, []), *more.get(name, [])] for name in names})
+
 
 def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
     """Everything that is wrong, told at once. Changes nothing. Plain hosts that have left may be given up by name."""
@@ -75,10 +81,11 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
         wrong = {entry["name"]: found for entry, found in zip(members, of_members, strict=True)}
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
-    return Findings(
+    found = Findings(
         [problem for found in (version, access.result(), *others) for problem in found],
         {name: found for name, found in wrong.items() if found},
     )
+    return found.with_members(member_reach.from_hosts(run)) if isinstance(run, HostsRun) else found
 
 
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:

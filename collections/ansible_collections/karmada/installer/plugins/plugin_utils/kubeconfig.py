@@ -37,7 +37,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 class Access:
     """How to reach one API server: address, trust and identity. ``load`` fetches the identity, anew when it expires.
 
-    ``insecure``: the certificate of the server is not verified.
+    ``insecure``: the certificate of the server is not verified. ``ca_pem`` is who may have signed it, None if that is
+    this machine's trust store.
     """
 
     server: str
@@ -47,6 +48,7 @@ class Access:
     proxy: str | None = None
     insecure: bool = False
     extra_headers: dict[str, str] = field(default_factory=dict)
+    ca_pem: str | None = None
     _credential: Credential | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -118,7 +120,8 @@ def from_parts(
 ) -> Access:
     """An API server described by PEM texts. ``ca_pem`` None means the trust store of this machine."""
     credential = Credential(f"Bearer {token}" if token else None, cert_pem, key_pem)
-    return Access(server.rstrip("/"), tls_context(ca_pem, server), lambda: credential, tls_server_name)
+    context = tls_context(ca_pem, server)
+    return Access(server.rstrip("/"), context, lambda: credential, tls_server_name, ca_pem=ca_pem)
 
 
 def from_file(path: str | None, context: str | None) -> Access:
@@ -230,6 +233,7 @@ def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | N
         fields.address(cluster, "proxy-url", ("http", "https", "socks5"), cluster_place),
         insecure,
         _impersonated(user, user_place),
+        ca,
     )
     # Files that are missing and plugins that fail belong to the kubeconfig: say so now, not at the first request.
     access.prepare()

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a plain host reach what it has to? Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+
+#: How long a host may take for all of it. Whoever is far away answers a handshake within a second.
+SECONDS = 5
+
+
+class ActionModule(HostAction):
+    """Have a host try its targets, and hand on which it does not reach."""
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A host that is lost meanwhile is told of by the next step that needs it."""
+        del arguments
+        targets = self.seen.get("targets") or []
+        if not targets:
+            return {"changed": False, "unreached": []}
+        found, refusal = refusal_of(lambda: self.on_host("host_reach", targets=targets, seconds=SECONDS))
+        unreached = {} if refusal else found["unreached"]
+        self.note(unreached=unreached)
+        return {"changed": False, "unreached": sorted(unreached)}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the hosts of a control plane reach the API servers of its members, and are their certificates right from there?
+
+Which members they look at is found out here, and told to them without any credentials; what they found is told of each
+member. One that the control plane finds Ready is reached, and not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_checks, member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
+from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import CONTROL_PLANE_ROLE, hosts_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+#: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
+AT_ONCE = 32
+_OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
+REMEDY_OF_PLACE = f"let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
+REMEDY_OF_CERTIFICATE = (
+    "see who answers there at that address, and put one into that kubeconfig at which the member's own API server does"
+)
+
+
+def target(name: str, access: Access) -> Target:
+    """How the control plane gets to a member, by what its Cluster says: the address and the proxy of its kubeconfig."""
+    if access.proxy:
+        return Target.of_proxy(name, access.proxy)
+    return Target.of_url(name, access.server, "" if access.insecure else access.ca_pem or "")
+
+
+def targets(run: Run, registered: member_checks.Registered) -> list[Target]:
+    """The members in mode Push that are not known to be Ready, as far as their kubeconfigs can be had.
+
+    ``registered`` is by name what the control plane knows of members. What is wrong with a kubeconfig is told by the
+    checks of members.
+    """
+    due = [entry for entry in run.spec["members"] if not pulls(entry) and is_unknown(registered.get(entry["name"]))]
+
+    def of_entry(entry: member_join.Entry) -> Target | None:
+        try:
+            with member_join.connected(run, entry) as member:
+                return target(entry["name"], member.access)
+        except (ProblemsError, ApiError):
+            return None
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = [each for each in pool.map(of_entry, due) if each]
+    for each in found:
+        if not each.tls:
+            run.say(f"{each.name}: only the port of its proxy {each.url} is tried, not what is behind it")
+    return found
+
+
+def is_unknown(live: member_join.Object | None) -> bool:
+    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one."""
+    return live is None or reason_not_ready(live) is not None
+
+
+def looking(run: HostsRun) -> list[str]:
+    """The hosts from which members are looked at: those that components run on, as far as they let us in."""
+    there = (host.name for host in hosts_of(run.spec, CONTROL_PLANE_ROLE))
+    return [name for name in there if not run.observed[name].get("refusal")]
+
+
+def from_hosts(run: HostsRun) -> dict[str, list[Problem]]:
+    """Member → what its hosts found wrong. Empty if none has looked, or all is well."""
+    found: dict[str, tuple[Target, dict[str, Fault]]] = {}
+    untried: dict[str, set[str]] = {}
+    for host, observed in run.observed.items():
+        by_name = {each["name"]: Target.of(each) for each in observed.get("targets") or ()}
+        for name, fault in (observed.get("unreached") or {}).items():
+            if fault["fault"] == kinds.NOT_TRIED:
+                untried.setdefault(host, set()).add(name)
+            else:
+                found.setdefault(name, (by_name[name], {}))[1][host] = Fault(fault["fault"], fault["detail"])
+    for host, names in untried.items():
+        run.say(f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them")
+    entries = {entry["name"]: entry for entry in run.spec["members"]}
+    return {name: list(of_member(entries[name], *each)) for name, each in found.items() if name in entries}
+
+
+def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
+    """What is wrong on the way to a member; ``faults`` is by who has tried."""
+    where = f"spec.members[{entry['name']}].{members.reached_by(entry)}"
+    for what, fault in sentences(reached, faults):
+        yield Problem(what, where, REMEDY_OF_CERTIFICATE if fault.is_of_certificate else REMEDY_OF_PLACE)

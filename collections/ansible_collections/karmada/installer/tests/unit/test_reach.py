@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host says of others that it cannot reach, or that are not who they should be; against real sockets."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import reach
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+AUTHORITY, OTHER = (
+    pki.new_authority(pki.Authority(name, name), "ECDSA-P256", NOW - 9 * DAY) for name in ("one", "other")
+)
+
+
+def certificate(
+    authority: pki.Pair = AUTHORITY, *, addresses: tuple[str, ...] = ("127.0.0.1",), at: datetime = NOW
+) -> pki.Pair:
+    about = pki.Certificate("s", "s", "127.0.0.1", dns_names=("localhost",), ip_addresses=addresses, server=True)
+    return pki.issue(about, authority, "ECDSA-P256", at, DAY)
+
+
+@contextmanager
+def server(pair: pki.Pair | None, *, answers: bool = True) -> Iterator[int]:
+    """The port of something that accepts connections; with a certificate it speaks TLS, and silent it says nothing."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if pair:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pair.certificate + pair.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection = listening.accept()[0]
+            except OSError:
+                return
+            kept.append(connection)
+            if not answers:
+                continue
+            try:
+                if pair:
+                    kept.append(context.wrap_socket(connection, server_side=True))
+                else:
+                    connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+            except OSError:
+                pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        # Wakes the thread up, too.
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        for each in kept:
+            each.close()
+
+
+def target(port: int, **more: Any) -> dict[str, Any]:
+    authority = AUTHORITY.certificate.decode()
+    given = {"host": "127.0.0.1", "port": port, "tls": True, "authority": authority, "server_name": "127.0.0.1"}
+    return {"name": "m1", **given, **more}
+
+
+def kind(port: int, **more: Any) -> str:
+    return reach.look([target(port, **more)], 3).get("m1", {}).get("fault", "")
+
+
+def test_one_with_the_right_certificate_is_reached() -> None:
+    with server(certificate()) as port:
+        assert reach.look([target(port)], 3) == {}
+        assert reach.look([target(port, host="localhost", server_name="localhost")], 3) == {}
+
+
+def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> None:
+    with server(certificate(addresses=())) as port:
+        # The common name says 127.0.0.1, which counts for nobody any more.
+        assert kind(port) == reach.OTHER_NAME
+        assert kind(port, server_name="m1.example.com") == reach.OTHER_NAME
+        assert kind(port, server_name="localhost") == ""
+    with server(certificate(OTHER)) as port:
+        assert kind(port) == reach.OTHER_AUTHORITY
+        assert kind(port, authority=OTHER.certificate.decode()) == ""
+        assert kind(port, authority=AUTHORITY.certificate.decode() + OTHER.certificate.decode()) == ""
+
+
+def test_a_certificate_that_has_ended_or_not_begun_is_told() -> None:
+    with server(certificate(at=NOW - 3 * DAY)) as port:
+        assert kind(port) == reach.EXPIRED
+    with server(certificate(at=NOW + 3 * DAY)) as port:
+        assert kind(port) == reach.NOT_YET_VALID
+
+
+def test_a_certificate_itself_may_be_what_is_trusted() -> None:
+    pair = certificate()
+    with server(pair) as port:
+        assert kind(port, authority=pair.certificate.decode()) == ""
+
+
+def test_without_an_authority_it_only_has_to_be_reached() -> None:
+    with server(certificate(OTHER, addresses=())) as port:
+        assert kind(port, authority="", server_name="") == ""
+
+
+def test_of_a_proxy_only_the_port_is_tried() -> None:
+    with server(None) as port:
+        assert kind(port, tls=False) == ""
+        assert kind(port) == reach.NOT_TLS
+
+
+def test_nobody_who_listens_nobody_who_answers_no_such_name_and_no_way_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(certificate()) as port:
+        pass
+    assert kind(port) == reach.REFUSED
+    with server(None, answers=False) as port:
+        begun = time.monotonic()
+        assert reach.look([target(port)], 0.5)["m1"]["fault"] == reach.SILENT
+        assert time.monotonic() - begun < 2
+    assert kind(1, host="m1.invalid") == reach.UNKNOWN_NAME
+    assert kind(1, authority="nonsense", host="127.0.0.1") == reach.REFUSED
+
+    def no_route(*_: Any) -> Any:
+        raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+    monkeypatch.setattr(socket, "create_connection", no_route)
+    assert reach.look([target(1)], 1) == {"m1": {"fault": reach.NO_ROUTE, "detail": "No route to host"}}
+
+
+def test_an_authority_that_cannot_be_read_is_told_as_it_is() -> None:
+    with server(certificate()) as port:
+        assert kind(port, authority="nonsense") in (reach.OTHER, reach.NOT_TLS)
+
+
+def test_many_are_tried_at_once_and_the_time_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "AT_ONCE", 4)
+    with server(None, answers=False) as silent, server(certificate()) as sound:
+        targets = [target(silent, name=f"s{number}") for number in range(6)]
+        begun = time.monotonic()
+        found = reach.look([target(sound, name="sound"), *targets], 0.6)
+        assert time.monotonic() - begun < 2
+    assert "sound" not in found
+    faults = sorted(each["fault"] for each in found.values())
+    assert set(faults) == {reach.NOT_TRIED, reach.SILENT}
+
+
+def test_a_name_service_that_never_answers_does_not_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def resolving(*_: Any, **__: Any) -> Any:
+        over.wait(10)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolving)
+    begun = time.monotonic()
+    found = reach.look([target(1, host="m1.example.com")], 0.3)
+    assert time.monotonic() - begun < 2
+    over.set()
+    assert found["m1"]["fault"] == reach.UNKNOWN_NAME
+
+
+def test_nothing_to_try_is_no_trouble() -> None:
+    assert reach.look([], 1) == {}
