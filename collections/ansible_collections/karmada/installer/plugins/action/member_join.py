@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, member_join, member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    broken_members,
+    member_join,
+    member_log,
+    member_plan,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -17,7 +22,7 @@ class ActionModule(KarmadaAction):
     """Join what is listed and not joined, change what differs, leave the rest alone; every member on its own."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "stage": {"type": "str", "default": "all", "choices": ["all", "registration", "readiness"]},
+        "stage": {"type": "str", "default": "all", "choices": ["all", "registration", "readiness", "reasons"]},
         "timeout": {"type": "int", "default": 120},
         "broken": {"type": "list", "elements": "dict", "default": []},
         "on_broken_member": broken_members.OPTION,
@@ -30,13 +35,16 @@ class ActionModule(KarmadaAction):
         outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
         for each in map(BrokenMember.of, arguments["broken"]):
             outcomes[each.name] = Outcome(each.name, problem=each.problem, next_step=each.next_step)
-        if stage != "readiness":
+        if stage in ("all", "registration"):
             outcomes.update(_registration(run, _sound(entries, outcomes)))
-        if stage != "registration" and not run.check:
+        if stage in ("all", "readiness") and not run.check:
             # What is on record now: a run that ends while it waits knows what it has put on members.
             for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
                 outcome = outcomes[waited.name]
-                outcome.problem, outcome.next_step = waited.problem, waited.next_step
+                outcome.problem, outcome.next_step, outcome.unready = waited.problem, waited.next_step, waited.unready
+        asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
+        for name, why in member_log.reasons(run, asked).items():
+            outcomes[name].problem += f"\n{why}"
         return _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
 
 
@@ -102,6 +110,7 @@ def _result(outcomes: list[Outcome], on_broken_member: str) -> dict[str, Any]:
             for outcome in outcomes
         ],
         broken_members=[each.plain for each in broken],
+        not_ready=[outcome.name for outcome in outcomes if outcome.unready],
     )
     if broken and on_broken_member == broken_members.FAIL:
         head = f"{len(broken)} of {len(outcomes)} members are not joined; the others are:"

@@ -40,8 +40,10 @@ options:
       - V(readiness) only waits for the members of the document.
       - >-
         V(all) does both. On plain hosts the state, with what was made on members, is written to the hosts in between.
+      - >-
+        V(reasons) does nothing but add to those of O(broken) what M(karmada.installer.member_log) has found on hosts.
     type: str
-    choices: [all, registration, readiness]
+    choices: [all, registration, readiness, reasons]
     default: all
   timeout:
     description: Seconds to wait for each member until it is Ready.
@@ -142,4 +144,11 @@ broken_members:
       returned: always
       type: str
       sample: let it answer; then run again
+not_ready:
+  description: >-
+    Names of those that were registered and that the control plane does not find Ready.
+  returned: always
+  type: list
+  elements: str
+  sample: []
 """

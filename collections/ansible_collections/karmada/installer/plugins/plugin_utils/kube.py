@@ -270,10 +270,22 @@ class Cluster(ApiResources):
         return min(theirs + timedelta(seconds=1) - before, timedelta(0))
 
     def logs(
-        self, pod: str, namespace: str, container: str | None = None, tail: int = 10, *, previous: bool = False
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None = None,
+        tail: int = 10,
+        *,
+        previous: bool = False,
+        since_seconds: int | None = None,
     ) -> str:
         """The last ``tail`` lines a container wrote; ``previous`` means the run before the last restart."""
-        query = {"container": container, "tailLines": str(tail), "previous": "true" if previous else None}
+        query = {
+            "container": container,
+            "tailLines": str(tail),
+            "previous": "true" if previous else None,
+            "sinceSeconds": str(since_seconds) if since_seconds else None,
+        }
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
         return self._request("logs", "GET", path, query).data.decode("utf-8", "replace")
 

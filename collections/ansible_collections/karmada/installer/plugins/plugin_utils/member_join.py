@@ -72,7 +72,8 @@ class Outcome:
     """What came of one member: what changed on it, what changed in the control plane.
 
     ``problem`` is why it is not joined, or not gone, for a person, and ``next_step`` what to do about it;
-    ``cluster_id`` is which cluster it is, as far as it has told; ``left`` what stays on a member that was given up.
+    ``cluster_id`` is which cluster it is, as far as it has told; ``left`` what stays on a member that was given up;
+    ``unready`` whether it is the control plane that does not find it Ready.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Outcome:
     next_step: str = ""
     cluster_id: str = ""
     left: str = ""
+    unready: bool = False
 
     def fail(self, error: Exception) -> None:
         """This came in between."""
@@ -359,7 +361,9 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
         wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
     except NotReady as error:
         for ref, reason in error.reasons.items():
-            outcomes[targets[ref]].fail(NotReady({ref: reason}, timeout))
+            outcome = outcomes[targets[ref]]
+            outcome.fail(NotReady({ref: reason}, timeout))
+            outcome.unready = True
     except ApiError as error:
         for name in sound:
             outcomes[name].fail(error)

@@ -137,6 +137,33 @@ def test_on_hosts_where_something_is_to_be_done_all_steps_are_taken_without_anot
     assert "differences" not in names
 
 
+@pytest.mark.parametrize("playbook", ["install", "members", "preflight"])
+@pytest.mark.parametrize("hosts", [{}, {"karmada_control": ["m1"]}], ids=["none", "some"])
+def test_members_that_hosts_have_to_reach_are_looked_at_before_the_check_and_others_are_not(
+    playbook: str, hosts: dict[str, list[str]], tmp_path: Path
+) -> None:
+    targets = {"reach_targets": {"changed": False, "hosts": hosts}}
+    _, steps = run(playbook, tmp_path, {**RESULTS, **targets}, mode="Binary")
+    names = [each["step"] for each in steps]
+    looking = ["reach_targets", "reach_from_host"] if hosts else ["reach_targets"]
+    assert [each for each in names[: names.index("preflight")] if each.startswith("reach_")] == looking
+    assert names.count("reach_from_host") == bool(hosts)
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_on_hosts_it_is_told_why_a_member_is_not_ready(playbook: str, tmp_path: Path) -> None:
+    explained = [{**LATE[0], "problem": "it is not ready\nconnection refused"}]
+    found = {
+        "member_join readiness": {"changed": False, "broken_members": LATE, "not_ready": ["m2"]},
+        "member_join reasons": {"changed": False, "broken_members": explained},
+        "member_leave leave": {"changed": False, "broken_members": []},
+    }
+    _, steps = run(playbook, tmp_path, {**RESULTS, **found}, mode="Binary")
+    last = given(steps, "member_join")[-1]
+    assert (last["stage"], last["broken"], last["on_broken_member"]) == ("reasons", LATE, "tell")
+    assert steps[-1] == {"step": "report", "broken_members": explained}
+
+
 def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:
     well = {
         **{name: {**each, "broken_members": []} for name, each in RESULTS.items()},

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane says on a host of members that are not Ready. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_log
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CONTROLLER_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+
+
+class ActionModule(HostAction):
+    """Ask the host's log, and hand on its newest lines."""
+
+    KEEPS_LOCK = True
+    OPTIONS: ClassVar[dict[str, Any]] = {"members": {"type": "list", "elements": "str", "required": True}}
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A courtesy: where nothing can be read, members are told of without it."""
+        if not self.view.components([KARMADA_CONTROLLER_MANAGER.name]):
+            return {"changed": False}
+        unit = render.unit_name(self.karmada.instance, KARMADA_CONTROLLER_MANAGER)
+        texts = [member_log.mark(name) for name in arguments["members"]]
+        found, refusal = refusal_of(
+            lambda: self.on_host("host_log", unit=unit, texts=texts, seconds=member_log.SECONDS)
+        )
+        self.note(member_log={} if refusal else found["lines"])
+        return {"changed": False}
