@@ -84,6 +84,10 @@ account may list Services in all namespaces. Without that right it goes on; the 
 taken. Likewise it looks for an Ingress or a Route of somebody else that has the name `spec.endpoint.host`: in all
 namespaces if it may list them there, else in its own.
 
+Only for what preflight does when it is [asked to](../guides/preflight.md#try-that-members-are-reached)
+(`karmada_preflight_pull_images`, `karmada_preflight_reach_members`): create `pods` in the namespace of the control
+plane.
+
 ## Members
 
 The account of a member's kubeconfig, when the member is joined:
@@ -95,6 +99,9 @@ who have them. So preflight also asks for these: all rights, or with
 [scopedRights](../guides/members.md#less-than-all-rights) those below. In practice the kubeconfig is that of an
 administrator of the member (ClusterRole cluster-admin). It is used for joining and for removing, and the control plane
 never gets it. What is made on a member: [members](../guides/members.md).
+
+With `karmada_preflight_reach_members`, on members in mode Pull: create and delete `namespaces`, and get and create
+`pods` in the namespace that was made.
 
 ### Scoped rights
 

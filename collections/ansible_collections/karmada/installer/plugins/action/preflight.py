@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, host_preflight, image_probe
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    broken_members,
+    host_preflight,
+    image_probe,
+    member_reach_pods,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import Findings, findings, uninstall_problems
@@ -28,6 +33,8 @@ class ActionModule(KarmadaAction):
         "on_broken_member": broken_members.OPTION,
         "pull_images": {"type": "bool", "default": False},
         "pull_timeout": {"type": "int", "default": 120},
+        "reach_members": {"type": "bool", "default": False},
+        "reach_timeout": {"type": "int", "default": 60},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -36,6 +43,10 @@ class ActionModule(KarmadaAction):
             _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
             return {"changed": False, "installed": run.stored_state is not None}
         found = findings(run, arguments["abandon_hosts"])
+        if arguments["reach_members"] and run.check:
+            run.say("what pods reach is not tried in check mode, because it takes pods")
+        elif arguments["reach_members"] and not found.problems:
+            found = found.with_members(member_reach_pods.problems(run, arguments["reach_timeout"]))
         _refuse(found.all if found.problems or arguments["on_broken_member"] == broken_members.FAIL else [])
         broken = _told(run, found)
         for hint in host_preflight.hints(run) if isinstance(run, RunWithHosts) else ():

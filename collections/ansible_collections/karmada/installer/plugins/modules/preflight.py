@@ -66,8 +66,8 @@ options:
         control plane, on a node that may run the component, with its pull secrets and limits. It asks the program for
         its version, and is removed whatever happens.
       - >-
-        This is the only part that writes. It needs the right to create pods, and the namespace. It is not done in check
-        mode, nor while anything else is wrong.
+        This writes. It needs the right to create pods, and the namespace. It is not done in check mode, nor while
+        anything else is wrong.
     type: bool
     default: false
     version_added: 0.1.0
@@ -76,6 +76,28 @@ options:
       - Seconds that all images together may take.
     type: int
     default: 120
+    version_added: 0.1.0
+  reach_members:
+    description:
+      - >-
+        Whether to try that pods reach what they have to, for members that are not known to be Ready. A pod in the
+        namespace of the control plane connects to the API servers of those in mode Push, and looks whether their
+        certificates are right. A pod on each of those in mode Pull does so with the control plane, if there is one.
+      - >-
+        The pods run etcdctl, with the image of etcd, and are removed whatever happens. What they do not reach is the
+        problem of that member.
+      - >-
+        This writes. It needs the namespace and the right to create pods in it, and on members in mode Pull those to
+        create and to delete a namespace and pods. It is not done in check mode, nor while anything is wrong with the
+        whole.
+    type: bool
+    default: false
+    version_added: 0.1.0
+  reach_timeout:
+    description:
+      - Seconds that each of these pods may take, with the time to pull its image.
+    type: int
+    default: 60
     version_added: 0.1.0
 extends_documentation_fragment:
   - karmada.installer.attributes

@@ -8,31 +8,18 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import kubernetes_layout
+from ansible_collections.karmada.installer.plugins.plugin_utils import kubernetes_layout, probe_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import NAME_LABEL, Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: The name label of the pods, so that those of a run that was killed are found.
 PROBE = "image-probe"
-#: Reasons of a waiting container that are about its image; any other one means that the image is there.
+#: Reasons of a waiting container from before the pull. Those of ``probe_pods.UNPULLED`` are about the image, and any
+#: other one means that it is there.
 _BEFORE_PULL = frozenset({"", "ContainerCreating", "PodInitializing"})
-_FAILED = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "RegistryUnavailable",
-    }
-)
-#: What a component's pod has and a probe does not want.
-_NOT_PROBED = ("volumes", "topologySpreadConstraints", "affinity")
-_OF_CONTAINER = ("name", "image", "imagePullPolicy", "securityContext", "resources")
 
 
 def pods(instance: Instance, workloads: list[Object], seconds: int) -> dict[str, Object]:
@@ -40,33 +27,14 @@ def pods(instance: Instance, workloads: list[Object], seconds: int) -> dict[str,
     found: dict[str, Object] = {}
     for workload in workloads:
         spec = workload["spec"]["template"]["spec"]
-        container = spec["containers"][0]
-        image: str = container["image"]
+        first = spec["containers"][0]
+        image: str = first["image"]
         if image in found:
             continue
-        kept = {key: value for key, value in spec.items() if key not in _NOT_PROBED}
-        found[image] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"{instance.name}-{PROBE}-{hashlib.sha256(image.encode()).hexdigest()[:10]}",
-                "namespace": instance.namespace,
-                "labels": instance.labels(PROBE),
-            },
-            "spec": {
-                **kept,
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 0,
-                # Should this machine die, the pod ends by itself.
-                "activeDeadlineSeconds": seconds + 30,
-                "containers": [
-                    {
-                        **{key: container[key] for key in _OF_CONTAINER if key in container},
-                        "command": [container["command"][0], "--version"],
-                    }
-                ],
-            },
-        }
+        name = f"{instance.name}-{PROBE}-{hashlib.sha256(image.encode()).hexdigest()[:10]}"
+        metadata = {"name": name, "namespace": instance.namespace, "labels": instance.labels(PROBE)}
+        once = probe_pods.container(spec, command=[first["command"][0], "--version"])
+        found[image] = probe_pods.pod(metadata, spec, [once], seconds)
     return found
 
 
@@ -87,13 +55,10 @@ def problems(run: Run, seconds: int = 120) -> list[Problem]:
         if each["kind"] in ("Deployment", "StatefulSet")
     ]
     wanted = pods(run.instance, workloads, seconds)
-    _remove(run)
-    try:
+    with probe_pods.removed(run.host, run.instance, PROBE, run.say):
         for pod in wanted.values():
             run.host.create(pod)
         return _outcome(run, wanted, seconds, where)
-    finally:
-        _remove(run)
 
 
 def _outcome(run: Run, wanted: Mapping[str, Object], seconds: int, where: str) -> list[Problem]:
@@ -102,7 +67,7 @@ def _outcome(run: Run, wanted: Mapping[str, Object], seconds: int, where: str) -
     failed: dict[str, str] = {}
     deadline = time.monotonic() + seconds
     while waiting and time.monotonic() < deadline:
-        for pod in run.host.list("v1", "Pod", run.namespace, labels=_selector(run)):
+        for pod in probe_pods.all_of(run.host, run.instance, PROBE):
             name = pod["metadata"]["name"]
             if name not in waiting:
                 continue
@@ -113,7 +78,7 @@ def _outcome(run: Run, wanted: Mapping[str, Object], seconds: int, where: str) -
                 if reason:
                     failed[image] = reason
         if waiting:
-            time.sleep(1)
+            probe_pods.pause(1)
     for name, image in waiting.items():
         failed[image] = f"nothing is known after {seconds} s" + (f" ({told[name]})" if told.get(name) else "")
     return [
@@ -134,27 +99,10 @@ def verdict(pod: Mapping[str, Any]) -> tuple[bool, str]:
         waiting = state.get("waiting")
         if "running" in state or "terminated" in state:
             return True, ""
-        if waiting and waiting.get("reason") in _FAILED:
+        if waiting and waiting.get("reason") in probe_pods.UNPULLED:
             return True, " ".join((waiting.get("message") or waiting["reason"]).split())
         if waiting and waiting.get("reason", "") not in _BEFORE_PULL:
             return True, ""
     if status.get("phase") == "Failed":
         return True, status.get("message") or status.get("reason") or "the pod failed"
-    unmet = [each for each in status.get("conditions") or [] if each.get("status") == "False" and each.get("message")]
-    return False, unmet[0]["message"] if unmet else ""
-
-
-def _selector(run: Run) -> str:
-    return ",".join(f"{key}={value}" for key, value in run.instance.selector(PROBE).items())
-
-
-def _remove(run: Run) -> None:
-    """Remove every pod of a probe of this instance, that of a run that was killed too."""
-    for pod in run.host.list("v1", "Pod", run.namespace, labels=_selector(run)):
-        metadata = pod["metadata"]
-        if (metadata.get("labels") or {}).get(NAME_LABEL) != PROBE:
-            continue
-        try:
-            run.host.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"], grace_seconds=0)
-        except ApiError as error:
-            run.say(f"pod {run.namespace}/{metadata['name']} of the image probe is still there: {error}")
+    return False, probe_pods.unmet(status)

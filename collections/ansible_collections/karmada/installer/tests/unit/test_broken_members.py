@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.preflight import ActionModule as Preflight
-from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members
+from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, member_reach_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import Findings
@@ -49,14 +49,24 @@ def test_a_step_tells_the_next_one() -> None:
     ]
 
 
-def preflight(found: Findings, on_broken_member: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], str]:
+def preflight(
+    found: Findings,
+    on_broken_member: str,
+    monkeypatch: pytest.MonkeyPatch,
+    unreached: dict[str, list[Problem]] | None = None,
+    *,
+    check: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """What the step says; asked to, pods find this."""
     said: list[str] = []
     monkeypatch.setattr("ansible_collections.karmada.installer.plugins.action.preflight.findings", lambda *_: found)
-    run = fake_run(document(DOCUMENT), host(), stored=state())
+    monkeypatch.setattr(member_reach_pods, "problems", lambda _run, seconds: unreached if seconds == 60 else None)
+    run = fake_run(document(DOCUMENT), host(), stored=state(), check=check)
     run.say = said.append
     arguments = {"scope": "install", "abandon_hosts": [], "pull_images": False, "on_broken_member": on_broken_member}
+    reach = {"reach_members": unreached is not None, "reach_timeout": 60}
     action: Any = Preflight
-    return action.perform(None, run, arguments), "\n".join(said)
+    return action.perform(None, run, {**arguments, **reach}), "\n".join(said)
 
 
 def test_preflight_alone_fails_for_a_broken_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +90,27 @@ def test_what_is_wrong_with_the_whole_is_refused_with_what_is_wrong_with_members
     with pytest.raises(ProblemsError) as caught:
         preflight(Findings([whole], {"m1": [WRONG]}), "tell", monkeypatch)
     assert caught.value.problems == [whole, WRONG]
+
+
+def test_what_pods_do_not_reach_is_that_members_problem_beside_what_else_is_wrong_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    far = Problem("a pod does not reach it", "spec.members[m1].secretRef", "open the firewall")
+    both = preflight(Findings([], {"m1": [WRONG]}), "tell", monkeypatch, {"m1": [far], "m2": [far]})[0]
+    assert both["broken_members"] == [
+        BrokenMember.of_problems("m1", [WRONG, far]).plain,
+        BrokenMember.of_problems("m2", [far]).plain,
+    ]
+    whole = Problem("it is full", "host cluster", "make room")
+    with pytest.raises(ProblemsError) as caught:
+        preflight(Findings([whole]), "tell", monkeypatch, {"m1": [far]})
+    assert caught.value.problems == [whole]
+
+
+def test_in_check_mode_no_pods_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, said = preflight(Findings([]), "tell", monkeypatch, {"m1": [WRONG]}, check=True)
+    assert found["broken_members"] == []
+    assert said == "what pods reach is not tried in check mode, because it takes pods"
 
 
 def test_a_problem_is_told_once() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe, pod_security
+from ansible_collections.karmada.installer.plugins.plugin_utils import image_probe, pod_security, probe_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Unreachable
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.samples import FULL_SPEC, document, pods, rendered
@@ -31,7 +31,7 @@ class Nodes(FakeCluster):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_probe.time, "sleep", lambda _: None)
+    monkeypatch.setattr(probe_pods, "pause", lambda _: None)
 
 
 def test_images_that_are_there_are_no_problem_and_no_pod_is_left() -> None:

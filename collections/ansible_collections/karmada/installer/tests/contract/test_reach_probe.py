@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the real client of etcd says of a real API server and of others, and that a host says the same of them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.plugin_utils import reach_probe
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Target
+from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, binary
+from ansible_collections.karmada.installer.tests.unit.test_reach import AUTHORITY, DAY, NOW, OTHER, certificate, server
+
+SECONDS = 3
+OURS, OTHERS = AUTHORITY.certificate.decode(), OTHER.certificate.decode()
+
+
+@pytest.fixture(scope="module")
+def targets(api_server: ApiServer) -> Iterator[dict[str, tuple[Target, str]]]:
+    """What there is to reach, and what has to be found."""
+    authority, port = api_server.ca.read_text(), urlsplit(api_server.url).port
+    with ExitStack() as stack:
+
+        def at(*, name: str = "127.0.0.1", trusted: str = OURS, tls: bool = True, **of: object) -> Target:
+            pair = of.pop("pair", None)
+            there = stack.enter_context(server(pair, **of))  # type: ignore[arg-type]
+            url = f"https://{name}:{there}" if tls else f"http://{name}:{there}"
+            return Target.of_url(url, url, trusted) if tls else Target.of_proxy(url, url)
+
+        with server(None) as closed:
+            pass
+        yield {
+            "an API server": (Target.of_url("api", api_server.url, authority), ""),
+            "by its name": (Target.of_url("name", f"https://localhost:{port}/path", authority), ""),
+            "not verified": (Target.of_url("any", api_server.url), ""),
+            "an API server of another authority": (Target.of_url("other", api_server.url, OURS), kinds.OTHER_AUTHORITY),
+            "without HTTP/2": (at(pair=certificate()), ""),
+            "of one of several authorities": (at(pair=certificate(), trusted=OTHERS + OURS), ""),
+            "another authority": (at(pair=certificate(OTHER)), kinds.OTHER_AUTHORITY),
+            "another address": (at(pair=certificate(addresses=("192.0.2.1",))), kinds.OTHER_NAME),
+            "no address": (at(pair=certificate(addresses=())), kinds.OTHER_NAME),
+            "expired": (at(pair=certificate(at=NOW - 3 * DAY)), kinds.EXPIRED),
+            "not yet valid": (at(pair=certificate(at=NOW + 3 * DAY)), kinds.NOT_YET_VALID),
+            "not TLS": (at(pair=None), kinds.NOT_TLS),
+            "silent": (at(pair=None, answers=False), kinds.SILENT),
+            "refused": (Target.of_url("closed", f"https://127.0.0.1:{closed}", OURS), kinds.REFUSED),
+            "no such name": (Target.of_url("invalid", "https://m1.invalid:6443", OURS), kinds.UNKNOWN_NAME),
+            "a proxy": (at(pair=None, tls=False), ""),
+            "no proxy": (Target.of_proxy("proxy", f"http://127.0.0.1:{closed}"), kinds.REFUSED),
+        }
+
+
+def test_pods_and_hosts_find_the_same(
+    targets: dict[str, tuple[Target, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach_probe, "CONNECT_SECONDS", SECONDS)
+    etcdctl = Path(binary("etcd", "TEST_ETCD")).with_name("etcdctl")
+
+    def said(name: str) -> str:
+        target = targets[name][0]
+        file = tmp_path / f"{name.replace('/', '-')}.pem"
+        file.write_text(target.authority)
+        _name, *arguments = reach_probe.command(target, str(file))
+        done = subprocess.run([str(etcdctl), *arguments], check=False, capture_output=True, text=True)
+        # As much as the status of a pod holds.
+        fault = reach_probe.fault_of((done.stdout + done.stderr)[-2048:], tls=target.tls)
+        return fault.kind if fault and done.returncode else ""
+
+    expected = {name: kind for name, (_target, kind) in targets.items()}
+    with ThreadPoolExecutor(4) as pool:
+        assert dict(zip(targets, pool.map(said, targets), strict=True)) == expected
+    named = [{**target.plain, "name": name} for name, (target, _kind) in targets.items()]
+    found = kinds.look(named, SECONDS)
+    assert {name: found.get(name, {}).get("fault", "") for name in targets} == expected
+
+
+def test_an_etcd_is_reached(api_server: ApiServer) -> None:
+    target = Target.of_proxy("etcd", api_server.etcd_url)
+    etcdctl = Path(binary("etcd", "TEST_ETCD")).with_name("etcdctl")
+    done = subprocess.run([str(etcdctl), *reach_probe.command(target, "")[1:]], check=False, capture_output=True)
+    assert done.returncode == 0
