@@ -28,6 +28,8 @@ NOT_YET_VALID, OTHER = "not yet valid", "other"
 NOT_TRIED = "not tried"
 #: How many are tried at the same moment. Each takes a thread, and waits for most of its time.
 AT_ONCE = 64
+#: How much later (seconds) than it should somebody may say that the time is over.
+_MOMENT = 0.2
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 #: Numbers of OpenSSL for what is wrong with a certificate.
 _OF_CERTIFICATE = {9: NOT_YET_VALID, 10: EXPIRED, 62: OTHER_NAME, 64: OTHER_NAME}
@@ -45,7 +47,6 @@ def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict
     waiting: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
     outcomes: queue.SimpleQueue[tuple[str, tuple[str, str]]] = queue.SimpleQueue()
     found = {target["name"]: (NOT_TRIED, "") for target in targets}
-    stage = {}
 
     def work() -> None:
         while time.monotonic() < deadline:
@@ -53,34 +54,32 @@ def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict
                 target = waiting.get_nowait()
             except queue.Empty:
                 return
-            stage[target["name"]] = True
-            outcomes.put((target["name"], fault(target, deadline)))
+            found[target["name"]] = (UNKNOWN_NAME, "nobody has answered for it in time")
+            outcomes.put((target["name"], _fault(target, deadline)))
 
     for target in targets:
         waiting.put(target)
     for _each in range(min(len(targets), AT_ONCE)):
         threading.Thread(target=work, daemon=True).start()
-    missing = len(found)
+    ended: dict[str, tuple[str, str]] = {}
     # A moment more, for those that end with the time themselves.
-    while missing and (left := deadline + 0.2 - time.monotonic()) > 0:
+    while len(ended) < len(found) and (left := deadline + _MOMENT - time.monotonic()) > 0:
         try:
             name, outcome = outcomes.get(timeout=left)
         except queue.Empty:
             break
-        found[name], missing = outcome, missing - 1
-    for name in stage:
-        if found[name][0] == NOT_TRIED:
-            found[name] = (UNKNOWN_NAME, "nobody has answered for it in time")
-    return {name: {"fault": kind, "detail": detail} for name, (kind, detail) in found.items() if kind}
+        ended[name] = outcome
+    last = {**found, **ended}
+    return {name: {"fault": kind, "detail": detail} for name, (kind, detail) in last.items() if kind}
 
 
-def fault(target: Mapping[str, Any], deadline: float) -> tuple[str, str]:
+def _fault(target: Mapping[str, Any], deadline: float) -> tuple[str, str]:
     """What keeps this machine from one target, and in which words it was told; both empty if nothing does.
 
     ``deadline`` is a moment of the monotonic clock.
     """
     try:
-        with socket.create_connection((target["host"], target["port"]), _left(deadline)) as connection:
+        with _connected(target["host"], target["port"], deadline) as connection:
             if target["tls"]:
                 context = _context(target["authority"])
                 connection.settimeout(_left(deadline))
@@ -88,7 +87,21 @@ def fault(target: Mapping[str, Any], deadline: float) -> tuple[str, str]:
                     pass
     except (OSError, EOFError, ValueError) as error:
         return _of_certificate(error) if isinstance(error, ssl.SSLCertVerificationError) else _of_connection(error)
+    except Exception as error:  # noqa: BLE001 - nobody would hear of it in a thread, and the time would be blamed
+        return OTHER, f"{type(error).__name__}: {error}"
     return "", ""
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
+    """A connection to the first address that takes one. Each has its part of the time; the first error is raised."""
+    first: OSError | None = None
+    addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for number, address in enumerate(addresses):
+        try:
+            return socket.create_connection((address, port), _left(deadline) / (len(addresses) - number))
+        except OSError as error:
+            first = first or error
+    raise first or OSError(f"{host} has no address")
 
 
 def _left(deadline: float) -> float:

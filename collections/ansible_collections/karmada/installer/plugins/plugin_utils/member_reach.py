@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import member_ch
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
@@ -61,7 +62,7 @@ def targets(run: Run, registered: member_checks.Registered) -> list[Target]:
     return found
 
 
-def is_unknown(live: member_join.Object | None) -> bool:
+def is_unknown(live: Object | None) -> bool:
     """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one."""
     return live is None or reason_not_ready(live) is not None
 

@@ -159,6 +159,25 @@ def test_many_are_tried_at_once_and_the_time_is_that_of_all_together(monkeypatch
     assert set(faults) == {reach.NOT_TRIED, reach.SILENT}
 
 
+def test_a_name_with_several_addresses_is_reached_by_any_and_none_takes_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolve, addresses = socket.getaddrinfo, ["127.0.0.2", "127.0.0.1"]
+
+    def resolving(host: str, port: int, *more: Any, **how: Any) -> Any:
+        if host == "m1.example.com":
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+        return resolve(host, port, *more, **how)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolving)
+    with server(certificate()) as port:
+        assert kind(port, host="m1.example.com") == ""
+        addresses.pop()
+        assert kind(port, host="m1.example.com") == reach.REFUSED
+        addresses.clear()
+        assert kind(port, host="m1.example.com") == reach.OTHER
+
+
 def test_a_name_service_that_never_answers_does_not_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
@@ -172,6 +191,14 @@ def test_a_name_service_that_never_answers_does_not_hold_it_up(monkeypatch: pyte
     assert time.monotonic() - begun < 2
     over.set()
     assert found["m1"]["fault"] == reach.UNKNOWN_NAME
+
+
+def test_what_nobody_has_thought_of_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def odd(*_: Any) -> Any:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(reach, "_connected", odd)
+    assert reach.look([target(1)], 1) == {"m1": {"fault": reach.OTHER, "detail": "RuntimeError: odd"}}
 
 
 def test_nothing_to_try_is_no_trouble() -> None:
