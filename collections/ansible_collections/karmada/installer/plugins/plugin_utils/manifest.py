@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import crd, yaml_document
+from ansible_collections.karmada.installer.plugins.plugin_utils import crd, crd_rules, yaml_document
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.yaml_document import UnreadableError, documents_of
 
@@ -129,7 +129,7 @@ def validate(document: Mapping[str, Any], previous: Mapping[str, Any] | None = N
     ]
     if not any(finding.keyword in crd.BLOCKING for finding in findings):
         before = None if previous is None else with_defaults(previous)
-        broken = list(crd.rule_findings(completed, schema(), before))
+        broken = list(crd_rules.rule_findings(completed, schema(), before))
         # what a rule says about a name is more exact than what holds for names in general
         ruled = {finding.path for finding in broken}
         findings = [*(found for found in findings if found.keyword != "metadata" or found.path not in ruled), *broken]

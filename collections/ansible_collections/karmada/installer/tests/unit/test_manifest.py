@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest, yaml_document
+from ansible_collections.karmada.installer.plugins.plugin_utils import crd, crd_rules, manifest, yaml_document
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.tests.unit import corpus_files
@@ -225,7 +225,7 @@ def test_a_large_text_is_refused_unread() -> None:
 
 
 def test_a_missing_cel_library_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cache in (crd._celpy, crd._environment, crd._program, crd._verdict):
+    for cache in (crd_rules._celpy, crd_rules._environment, crd_rules._program, crd_rules._verdict):
         cache.cache_clear()
     monkeypatch.setitem(sys.modules, "celpy", None)
     with pytest.raises(ProblemsError, match=rf"{sys.executable} -m pip install cel-python"):
@@ -411,7 +411,7 @@ MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "strin
     ],
 )
 def test_a_rule_is_given_what_it_can_see(rule: str, schema: dict[str, Any], value: Any, seen: Any) -> None:
-    assert crd._reads(rule).of("self", value, schema) == seen
+    assert crd_rules._reads(rule).of("self", value, schema) == seen
 
 
 @pytest.mark.parametrize(
@@ -427,11 +427,11 @@ def test_a_rule_is_given_what_it_can_see(rule: str, schema: dict[str, Any], valu
     ],
 )
 def test_a_rule_that_holds_without_a_field_is_not_evaluated_without_it(rule: str, optional: list[str]) -> None:
-    assert list(crd._reads(rule).optional) == optional
+    assert list(crd_rules._reads(rule).optional) == optional
     schema = {**OBJECT, "x-kubernetes-validations": [{"rule": rule, "message": "no"}]}
     for value in ({}, {"b": 1}, {"a": 2, "b": 1}):
-        with_shortcut = [finding.what for finding in crd.rule_findings(value, schema)]
-        plain = crd._verdict(rule, json.dumps({"self": crd._for_cel(value, schema)}))
+        with_shortcut = [finding.what for finding in crd_rules.rule_findings(value, schema)]
+        plain = crd_rules._verdict(rule, json.dumps({"self": crd_rules._for_cel(value, schema)}))
         assert with_shortcut == ([] if plain is None else [f"no ({plain})" if plain else "no"])
 
 
@@ -449,7 +449,7 @@ def test_a_rule_that_holds_without_a_field_is_not_evaluated_without_it(rule: str
 def test_entries_that_are_alike_are_seen_once_where_it_makes_no_difference(
     rule: str, entries: dict[str, set[str]]
 ) -> None:
-    assert crd._reads(rule).entries == entries
+    assert crd_rules._reads(rule).entries == entries
 
 
 @pytest.mark.parametrize("modes", [["Push", "Push"], ["Push", "Pull", "Push"], []])
@@ -458,8 +458,8 @@ def test_a_rule_about_entries_has_the_same_verdict_for_those_that_differ(modes: 
     value = {"members": [{"name": f"m{number}", "mode": mode} for number, mode in enumerate(modes)]}
     entry = {"type": "object", "properties": {"name": {"type": "string"}, "mode": {"type": "string"}}}
     schema = {"type": "object", "properties": {"members": {"type": "array", "items": entry}}}
-    assert len(crd._reads(rule).of("self", value, schema)["members"]) == len(set(modes))
-    assert (crd._failure(rule, {"self": value}, schema) is None) == ("Pull" not in modes)
+    assert len(crd_rules._reads(rule).of("self", value, schema)["members"]) == len(set(modes))
+    assert (crd_rules._failure(rule, {"self": value}, schema) is None) == ("Pull" not in modes)
 
 
 def test_thousands_of_members_alike_are_evaluated_once() -> None:
@@ -468,6 +468,6 @@ def test_thousands_of_members_alike_are_evaluated_once() -> None:
         for number in range(300)
     ]
     manifest.resolve(document(members=members[:2]))
-    before = crd._verdict.cache_info().misses
+    before = crd_rules._verdict.cache_info().misses
     manifest.resolve(document(members=members))
-    assert crd._verdict.cache_info().misses == before
+    assert crd_rules._verdict.cache_info().misses == before
