@@ -84,13 +84,20 @@ def converge(system: System, tree: Tree, check: bool = False, *, restart: bool =
     return changes
 
 
-def outdated(system: System, tree: Tree) -> list[str]:
-    """Units whose process was started with something older than what the tree says."""
+def outdated(system: System, tree: Tree, started: Iterable[str] = ()) -> list[str]:
+    """Units whose process was started with something older than what the tree says.
+
+    ``started`` are those that were started just now: for a moment the process of such a unit is still systemd's, which
+    has nothing of what it will be started with.
+    """
+    new = set(started)
     present = units(system, [unit["name"] for unit in tree["units"]])
     return [
         unit["name"]
         for unit in tree["units"]
-        if present[unit["name"]].active in _RUNNING and present[unit["name"]].started_with != unit["hash"]
+        if present[unit["name"]].active in _RUNNING
+        and unit["name"] not in new
+        and present[unit["name"]].started_with != unit["hash"]
     ]
 
 

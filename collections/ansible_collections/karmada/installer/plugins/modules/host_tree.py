@@ -146,7 +146,8 @@ def main() -> None:
             changes += host_tree.converge(system, tree, check, restart=module.params["restart"])
             if not check:
                 _wait(system, tree, changes, module.params["wait_for"], module.params["timeout"])
-            found = {"outdated": host_tree.outdated(system, tree), "units": host_tree.observed(system, tree)}
+            outdated = host_tree.outdated(system, tree, _started(changes))
+            found = {"outdated": outdated, "units": host_tree.observed(system, tree)}
     except host_system.HostError as error:
         module.fail_json(msg=str(error), **_told(changes))
     module.exit_json(**_told(changes), **found)
@@ -155,10 +156,14 @@ def main() -> None:
 def _wait(system: host_system.System, tree: dict, changes: list, wait_for: str, timeout: int) -> None:
     if wait_for == "none":
         return
-    verbs = ("start ", "restart ", "reload ")
-    started = {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(verbs)}
-    names = started if wait_for == "started" else None
+    names = _started(changes) if wait_for == "started" else None
     host_tree.wait_until_healthy(system, tree, timeout, names)
+
+
+def _started(changes: list) -> set:
+    """Names of the units that run with what the tree says from these changes on."""
+    verbs = ("start ", "restart ", "reload ")
+    return {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(verbs)}
 
 
 def _diff(change: host_tree.Change) -> dict:

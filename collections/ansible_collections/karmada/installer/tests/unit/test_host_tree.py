@@ -187,6 +187,13 @@ def test_a_changed_file_restarts_the_unit_that_reads_it(host: Host) -> None:
     assert host.running[UNIT] == "bbb"
 
 
+def test_what_was_started_just_now_is_not_old_although_its_process_is_systemd_s_for_a_moment(host: Host) -> None:
+    host_tree.converge(host, tree("aaa", config="a"))
+    host.running[UNIT] = ""
+    assert host_tree.outdated(host, tree("aaa", config="a")) == [UNIT]
+    assert host_tree.outdated(host, tree("aaa", config="a"), started=[UNIT]) == []
+
+
 def test_a_run_killed_between_writing_and_restarting_is_made_up_for(host: Host) -> None:
     host_tree.converge(host, tree("aaa", config="a"))
     changed = tree("bbb", config="b")
