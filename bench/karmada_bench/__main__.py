@@ -39,6 +39,8 @@ RESULTS = ROOT / "bench/results.json"
 PAGE = ROOT / "docs/reference/benchmarks.md"
 #: Above this much work for each core at the begin, the figures say more about the machine than about the programs.
 BUSY = 0.5
+#: Members in the document of which the inventory is listed.
+LONG_LIST = 5000
 
 
 class Benchmark:
@@ -87,8 +89,19 @@ class Benchmark:
         self._uninstall(ours)
         self._rest()
         self._measured(ours, "list", ours.list_inventory(self._log(ours, "list")).seconds)
+        self._long_list()
         self.clusters.clean()
         self._volume()
+
+    def _long_list(self) -> None:
+        """The members need not be there: the inventory shows what the document says of them."""
+        ours, names = self.ours, [f"member-{each:04}" for each in range(LONG_LIST)]
+        ours.write_document(members=names)
+        done = ours.list_inventory(self._log(ours, "list-5000"))
+        listed = set(json.loads(done.output)["_meta"]["hostvars"])
+        if not listed.issuperset(names):
+            raise BenchError(f"the inventory has {len(listed)} hosts for {LONG_LIST} members")
+        self._measured(ours, "list_5000", done.seconds)
 
     def _peer(self) -> None:
         peer = self.peer

@@ -54,6 +54,7 @@ CASES = (
     Case("memory", "memory of the install, at most", "MiB"),
     Case("help", "help"),
     Case("list", "ansible-inventory --list"),
+    Case("list_5000", "ansible-inventory --list of 5,000 members", goal=5, absolute=True),
     Case("one_host", "one plain host from bare to ready", goal=0.3, ratio_to=("peer", "install")),
     Case("one_host_uninstall", "uninstall from one plain host"),
     Case("hosts", "three plain hosts from bare to ready", goal=1.0, ratio_to=("peer", "install")),

@@ -97,8 +97,8 @@ class Ours(Contender):
         self._write("site.karmada.yml", source)
         self.write_document()
 
-    def write_document(self, *, members: bool = False, volume: bool = False) -> None:
-        """The document: with the member or without, with etcd on a volume claim or in its pod."""
+    def write_document(self, *, members: Sequence[str] = (), volume: bool = False) -> None:
+        """The document: with these members, with etcd on a volume claim or in its pod."""
         data = {"volumeClaim": {"size": "5Gi"}} if volume else {"emptyDir": {}}
         spec: dict[str, Any] = {
             "version": KARMADA,
@@ -107,7 +107,7 @@ class Ours(Contender):
             "components": {"etcd": {"local": {"replicas": 1, "volumeData": data}}},
         }
         if members:
-            spec["members"] = [{"name": MEMBER, "secretRef": {"name": MEMBER}}]
+            spec["members"] = [{"name": name, "secretRef": {"name": name}} for name in members]
         document = {
             "apiVersion": "installer.karmada.io/v1alpha1",
             "kind": "KarmadaDeployment",
@@ -125,7 +125,7 @@ class Ours(Contender):
 
     def join(self, name: str) -> Ran:
         """The document lists one member more."""
-        self.write_document(members=True)
+        self.write_document(members=[MEMBER])
         return self._playbook(name, "members")
 
     def uninstall(self, name: str) -> Ran:
