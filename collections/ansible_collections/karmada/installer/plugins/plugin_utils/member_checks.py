@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.karmada.installer.plugins.module_utils import reach as module_reach
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
     cluster_checks,
@@ -19,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     members,
     releases,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -33,8 +34,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
+#: Where every cluster publishes the CA of its API server for its accounts.
+ROOT_CA = "kube-root-ca.crt"
 #: How long preflight tries to get an answer.
 PATIENCE_SECONDS = 5.0
 #: (verb, API group, resource, namespace) that joining needs on a member.
@@ -82,6 +87,8 @@ class MemberChecks:
             yield from cluster_checks.clock(member, member.name)
             if not pulls(entry):
                 yield from _loopback_endpoint(entry, member)
+                if is_unknown(self.registered().get(entry["name"]) if self.place_works() else None):
+                    yield from _own_authority(entry, member)
             # Nobody can hand out rights that they do not hold.
             denied = member.can_i([*RIGHTS, *member_rights.permissions(member_rights.rules(entry))])
             if denied:
@@ -140,6 +147,37 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
             where=f"spec.members[{entry['name']}].{members.reached_by(entry)}",
             remedy="put an address into that kubeconfig that the pods of the host cluster can reach",
         )
+
+
+def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+    """The control plane verifies with the CA that the member hands to its accounts, whatever the kubeconfig names.
+
+    They differ where something in front of the API server has a certificate of its own.
+    """
+    access = member.access
+    if access.insecure or access.proxy:
+        return
+    try:
+        found = member.get("v1", "ConfigMap", ROOT_CA, "kube-system") or {}
+    except Forbidden:
+        return
+    authority: str = (found.get("data") or {}).get("ca.crt", "")
+    if not authority or authority.strip() == (access.ca_pem or "").strip():
+        return
+    target = Target.of_url(entry["name"], access.server, authority)
+    seen = module_reach.look([target.plain], PATIENCE_SECONDS).get(entry["name"], {})
+    if seen.get("fault") == module_reach.OTHER_AUTHORITY:
+        yield Problem(
+            what=f"the certificate at {access.server} is of another CA than the one that it hands to its accounts "
+            f"(ConfigMap {ROOT_CA}), with which the control plane verifies it",
+            where=f"spec.members[{entry['name']}].{members.reached_by(entry)}",
+            remedy="put an address into that kubeconfig at which the API server shows a certificate of its own CA",
+        )
+
+
+def is_unknown(live: Object | None) -> bool:
+    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one."""
+    return live is None or reason_not_ready(live) is not None
 
 
 def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Registered) -> Iterable[Problem]:

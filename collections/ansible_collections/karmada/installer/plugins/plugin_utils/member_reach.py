@@ -15,11 +15,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import member_ch
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
-from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import CONTROL_PLANE_ROLE, hosts_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
@@ -45,7 +43,8 @@ def targets(run: Run, registered: member_checks.Registered) -> list[Target]:
     ``registered`` is by name what the control plane knows of members. What is wrong with a kubeconfig is told by the
     checks of members.
     """
-    due = [entry for entry in run.spec["members"] if not pulls(entry) and is_unknown(registered.get(entry["name"]))]
+    pushed = [entry for entry in run.spec["members"] if not pulls(entry)]
+    due = [entry for entry in pushed if member_checks.is_unknown(registered.get(entry["name"]))]
 
     def of_entry(entry: member_join.Entry) -> Target | None:
         try:
@@ -60,11 +59,6 @@ def targets(run: Run, registered: member_checks.Registered) -> list[Target]:
         if not each.tls:
             run.say(f"{each.name}: only the port of its proxy {each.url} is tried, not what is behind it")
     return found
-
-
-def is_unknown(live: Object | None) -> bool:
-    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one."""
-    return live is None or reason_not_ready(live) is not None
 
 
 def looking(run: HostsRun) -> list[str]:

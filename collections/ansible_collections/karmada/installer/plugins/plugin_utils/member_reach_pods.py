@@ -89,7 +89,7 @@ def _of_pulling(run: Run, registered: member_checks.Registered, seconds: int) ->
     due = [
         entry
         for entry in run.spec["members"]
-        if pulls(entry) and member_reach.is_unknown(registered.get(entry["name"]))
+        if pulls(entry) and member_checks.is_unknown(registered.get(entry["name"]))
     ]
     if not due:
         return {}

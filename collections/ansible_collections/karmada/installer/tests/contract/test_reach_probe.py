@@ -13,8 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import reach_probe
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    KARMADA_AGENT,
+    KARMADA_CONTROLLER_MANAGER,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Target
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, binary
+from ansible_collections.karmada.installer.tests.unit.samples import rendered
 from ansible_collections.karmada.installer.tests.unit.test_reach import AUTHORITY, DAY, NOW, OTHER, certificate, server
 
 SECONDS = 3
@@ -85,3 +90,18 @@ def test_an_etcd_is_reached(api_server: ApiServer) -> None:
     etcdctl = Path(binary("etcd", "TEST_ETCD")).with_name("etcdctl")
     done = subprocess.run([str(etcdctl), *reach_probe.command(target, "")[1:]], check=False, capture_output=True)
     assert done.returncode == 0
+
+
+def test_its_pod_is_admitted_where_pods_may_do_least(api_server: ApiServer) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "reach", "labels": labels}}
+    assert api_server.request("POST", "/api/v1/namespaces", namespace)[0] == 201
+    targets = [
+        Target.of_url("m1", "https://m1.example.com:6443", OURS),
+        Target.of_url("m2", "https://[2001:db8::7]:6443"),
+        Target.of_proxy("m3", "http://proxy.example.com:3128"),
+    ]
+    for component, some in ((KARMADA_CONTROLLER_MANAGER, targets), (KARMADA_AGENT, targets[1:2])):
+        pod = reach_probe.pod(rendered().instance, component, "reach", some, 60)
+        status, answer = api_server.request("POST", "/api/v1/namespaces/reach/pods?dryRun=All", pod)
+        assert (status, answer.get("message")) == (201, None)

@@ -27,9 +27,9 @@ class FakeCluster:
     """``dead`` makes every call fail as an unreachable server does; ``denied`` are (verb, resource) we may not do."""
 
     def __init__(self, name: str, *objects: Object, server: str = "https://192.0.2.1:6443") -> None:
-        self.name, self.access = (
-            name,
-            SimpleNamespace(server=server, proxy=None, tls_server_name=None, insecure=False, expiry=lambda: None),
+        self.name = name
+        self.access = SimpleNamespace(
+            server=server, proxy=None, tls_server_name=None, insecure=False, ca_pem=None, expiry=lambda: None
         )
         self.objects: dict[tuple[str, str, str | None, str], Object] = {}
         self.log: list[str] = []

@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit import test_reach
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
     FakeCluster,
     fake_run,
@@ -264,6 +265,36 @@ def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkey
     found = problems(with_members(monkeypatch, m1=dead, m2=loopback))
     assert [problem.where for problem in found] == ["spec.members[m1].secretRef", "spec.members[m2].secretRef"]
     assert "another machine" in found[1].what
+
+
+def test_a_member_that_shows_a_certificate_of_another_authority_than_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Karmada would not get in, though the kubeconfig works."""
+    ours, theirs = test_reach.AUTHORITY.certificate.decode(), test_reach.OTHER.certificate.decode()
+    published = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": ours}}
+    metadata = {"name": "kube-root-ca.crt", "namespace": "kube-system"}
+    with test_reach.server(test_reach.certificate(test_reach.OTHER)) as port:
+        # A loopback address is refused for another reason.
+        one = member("m1", server=f"https://ip6-localhost:{port}")
+        monkeypatch.setattr(test_reach.socket, "getaddrinfo", test_reach.always("127.0.0.1"))
+        one.access.ca_pem = theirs
+        run = with_members(monkeypatch, m1=one, m2=member("m2"))
+        assert problems(run) == []
+        one.put({**published, "metadata": metadata})
+        (problem,) = problems(run)
+        assert problem.where == "spec.members[m1].secretRef"
+        assert "is of another CA than the one that it hands to its accounts" in problem.what
+        conditions = [{"type": "Ready", "status": "True"}]
+        live = {"kind": "Cluster", "metadata": {"name": "m1"}, "spec": {"id": "id-m1", "syncMode": "Push"}}
+        ready = {**live, "status": {"conditions": conditions}}
+        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {"m1": ready})
+        assert problems(run) == []
+        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {})
+        for harmless in ({"insecure": True}, {"proxy": "http://192.0.2.3"}, {"ca_pem": ours}):
+            vars(one.access).update(harmless)
+            assert problems(run) == []
+            vars(one.access).update(insecure=False, proxy=None, ca_pem=theirs)
+        one.put({**published, "metadata": metadata, "data": {"ca.crt": ours + theirs}})
+        assert problems(run) == []
 
 
 def test_a_member_whose_kubeconfig_ends_soon_is_said_and_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
