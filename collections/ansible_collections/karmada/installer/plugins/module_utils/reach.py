@@ -17,7 +17,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 #: What keeps one from a target. The texts are handed to whoever asked; what they mean is told to people there.
@@ -48,14 +48,19 @@ def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict
     outcomes: queue.SimpleQueue[tuple[str, tuple[str, str]]] = queue.SimpleQueue()
     found = {target["name"]: (NOT_TRIED, "") for target in targets}
 
+    def attempt(target: Mapping[str, Any]) -> None:
+        def resolved() -> None:
+            found[target["name"]] = (SILENT, "")
+
+        found[target["name"]] = (UNKNOWN_NAME, "nobody has answered for it in time")
+        outcomes.put((target["name"], _fault(target, deadline, resolved)))
+
     def work() -> None:
         while time.monotonic() < deadline:
             try:
-                target = waiting.get_nowait()
+                attempt(waiting.get_nowait())
             except queue.Empty:
                 return
-            found[target["name"]] = (UNKNOWN_NAME, "nobody has answered for it in time")
-            outcomes.put((target["name"], _fault(target, deadline)))
 
     for target in targets:
         waiting.put(target)
@@ -73,13 +78,15 @@ def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict
     return {name: {"fault": kind, "detail": detail} for name, (kind, detail) in last.items() if kind}
 
 
-def _fault(target: Mapping[str, Any], deadline: float) -> tuple[str, str]:
+def _fault(target: Mapping[str, Any], deadline: float, resolved: Callable[[], None]) -> tuple[str, str]:
     """What keeps this machine from one target, and in which words it was told; both empty if nothing does.
 
-    ``deadline`` is a moment of the monotonic clock.
+    ``deadline`` is a moment of the monotonic clock, ``resolved`` hears that the name is known.
     """
     try:
-        with _connected(target["host"], target["port"], deadline) as connection:
+        places = socket.getaddrinfo(target["host"], target["port"], type=socket.SOCK_STREAM)
+        resolved()
+        with _connected([str(place[0]) for *_, place in places], target["port"], deadline) as connection:
             if target["tls"]:
                 context = _context(target["authority"])
                 connection.settimeout(_left(deadline))
@@ -92,16 +99,15 @@ def _fault(target: Mapping[str, Any], deadline: float) -> tuple[str, str]:
     return "", ""
 
 
-def _connected(host: str, port: int, deadline: float) -> socket.socket:
+def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
     """A connection to the first address that takes one. Each has its part of the time; the first error is raised."""
     first: OSError | None = None
-    addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for number, address in enumerate(addresses):
         try:
             return socket.create_connection((address, port), _left(deadline) / (len(addresses) - number))
         except OSError as error:
             first = first or error
-    raise first or OSError(f"{host} has no address")
+    raise first or OSError("it has no address")
 
 
 def _left(deadline: float) -> float:
