@@ -79,7 +79,7 @@ class Fault:
         }.get(self.kind)
         if text is None:
             return self.detail or self.kind
-        return f"{text} ({self.detail})" if self.detail else text
+        return text if self.detail.lower() in ("", text) else f"{text} ({self.detail})"
 
     @property
     def is_of_certificate(self) -> bool:

@@ -217,6 +217,8 @@ def test_every_fault_has_words_of_its_own() -> None:
     assert len(words) == len(every) == 11
     assert Fault(kinds.OTHER_NAME).words(there) == "the certificate is not for m1.example.com"
     assert Fault(kinds.OTHER, "what the system says").words(there) == "what the system says"
+    assert Fault(kinds.NO_ROUTE, "No route to host").words(there) == "no route to host"
+    assert Fault(kinds.NO_ROUTE, "Network is unreachable").words(there) == "no route to host (Network is unreachable)"
     proxy = Target.of_proxy("m1", "http://proxy.example.com:3128")
     assert [what for what, _ in sentences(proxy, {"cp1": Fault(kinds.REFUSED)})] == [
         "cp1 does not reach the proxy http://proxy.example.com:3128: connection refused"
