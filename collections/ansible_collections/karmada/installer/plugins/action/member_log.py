@@ -22,9 +22,13 @@ class ActionModule(HostAction):
         if not self.view.components([KARMADA_CONTROLLER_MANAGER.name]):
             return {"changed": False}
         unit = render.unit_name(self.karmada.instance, KARMADA_CONTROLLER_MANAGER)
-        texts = [member_log.mark(name) for name in arguments["members"]]
-        found, refusal = refusal_of(
-            lambda: self.on_host("host_log", unit=unit, texts=texts, seconds=member_log.SECONDS)
-        )
+        names = arguments["members"]
+        wanted = {
+            "unit": unit,
+            "texts": [member_log.mark(name) for name in names],
+            "ignored": [member_log.consequence(name) for name in names],
+            "seconds": member_log.SECONDS,
+        }
+        found, refusal = refusal_of(lambda: self.on_host("host_log", **wanted))
         self.note(member_log={} if refusal else found["lines"])
         return {"changed": False}

@@ -11,11 +11,17 @@ from collections.abc import Iterable
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 
 
-def newest_lines(system: System, unit: str, texts: Iterable[str], seconds: int) -> dict[str, str]:
-    """Text → the last line of this unit that has it in it, of these seconds; without those that no line has."""
+def newest_lines(
+    system: System, unit: str, texts: Iterable[str], seconds: int, ignored: Iterable[str] = ()
+) -> dict[str, str]:
+    """Text → the last line of this unit that has it in it, of these seconds; without those that no line has.
+
+    Lines with one of the texts ``ignored`` in them do not count.
+    """
     log = system.command(
         "journalctl", "--unit", unit, "--since", f"-{seconds}s", "--output", "cat", "--no-pager", "--quiet"
     )
-    lines = log.splitlines()
+    others = tuple(ignored)
+    lines = [line for line in log.splitlines() if not any(text in line for text in others)]
     found = {text: next((line for line in reversed(lines) if text in line), "") for text in texts}
     return {text: line for text, line in found.items() if line}

@@ -26,6 +26,11 @@ options:
     description: How far back to look.
     type: int
     required: true
+  ignored:
+    description: Lines with one of these texts in them do not count.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     support: full
@@ -70,12 +75,13 @@ def main() -> None:
             "unit": {"type": "str", "required": True},
             "texts": {"type": "list", "elements": "str", "required": True},
             "seconds": {"type": "int", "required": True},
+            "ignored": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     wanted = module.params
     try:
-        lines = host_log.newest_lines(System(), wanted["unit"], wanted["texts"], wanted["seconds"])
+        lines = host_log.newest_lines(System(), wanted["unit"], wanted["texts"], wanted["seconds"], wanted["ignored"])
     except HostError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, lines=lines)

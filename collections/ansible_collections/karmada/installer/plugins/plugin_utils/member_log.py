@@ -33,6 +33,11 @@ def mark(member: str) -> str:
     return f'cluster="{member}"'
 
 
+def consequence(member: str) -> str:
+    """What lines have in them that say no more of a member than that it is not Ready."""
+    return f"cluster({member}) not ready"
+
+
 def reasons(run: Run, names: Iterable[str]) -> dict[str, str]:
     """Member → why it is not reached, of those of which there is a line. A courtesy: nothing of it is an error.
 
@@ -47,8 +52,9 @@ def reasons(run: Run, names: Iterable[str]) -> dict[str, str]:
 
 def newest_reason(lines: Iterable[str], member: str) -> str:
     """What the newest error of a member says; empty if there is none. ``lines`` may be of several processes."""
-    own = mark(member)
-    matches = [found for line in lines if own in line and (found := _LINE.match(line))]
+    own, nothing_new = mark(member), consequence(member)
+    about = (line for line in lines if own in line and nothing_new not in line)
+    matches = [found for line in about if (found := _LINE.match(line))]
     if not matches:
         return ""
     # Those that begin at the same moment are in order.

@@ -47,6 +47,12 @@ def test_the_newest_error_about_a_member_is_told() -> None:
     assert member_log.newest_reason(lines, "m2") == ""
 
 
+def test_that_it_is_not_ready_is_no_reason_for_it() -> None:
+    lines = [line("m1", REFUSED), line("m1", "cluster(m1) not ready", "13:00:00.000000")]
+    assert member_log.newest_reason(lines, "m1") == SAID + REFUSED
+    assert member_log.newest_reason(lines[1:], "m1") == ""
+
+
 def test_of_several_processes_the_one_that_leads_now_counts() -> None:
     lines = [line("m1", "now", "12:00:05.000000"), line("m1", "before", "12:00:01.000000")]
     assert member_log.newest_reason(lines, "m1") == f"{SAID}now"
@@ -168,6 +174,7 @@ def test_on_hosts_it_is_told_when_they_were_asked(tmp_path: Path, m1_is_not_read
     site.look(HOSTS[2], AssertionError("it has no controller manager"))
     assert [each["unit"] for each in site.asked] == ["karmada-prod-controller-manager.service"] * 2
     assert site.asked[0]["texts"] == ['cluster="m1"']
+    assert site.asked[0]["ignored"] == ["cluster(m1) not ready"]
     found = joined(site.runs.step(site.document), "reasons", first["broken_members"])
     (broken,) = found["broken_members"]
     assert broken["problem"] == first["broken_members"][0]["problem"] + f"\n{SAID}{REFUSED}"
@@ -187,6 +194,9 @@ def test_the_journal_is_asked_for_the_newest_lines() -> None:
             assert arguments[:5] == ("journalctl", "--unit", "u.service", "--since", "-180s")
             return 'first cluster="m1"\nsecond cluster="m1"\nthird cluster="m2"\n'
 
+    def of_m1(*ignored: str) -> dict[str, str]:
+        return host_log.newest_lines(system, "u.service", ['cluster="m1"', 'cluster="m9"'], 180, ignored)
+
     system: Any = Journal()
-    found = host_log.newest_lines(system, "u.service", ['cluster="m1"', 'cluster="m9"'], 180)
-    assert found == {'cluster="m1"': 'second cluster="m1"'}
+    assert of_m1() == {'cluster="m1"': 'second cluster="m1"'}
+    assert of_m1("third", "second") == {'cluster="m1"': 'first cluster="m1"'}
