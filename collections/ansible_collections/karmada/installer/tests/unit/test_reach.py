@@ -102,7 +102,6 @@ def test_one_with_the_right_certificate_is_reached() -> None:
 
 def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> None:
     with server(certificate(addresses=())) as port:
-        # The common name says 127.0.0.1, which counts for nobody any more.
         assert kind(port) == reach.OTHER_NAME
         assert kind(port, server_name="m1.example.com") == reach.OTHER_NAME
         assert kind(port, server_name="localhost") == ""
@@ -110,6 +109,13 @@ def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> Non
         assert kind(port) == reach.OTHER_AUTHORITY
         assert kind(port, authority=OTHER.certificate.decode()) == ""
         assert kind(port, authority=AUTHORITY.certificate.decode() + OTHER.certificate.decode()) == ""
+
+
+def test_the_common_name_of_a_certificate_counts_for_nothing() -> None:
+    about = pki.Certificate("s", "s", "localhost", ip_addresses=("127.0.0.1",), server=True)
+    with server(pki.issue(about, AUTHORITY, "ECDSA-P256", NOW, DAY)) as port:
+        assert kind(port, server_name="localhost") == reach.OTHER_NAME
+        assert kind(port) == ""
 
 
 def test_a_certificate_that_has_ended_or_not_begun_is_told() -> None:
