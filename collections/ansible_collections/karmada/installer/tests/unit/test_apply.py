@@ -147,10 +147,10 @@ def test_deletion_waits_until_the_object_is_gone(cluster: Cluster, api: StubApi)
     with pytest.raises(ApplyFailed, match=r"still there.*example.com/later"):
         delete_all(cluster, [(Ref.of(stuck), uid)], timeout=0.3)
     timer = threading.Timer(0.3, api.remove, ("api/v1/configmaps", "ns", "a"))
-    timer.start()
     start = time.monotonic()
-    assert actions(delete_all(cluster, [(Ref.of(stuck), uid)], timeout=10)) == ["deleted"]
-    assert 0.2 < time.monotonic() - start < 3
+    timer.start()
+    assert actions(delete_all(cluster, [(Ref.of(stuck), uid)], timeout=60)) == ["deleted"]
+    assert 0.3 <= time.monotonic() - start < 30
 
 
 def test_deletion_can_be_asked_for_without_waiting(cluster: Cluster, api: StubApi) -> None:
@@ -202,11 +202,11 @@ def test_waiting_ends_with_the_event_and_says_what_it_waits_for(
     monkeypatch.setattr(wait, "CHANGE_SECONDS", 0.0)
     api.put(DEPLOYMENTS, deployment("a", 0))
     said: list[str] = []
+    start = time.monotonic()
     threading.Timer(0.3, api.put, (DEPLOYMENTS, deployment("b", 1))).start()
     threading.Timer(0.6, api.put, (DEPLOYMENTS, deployment("a", 1))).start()
-    start = time.monotonic()
-    wait_until(cluster, [ref("a"), ref("b")], timeout=20, progress=said.append)
-    assert 0.5 < time.monotonic() - start < 1.5
+    wait_until(cluster, [ref("a"), ref("b")], timeout=60, progress=said.append)
+    assert 0.6 <= time.monotonic() - start < 30
     assert any("Deployment ns/b: it does not exist" in one for one in said)
     assert any("1 of 2 ready" in one and "0 of 1 replicas are available" in one for one in said)
     assert cluster.counts["list"] == 1
@@ -252,7 +252,7 @@ def test_what_cannot_become_ready_is_given_up_early(
     start = time.monotonic()
     with pytest.raises(NotReady, match=r"cannot become ready.*\n.*InvalidImageName of image x:1"):
         wait_until(cluster, [ref("a")], timeout=60, grace=0.5)
-    assert 0.4 < time.monotonic() - start < 5
+    assert 0.4 < time.monotonic() - start < 30
 
 
 def test_an_image_that_is_pulled_in_vain_is_given_up_after_a_while(
@@ -270,7 +270,7 @@ def test_an_image_that_is_pulled_in_vain_is_given_up_after_a_while(
     start = time.monotonic()
     with pytest.raises(NotReady, match=r"cannot become ready") as caught:
         wait_until(cluster, [ref("b"), ref("a")], timeout=60, grace=0.3)
-    assert 1.4 < time.monotonic() - start < 8
+    assert 1.4 < time.monotonic() - start < 30
     assert list(caught.value.reasons) == [ref("a"), ref("b")]
     assert "pod a-x-y: container c: ErrImagePull of image x:1" in caught.value.reasons[ref("a")]
     assert "0 of 1 replicas" in caught.value.reasons[ref("b")]

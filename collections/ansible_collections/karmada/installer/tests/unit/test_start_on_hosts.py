@@ -26,7 +26,7 @@ module = AnsibleModule({
 })
 folder = os.environ["RUNNING"]
 open(os.path.join(folder, os.environ["HOST"]), "a").close()
-end = time.monotonic() + 5
+end = time.monotonic() + 60
 while module.params["wait_for"] == "all" and len(os.listdir(folder)) < 3:
     if time.monotonic() > end:
         module.fail_json(msg="the others do not run")
