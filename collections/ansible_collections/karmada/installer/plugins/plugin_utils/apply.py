@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
@@ -93,7 +93,7 @@ def compare(
 ) -> list[Comparison]:
     """Each object beside what is there, and what to do with it, by reading only. Raises like ``plan``."""
     wanted = list(objects)
-    with ThreadPoolExecutor(workers) as pool:
+    with _at_once(workers) as pool:
         live = _read(cluster, wanted, pool)
         found = list(pool.map(lambda one: _step(cluster, one, live.get(Ref.of(one)), adopt), wanted))
     problems = [one for one in found if isinstance(one, Problem)]
@@ -145,7 +145,7 @@ def apply_all(
             on_change(done)
         return done
 
-    with ThreadPoolExecutor(workers) as pool:
+    with _at_once(workers) as pool:
         results = list(pool.map(carry_out, steps))
     return _all_or_error("check" if check else "apply", [step.change.ref for step in steps], results)
 
@@ -188,7 +188,7 @@ def delete_all(
             return error
         return Change(ref, "deleted", found, diff(live, None))
 
-    with ThreadPoolExecutor(workers) as pool:
+    with _at_once(workers) as pool:
         results = list(pool.map(start, wanted))
         if wait and not check:
             deadline = time.monotonic() + timeout
@@ -205,6 +205,17 @@ def delete_all(
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
+class _OneByOne(Executor):
+    """Maps in the thread that asks: for one thing at a time, a thread of its own costs more than it does."""
+
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:
+        return map(fn, *iterables)
+
+
+def _at_once(workers: int) -> Executor:
+    return ThreadPoolExecutor(workers) if workers > 1 else _OneByOne()
+
+
 def _all_or_error(doing: str, refs: Sequence[Ref], results: Sequence[Change | Exception]) -> list[Change]:
     changes = [one for one in results if isinstance(one, Change)]
     failures = [(ref, one) for ref, one in zip(refs, results, strict=True) if isinstance(one, Exception)]
@@ -213,7 +224,7 @@ def _all_or_error(doing: str, refs: Sequence[Ref], results: Sequence[Change | Ex
     return changes
 
 
-def _read(cluster: Cluster, wanted: Sequence[Object], pool: ThreadPoolExecutor) -> dict[Ref, Object]:
+def _read(cluster: Cluster, wanted: Sequence[Object], pool: Executor) -> dict[Ref, Object]:
     """The live objects: by lists of what carries our label, then by gets for what no list showed."""
     groups: dict[tuple[str, str, str | None], list[Ref]] = defaultdict(list)
     for ref in map(Ref.of, wanted):

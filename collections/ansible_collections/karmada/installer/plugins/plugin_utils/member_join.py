@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
@@ -244,7 +245,8 @@ def survey_member(
     ``inside`` is what ``in_control_plane`` gave.
     """
     name, owner = entry["name"], run.instance.owner
-    look, live = plan if run.check else survey, registered.get(name)
+    # One request after the other: a second connection takes longer to make than what it would be for.
+    look, live = partial(plan if run.check else survey, workers=1), registered.get(name)
     check_state(entry, live)
     with connected(run, entry) as member:
         registration = registration_of(member)
@@ -257,7 +259,7 @@ def survey_member(
             outcome.on_member += _ours_already(run, name, namespace)
         there = _objects_on_member(run, entry)
         seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
-        outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live), workers=WORKERS)
+        outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live))
         outcome.on_member += _surplus(run, entry, member)
         outcome.on_member += member_types.survey(run, member, look)
         credentials = _credentials(run, seen, entry)
@@ -274,7 +276,7 @@ def survey_member(
     if credentials:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
     inside = inside or run.control_plane
-    outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live), workers=WORKERS)
+    outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live))
     if pulls(entry):
         outcome.in_control_plane += agent_join.survey_in_control_plane(run, name, look)
 

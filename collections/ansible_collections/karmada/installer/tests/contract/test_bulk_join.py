@@ -47,9 +47,13 @@ def test_the_sound_ones_join_and_each_broken_one_says_why(control_plane: Control
         registered = control_plane.registered()
         assert registered == set(GOOD)
 
+        before = {name: simulated.members[name].connections for name in GOOD}
         again = control_plane.join(GOOD)
         assert not again["changed"], again["members"]
         assert not again.get("failed")
+        for name in GOOD:
+            more = simulated.members[name].connections - before[name]
+            assert more == 1, f"{more} connections to find that there is nothing to do on {name}"
 
 
 REASONS = {

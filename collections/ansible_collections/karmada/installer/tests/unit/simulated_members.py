@@ -35,11 +35,12 @@ PROTOBUF = b"k8s\0"
 
 
 class Member(StubApi):
-    """One member; ``objects`` is what was put on it."""
+    """One member; ``objects`` is what was put on it, ``connections`` how often somebody has connected."""
 
     def __init__(self, name: str, authority: bytes) -> None:
         super().__init__()
         self.name, self.authority, self.token = name, authority, f"administrator-of-{name}"
+        self.connections = 0
         handler = type("Handler", (_Handler,), {"api": self})
         self._server.RequestHandlerClass = handler
         self.listener = self._server.socket
@@ -75,6 +76,7 @@ class Member(StubApi):
 
     def serve(self, connection: socket.socket, address: Any) -> None:
         """Answer one connection until it ends."""
+        self.connections += 1
         with suppress(OSError, ValueError):
             self._server.finish_request(connection, address)
         with suppress(OSError):

@@ -95,6 +95,23 @@ def test_check_mode_writes_nothing_and_predicts(cluster: Cluster, api: StubApi) 
     assert api.writes() == []
 
 
+def test_one_worker_is_the_thread_that_asks(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    apply_all(cluster, [thing("a"), thing("b")])
+    real, asked = cluster.get, []
+
+    def get(*which: Any) -> Any:
+        asked.append(threading.current_thread())
+        return real(*which)
+
+    monkeypatch.setattr(cluster, "get", get)
+    assert actions(apply_all(cluster, [thing("a"), thing("b", "2"), thing("c")], workers=1)) == [
+        "unchanged",
+        "changed",
+        "created",
+    ]
+    assert asked == [threading.current_thread()] * 3
+
+
 @pytest.mark.parametrize("labels", [{}, {**LABELS, "installer.karmada.io/owner": "another"}])
 def test_what_is_not_ours_stops_everything_unless_adopted(
     cluster: Cluster, api: StubApi, labels: dict[str, str]
