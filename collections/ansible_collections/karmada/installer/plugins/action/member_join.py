@@ -13,8 +13,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
@@ -78,7 +78,7 @@ def _is_due(entry: Entry, outcome: Outcome, run: Run) -> bool:
     return not outcome.problem and member_join.needs_work(entry, outcome, run.state)
 
 
-def _join(run: Run, work: list[Entry], registered: dict[str, Object]) -> dict[str, Outcome]:
+def _join(run: Run, work: list[Entry], registered: Clusters) -> dict[str, Outcome]:
     with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
         # How each is reached is known before anything is made there: what was made can be found after any interruption.
         state = run.state

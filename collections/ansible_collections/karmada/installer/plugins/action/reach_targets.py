@@ -9,6 +9,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import member_ch
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pushed_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 
@@ -23,7 +24,7 @@ class ActionModule(KarmadaAction):
         del arguments
         if not isinstance(run, HostsRun):
             raise TypeError("this control plane is not on plain hosts")
-        registered = member_checks.registered_clusters(run) if pushed_members(run.spec) else {}
+        registered = member_checks.registered_clusters(run) if pushed_members(run.spec) else Clusters()
         found = member_reach.targets(run, registered)
         hosts = member_reach.looking(run) if found else []
         for host in hosts:

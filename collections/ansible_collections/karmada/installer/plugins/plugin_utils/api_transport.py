@@ -258,9 +258,8 @@ class Transport:
 
 
 def _proxy_of_environment(scheme: str, host: str) -> str | None:
-    if urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(scheme)
+    proxy = urllib.request.getproxies().get(scheme)
+    return None if proxy and urllib.request.proxy_bypass(host) else proxy
 
 
 def pause(attempt: int, after: float | None) -> float:

@@ -26,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
@@ -61,7 +62,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
     with ThreadPoolExecutor(min(len(members), MEMBERS_AT_ONCE) + 6) as pool:
         # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
         access = pool.submit(collected, partial(_place_access, run))
-        registered = pool.submit(lambda: {} if access.result() else member_checks.registered_clusters(run))
+        registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
             partial(_hosts, run, abandoned_hosts)

@@ -6,7 +6,7 @@ Each member is looked at on its own, and what is found is that member's problem:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ansible_collections.karmada.installer.plugins.module_utils import reach as module_reach
@@ -25,7 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import same_cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters, same_cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
     CLUSTER_API,
     CONTROL_PLANE_ANNOTATION,
@@ -53,7 +53,6 @@ RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", None),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", None),
 )
-Registered = Mapping[str, Object]
 
 
 @dataclass
@@ -66,7 +65,7 @@ class MemberChecks:
 
     run: Run
     place_works: Callable[[], bool]
-    registered: Callable[[], Registered]
+    registered: Callable[[], Clusters]
     #: Member → which cluster it really is, of those that have told.
     identities: dict[str, str] = field(default_factory=dict)
 
@@ -112,21 +111,21 @@ class MemberChecks:
 
     def of_same_cluster(self) -> dict[str, Problem]:
         """Members that are one cluster under several names; asked when all were looked at."""
-        return same_cluster(self.identities, self.registered() if self.place_works() else {})
+        return same_cluster(self.identities, self.registered() if self.place_works() else Clusters())
 
 
-def registered_clusters(run: Run) -> Registered:
+def registered_clusters(run: Run) -> Clusters:
     """The Cluster objects of the control plane by name, as far as there is one that answers."""
     if not run.spec["members"]:
-        return {}
+        return Clusters()
     try:
         if run.stored_state is None or not run.control_plane_exists:
-            return {}
+            return Clusters()
         control_plane = run.control_plane.with_patience(retry_seconds=PATIENCE_SECONDS)
-        return {each["metadata"]["name"]: each for each in control_plane.list(CLUSTER_API, "Cluster")}
+        return Clusters.of(control_plane.list(CLUSTER_API, "Cluster"))
     except (ApiError, ProblemsError):
         # The run may be there to mend it. Joining looks again.
-        return {}
+        return Clusters()
 
 
 def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
@@ -180,7 +179,7 @@ def is_unknown(live: Object | None) -> bool:
     return live is None or reason_not_ready(live) is not None
 
 
-def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Registered) -> Iterable[Problem]:
+def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Clusters) -> Iterable[Problem]:
     """A member has one control plane: the account by which it acts for users has the same name for each."""
     for ref in (
         Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),

@@ -41,6 +41,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.listed import listed
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import cluster_from_secret
@@ -154,11 +155,11 @@ def _over_ssh(run: Run, entry: Entry, listed: bool) -> Cluster:
     return Cluster(access, f"member {name}")
 
 
-def registered_clusters(run: Run) -> dict[str, Object]:
+def registered_clusters(run: Run) -> Clusters:
     """The Cluster objects of the control plane by name; in check mode there may be no control plane yet."""
     if run.check and not run.control_plane_exists:
-        return {}
-    return {each["metadata"]["name"]: each for each in run.control_plane.list(members.CLUSTER_API, "Cluster")}
+        return Clusters()
+    return Clusters.of(run.control_plane.list(members.CLUSTER_API, "Cluster"))
 
 
 def registration_of(member: Cluster) -> members.Registration:
@@ -176,11 +177,10 @@ def registration_of(member: Cluster) -> members.Registration:
     return members.Registration(system["metadata"]["uid"], access.server, access.proxy, insecure=access.insecure)
 
 
-def check_identity(name: str, registration: members.Registration, registered: Mapping[str, Object]) -> None:
+def check_identity(name: str, registration: members.Registration, registered: Clusters) -> None:
     """Refuse one cluster under two names, and another cluster under a name that is taken."""
-    for other, live in registered.items():
-        same_cluster = live["spec"].get("id") == registration.cluster_id
-        if same_cluster and other != name:
+    for other in registered.names.get(registration.cluster_id, []):
+        if other != name:
             raise ProblemsError(
                 Problem(
                     what=f"this cluster is registered already, as {other}",
@@ -188,14 +188,15 @@ def check_identity(name: str, registration: members.Registration, registered: Ma
                     remedy=f"list it as {other}, or remove {other} first",
                 )
             )
-        if other == name and not same_cluster:
-            raise ProblemsError(
-                Problem(
-                    what=f"the name {name} belongs to another cluster (id {live['spec'].get('id')})",
-                    where=f"spec.members[{name}]",
-                    remedy="give this member another name, or point its Secret at the cluster that is registered",
-                )
+    live = registered.get(name)
+    if live is not None and live["spec"].get("id") != registration.cluster_id:
+        raise ProblemsError(
+            Problem(
+                what=f"the name {name} belongs to another cluster (id {live['spec'].get('id')})",
+                where=f"spec.members[{name}]",
+                remedy="give this member another name, or point its Secret at the cluster that is registered",
             )
+        )
 
 
 def check_state(entry: Entry, live: Object | None) -> None:
@@ -238,7 +239,7 @@ def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster | No
 
 
 def survey_member(
-    run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome, inside: Cluster | None = None
+    run: Run, entry: Entry, registered: Clusters, outcome: Outcome, inside: Cluster | None = None
 ) -> None:
     """What joining this member would change; nothing is written. A check run asks the API servers for the diffs.
 
@@ -288,7 +289,7 @@ def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
     return record is None or members.record(record) != members.record(entry) or unrecorded or bool(outcome.changes)
 
 
-def register_member(run: Run, entry: Entry, registered: Mapping[str, Object], outcome: Outcome) -> None:
+def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
     """Put accounts on the member and its credentials and Cluster into the control plane."""
     name, owner, live = entry["name"], run.instance.owner, registered.get(entry["name"])
     check_state(entry, live)

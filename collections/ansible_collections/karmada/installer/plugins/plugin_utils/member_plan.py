@@ -3,13 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+
+Object = dict[str, Any]
+
+
+class Clusters(dict[str, Object]):
+    """The Cluster objects of a control plane by name, as they were when they were read; none is added later."""
+
+    @classmethod
+    def of(cls, found: Iterable[Object]) -> Self:
+        """These."""
+        return cls({each["metadata"]["name"]: each for each in found})
+
+    @cached_property
+    def names(self) -> dict[str | None, list[str]]:
+        """Which cluster it really is → the names under which it is registered."""
+        found: dict[str | None, list[str]] = {}
+        for name, cluster in self.items():
+            found.setdefault(cluster["spec"].get("id"), []).append(name)
+        return found
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import CONTROL_PLANE_ROLE, hosts_of
@@ -37,7 +38,7 @@ def target(name: str, access: Access) -> Target:
     return Target.of_url(name, access.server, "" if access.insecure else access.ca_pem or "")
 
 
-def targets(run: Run, registered: member_checks.Registered) -> list[Target]:
+def targets(run: Run, registered: Clusters) -> list[Target]:
     """The members in mode Push that are not known to be Ready, as far as their kubeconfigs can be had.
 
     ``registered`` is by name what the control plane knows of members. What is wrong with a kubeconfig is told by the

@@ -31,6 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
@@ -54,7 +55,7 @@ def problems(run: Run, seconds: int) -> dict[str, list[Problem]]:
     return pushed | _of_pulling(run, registered, seconds)
 
 
-def _of_pushed(run: Run, registered: member_checks.Registered, seconds: int) -> dict[str, list[Problem]]:
+def _of_pushed(run: Run, registered: Clusters, seconds: int) -> dict[str, list[Problem]]:
     targets = member_reach.targets(run, registered)
     if not targets:
         return {}
@@ -85,7 +86,7 @@ def _require_a_place(run: Run) -> None:
 # -- from members ------------------------------------------------------------------------------------------------------
 
 
-def _of_pulling(run: Run, registered: member_checks.Registered, seconds: int) -> dict[str, list[Problem]]:
+def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[Problem]]:
     due = [
         entry
         for entry in run.spec["members"]

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit import test_reach
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import (
@@ -226,7 +227,7 @@ def test_one_cluster_under_two_names(
         name: {"metadata": {"name": name}, "spec": {"id": identity, "syncMode": "Push"}}
         for name, identity in registered.items()
     }
-    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: clusters)
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(clusters))
     found = checks.findings(run)
     assert found.problems == []
     assert {name: broken[name] in str(problems[-1]) for name, problems in found.members.items()} == dict.fromkeys(
@@ -240,7 +241,7 @@ def test_a_member_that_is_registered_in_another_mode_or_as_another_cluster(monke
         "m1": {"metadata": {"name": "m1"}, "spec": {"id": "id-m1", "syncMode": "Pull"}},
         "m2": {"metadata": {"name": "m2"}, "spec": {"id": "another", "syncMode": "Push"}},
     }
-    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: clusters)
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(clusters))
     one, two = problems(run)
     assert "registered in mode Pull" in one.what
     assert "the name m2 belongs to another cluster" in two.what
@@ -286,9 +287,9 @@ def test_a_member_that_shows_a_certificate_of_another_authority_than_its_own(mon
         conditions = [{"type": "Ready", "status": "True"}]
         live = {"kind": "Cluster", "metadata": {"name": "m1"}, "spec": {"id": "id-m1", "syncMode": "Push"}}
         ready = {**live, "status": {"conditions": conditions}}
-        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {"m1": ready})
+        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(m1=ready))
         assert problems(run) == []
-        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {})
+        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
         for harmless in ({"insecure": True}, {"proxy": "http://192.0.2.3"}, {"ca_pem": ours}):
             vars(one.access).update(harmless)
             assert problems(run) == []

@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import estimator
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
@@ -118,7 +119,7 @@ def test_switched_off_its_account_goes_and_nothing_else(monkeypatch: pytest.Monk
     monkeypatch.setattr(member_join, "_wait_for_credentials", lambda *_: members.Credentials("t", "i", b"c"))
     one = {**entry("m1"), "mode": "Push"}
     run = a_run("m1", on=False, owned={"member/m1": uids}, members={"m1": members.record(one)})
-    registered = {"m1": run.control_plane.get(members.CLUSTER_API, "Cluster", "m1")}
+    registered = Clusters(m1=run.control_plane.get(members.CLUSTER_API, "Cluster", "m1"))
     looked = member_join.Outcome("m1")
     member_join.survey_member(run, one, registered, looked)
     assert member_join.needs_work(one, looked, run.state)

@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.action.member_join import Act
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_taints, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -37,7 +38,7 @@ def surveyed(namespace: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(member_join, "connected", connected)
     outcome = member_join.Outcome("m1")
     run = fake_run(document(), FakeCluster("host cluster"), stored=state())
-    member_join.survey_member(run, M1, {}, outcome)
+    member_join.survey_member(run, M1, Clusters(), outcome)
     return outcome
 
 

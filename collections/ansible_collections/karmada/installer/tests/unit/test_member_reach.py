@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.action.reach_from_host import
 from ansible_collections.karmada.installer.plugins.action.reach_targets import ActionModule as Targets
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import checks, member_checks, member_reach, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import fake_run
@@ -53,7 +54,7 @@ class Site:
         self.said: list[str] = []
         self.secrets = {each["name"]: kubeconfig() for each in entries} | secrets
         monkeypatch.setattr(Run, "secret", lambda _run, name, _where: self.secrets[name])
-        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: self.registered)
+        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(self.registered))
 
     def targets(self) -> dict[str, list[str]]:
         action: Any = Targets.__new__(Targets)

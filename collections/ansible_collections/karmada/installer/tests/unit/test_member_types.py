@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_types, members, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -79,7 +80,7 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
     monkeypatch.setattr(member_join.agent_join, "grant", lambda *_: [])
     monkeypatch.setattr(member_join.agent_join, "install", lambda *_: [])
     outcome = member_join.Outcome("m1")
-    member_join.register_member(run, entry, {}, outcome)
+    member_join.register_member(run, entry, Clusters(), outcome)
     run.__dict__["state"] = member_join.recorded(run.state, entry, outcome.on_member)
     return member
 

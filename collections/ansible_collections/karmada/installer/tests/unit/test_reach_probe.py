@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CONTROLLER_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -174,7 +175,7 @@ PULLING = [{"name": "p1", "mode": "Pull", "secretRef": {"name": "p1"}}]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     found = fake_run(document({"members": MEMBERS}), Nodes("host cluster", NAMESPACE))
     monkeypatch.setattr(member_reach, "targets", lambda *_: [target(each["name"]) for each in MEMBERS])
-    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {})
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
     return found
 
 
@@ -282,7 +283,7 @@ class Site:
         self.run.say = self.said.append
         monkeypatch.setattr(Run, "control_plane_exists", installed)
         monkeypatch.setattr(Run, "public_url", ENDPOINT)
-        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {})
+        monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
 
         @contextmanager
         def connected(_run: Run, _entry: Any) -> Iterator[FakeCluster]:
@@ -346,6 +347,6 @@ def test_members_that_are_ready_are_left_alone(monkeypatch: pytest.MonkeyPatch) 
     site = Site(monkeypatch)
     conditions = [{"type": "Ready", "status": "True"}]
     ready = {"kind": "Cluster", "metadata": {"name": "p1"}, "status": {"conditions": conditions}}
-    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: {"p1": ready})
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(p1=ready))
     assert site.problems() == []
     assert site.member.log == []

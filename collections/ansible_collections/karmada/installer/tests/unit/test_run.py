@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint,
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection, cluster_from_secret
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -391,13 +392,13 @@ def test_a_secret_that_describes_no_cluster_is_refused_without_showing_it(files:
 # -- members -----------------------------------------------------------------------------------------------------------
 
 
-def registered(**ids: str) -> dict[str, Any]:
-    return {name: {"metadata": {"name": name}, "spec": {"id": each}} for name, each in ids.items()}
+def registered(**ids: str) -> Clusters:
+    return Clusters.of({"metadata": {"name": name}, "spec": {"id": each}} for name, each in ids.items())
 
 
 def test_one_cluster_has_one_name_and_one_name_one_cluster() -> None:
     here = members.Registration("id-1", "https://192.0.2.1")
-    member_join.check_identity("m1", here, {})
+    member_join.check_identity("m1", here, Clusters())
     member_join.check_identity("m1", here, registered(m1="id-1", m2="id-2"))
     with pytest.raises(ProblemsError, match="registered already, as m2"):
         member_join.check_identity("m1", here, registered(m2="id-1"))
