@@ -146,9 +146,12 @@ class Lock:
         return bool(lease) and (lease or {}).get("spec", {}).get("holderIdentity") == self.holder
 
     def renew(self) -> None:
-        """Say that we are still here. Raises LockLost when the lock is not ours any more, ApiError unheard."""
+        """Say that we are still here, unless it was given back or retired meanwhile.
+
+        Raises LockLost when the lock is not ours any more, ApiError unheard.
+        """
         with self._guard:
-            for _ in range(3):
+            for _ in range(0 if self.released else 3):
                 if self._lease is None or (self._lease.get("spec") or {}).get("holderIdentity") != self.holder:
                     raise self._lost("somebody else took it" if self._lease else "the Lease is gone")
                 started = time.monotonic()
@@ -180,8 +183,10 @@ class Lock:
 
     def retire(self) -> None:
         """The Lease itself is about to be deleted: hold it to the end without renewing it."""
-        self.released = True
-        self._expires = float("inf")
+        # A renewal that is under way would miss the Lease, or say anew when the lock ends.
+        with self._guard:
+            self.released = True
+            self._expires = float("inf")
 
     @contextlib.contextmanager
     def held(self, *, release: bool = True) -> Iterator[Lock]:

@@ -17,6 +17,7 @@ import struct
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -65,6 +66,8 @@ class StubApi:
         self.headers: list[dict[str, str]] = []
         self.administrator = False
         self.faults: list[Fault] = []
+        #: hears method and path of each request before anything is done about it
+        self.on_request: Callable[[str, str], object] = lambda _method, _path: None
         self.events: list[tuple[int, str, Object]] = []
         self.types: dict[str, list[Object]] = {}
         self.oldest = 0
@@ -177,6 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         self.api.requests.append((method, self.path))
         self.api.headers.append(dict(self.headers))
+        self.api.on_request(method, self.path)
         fault = self._fault(method)
         if fault:
             if fault.kind == "slow":

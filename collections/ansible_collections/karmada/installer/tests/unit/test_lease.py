@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.lease import (
     holder_is_dead,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.moments import Clock, until
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
 PREFIX = "apis/coordination.k8s.io/v1/leases"
@@ -63,17 +64,19 @@ def test_a_second_run_is_refused_by_name_and_admitted_after_release(cluster: Clu
 def test_a_waiting_run_goes_on_when_the_lock_is_released(cluster: Cluster) -> None:
     first, second = lock(cluster, ELSEWHERE), lock(cluster, holder_identity())
     first.acquire()
-    threading.Timer(0.3, first.release).start()
     said: list[str] = []
-    second.acquire(10, said.append)
+
+    def hear(text: str) -> None:
+        said.append(text)
+        first.release()
+
+    second.acquire(60, hear)
     assert said == ["waiting for the lock ns/prod-installer, held by process 12 on other-host"]
 
 
 def test_a_killed_process_of_this_machine_loses_it_at_once(cluster: Cluster) -> None:
     lock(cluster, dead_process()).acquire()
-    start = time.monotonic()
-    lock(cluster, holder_identity()).acquire()
-    assert time.monotonic() - start < 20, "the Lease lasts 30 s"
+    lock(cluster, holder_identity()).acquire()  # without waiting
 
 
 def test_identities_that_cannot_be_judged_count_as_alive() -> None:
@@ -84,26 +87,40 @@ def test_identities_that_cannot_be_judged_count_as_alive() -> None:
     assert holder_is_dead(f"{host}/{boot}/{pid}/{int(start) + 1}"), "the pid was given to another process"
 
 
-def test_a_holder_elsewhere_loses_it_only_after_it_stood_still(cluster: Cluster, api: StubApi) -> None:
-    first = lock(cluster, ELSEWHERE, 1)
-    first.acquire()
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(lease, "time", found)
+    return found
+
+
+def test_a_holder_elsewhere_loses_it_only_after_it_stood_still(cluster: Cluster, clock: Clock) -> None:
+    lock(cluster, ELSEWHERE).acquire()
     # Its clock is an hour behind ours: must not matter.
-    lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
-    assert lease
-    lease["spec"]["renewTime"] = "2001-01-01T00:00:00.000000Z"
-    cluster.replace(lease)
-    start = time.monotonic()
-    lock(cluster, holder_identity(), 1).acquire(60)
-    assert time.monotonic() - start >= 1
+    held = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
+    assert held
+    held["spec"]["renewTime"] = "2001-01-01T00:00:00.000000Z"
+    cluster.replace(held)
+    lock(cluster, holder_identity()).acquire(60)
+    assert 30 <= clock.now <= 30 + lease.POLL_SECONDS
 
 
-def test_a_holder_that_renews_keeps_it(cluster: Cluster) -> None:
-    first = lock(cluster, ELSEWHERE, 3)
+def test_a_holder_that_renews_keeps_it(cluster: Cluster, clock: Clock) -> None:
+    first = lock(cluster, ELSEWHERE)
     first.acquire()
-    with first.held():
-        with pytest.raises(ProblemsError, match="another run is writing"):
-            lock(cluster, holder_identity(), 3).acquire(5)
-        first.check()
+    clock.meanwhile = first.renew
+    with pytest.raises(ProblemsError, match="another run is writing"):
+        lock(cluster, holder_identity()).acquire(300)
+    assert clock.now >= 300
+
+
+def test_it_is_renewed_while_the_work_lasts_and_released_after_it(cluster: Cluster) -> None:
+    mine = lock(cluster, ELSEWHERE, 3)
+    mine.acquire()
+    taken = spec(cluster)["renewTime"]
+    with mine.held():
+        until(lambda: spec(cluster)["renewTime"] != taken, "a renewal")
+        assert spec(cluster)["holderIdentity"] == ELSEWHERE
     assert spec(cluster)["holderIdentity"] == ""
 
 
@@ -128,7 +145,7 @@ def test_of_two_takers_one_gets_it(cluster: Cluster) -> None:
     assert spec(cluster)["holderIdentity"] == got[0].holder
 
 
-def test_work_is_told_when_somebody_took_the_lock(cluster: Cluster) -> None:
+def test_work_is_told_when_somebody_took_the_lock(cluster: Cluster, api: StubApi) -> None:
     mine = lock(cluster, holder_identity(), 1)
     mine.acquire()
     lost_in_time = False
@@ -138,9 +155,9 @@ def test_work_is_told_when_somebody_took_the_lock(cluster: Cluster) -> None:
         with mine.held():
             lease = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
             assert lease
-            lease["spec"]["holderIdentity"] = ELSEWHERE
-            cluster.replace(lease)
-            lost_in_time = mine.lost.wait(30)
+            # Past the server's answers to us: a renewal in the background must not come between.
+            api.put(PREFIX, {**lease, "spec": {**lease["spec"], "holderIdentity": ELSEWHERE}})
+            lost_in_time = mine.lost.wait(60)
 
     with pytest.raises(LockLost):
         work()
@@ -155,7 +172,7 @@ def test_work_is_told_when_the_server_is_away_for_too_long(cluster: Cluster, api
 
     def work() -> None:
         with mine.held():
-            assert mine.lost.wait(30)
+            assert mine.lost.wait(60)
             mine.check()
 
     with pytest.raises(LockLost, match="could not be renewed in time"):
@@ -210,7 +227,26 @@ def test_a_retired_lock_is_not_missed(cluster: Cluster) -> None:
         mine.retire()
         cluster.delete("coordination.k8s.io/v1", "Lease", "prod-installer", "ns")
         time.sleep(1.5)
+        mine.renew()
         mine.check()
+
+
+def test_a_lock_that_is_retired_while_it_is_renewed_has_no_end(cluster: Cluster, api: StubApi, clock: Clock) -> None:
+    mine = lock(cluster, holder_identity())
+    mine.acquire()
+    retiring = threading.Thread(target=mine.retire)
+
+    def retire(method: str, _path: str) -> None:
+        if method == "PUT":
+            retiring.start()
+            # It waits for the renewal. One that did not would be done by then.
+            retiring.join(0.5)
+
+    api.on_request = retire
+    mine.renew()
+    retiring.join()
+    clock.now += 3600
+    mine.check()
 
 
 def test_a_renewal_that_was_written_unheard_is_still_ours(cluster: Cluster, api: StubApi) -> None:
