@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +17,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     members,
     removal,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import READ_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit import karmada_in_memory as memory
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.moments import Clock
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
 
 RECORD = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
@@ -44,8 +47,9 @@ class World:
         self.said: list[str] = []
         for module in (member_leave, removal):
             monkeypatch.setattr(module, "connected", lambda *_: memory.to(self.member))
-        for name in ("_PAUSE", "_LONGEST_PAUSE", "GRACE_SECONDS"):
-            monkeypatch.setattr(member_leave, name, 0)
+        #: of the step; what it hands to others takes no time at all
+        self.clock = Clock()
+        monkeypatch.setattr(member_leave, "time", self.clock)
         monkeypatch.setattr(apply, "LONGEST_PAUSE", 0)
 
     def run(self, *, check: bool = False) -> Run:
@@ -54,7 +58,7 @@ class World:
         run.say = self.said.append
         return run
 
-    def leave(self, do: Any = member_leave.leave, *, timeout: float = 5, check: bool = False) -> Outcome:
+    def leave(self, do: Any = member_leave.leave, *, timeout: float = 60, check: bool = False) -> Outcome:
         run = self.run(check=check)
         if not check:
             for each in member_works.policies(OWNER):
@@ -129,14 +133,14 @@ def test_an_agent_that_does_not_finish_its_works_is_told_before_the_cluster_goes
 ) -> None:
     world = World(monkeypatch, "Delete", pull=True)
     world.control_plane.reaches = False
-    assert "Works are left, which its agent does not finish" in world.leave(timeout=0.1).problem
+    assert "Works are left, which its agent does not finish" in world.leave(timeout=10).problem
     assert world.control_plane.names("Cluster") == {"m1"}
 
 
 def test_one_in_mode_pull_is_given_up_with_its_rights(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, pull=True)
     world.member.dead = True
-    outcome = world.leave(member_leave.give_up, timeout=1)
+    outcome = world.leave(member_leave.give_up)
     assert "Deployment karmada-agent" in outcome.left
     assert world.control_plane.names("Role") == world.control_plane.names("ClusterRole") == set()
 
@@ -155,7 +159,7 @@ def test_of_a_member_that_is_given_up_the_account_of_its_estimator_is_told_as_le
 ) -> None:
     world = World(monkeypatch, estimator=True)
     world.member.dead = True
-    assert f"ServiceAccount {members.estimator_account('m1')}" in world.leave(member_leave.give_up, timeout=1).left
+    assert f"ServiceAccount {members.estimator_account('m1')}" in world.leave(member_leave.give_up).left
     assert members.estimator_secret("m1") not in world.control_plane.names("Secret")
 
 
@@ -244,7 +248,7 @@ def test_a_member_that_the_control_plane_does_not_reach_stays_as_it_is(
 def test_one_that_is_lost_on_the_way_is_told_with_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.control_plane.reaches = False
-    outcome = world.leave(timeout=0.2)
+    outcome = world.leave(timeout=10)
     assert "Works are left, for" in outcome.problem
     assert "Deployment shop/db" in outcome.problem
     assert "nothing was forced" in outcome.problem
@@ -259,21 +263,25 @@ def test_one_that_dies_on_the_way_takes_no_more_than_its_time(monkeypatch: pytes
     for number in range(50):
         world.control_plane.put(memory.work_for(memory.application(f"lost-{number}")))
     world.control_plane.reaches = False
-    answers = {"left": 5}
-    get = memory.Api.get
+    looks, answers = [0.0], {"left": 5}
+    world.clock.meanwhile = lambda: looks.append(world.clock.now)
 
-    def dying(self: memory.Api, *what: Any, **more: Any) -> Any:
-        if self is world.member and what[1] == "Deployment":
+    def patient(*, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Any:
+        def get(*what: Any) -> Any:
             answers["left"] -= 1
-            self.dead = answers["left"] < 0
-        return get(self, *what, **more)
+            if answers["left"] >= 0:
+                return world.member.get(*what)
+            # Those of one look wait at the same time.
+            world.clock.now = max(world.clock.now, looks[-1] + retry_seconds + read_seconds)
+            raise Unreachable("member m1", "GET", "/", 0, "Unreachable", "no answer in time")
 
-    monkeypatch.setattr(memory.Api, "get", dying)
-    started = time.monotonic()
-    outcome = world.leave(timeout=0.5)
-    assert time.monotonic() - started < 10
+        return SimpleNamespace(get=get)
+
+    monkeypatch.setattr(world.member, "with_patience", patient)
+    outcome = world.leave(timeout=30)
     assert "Works are left, for" in outcome.problem
-    assert world.member.dead
+    assert answers["left"] < 0
+    assert 30 <= world.clock.now <= 30 + member_leave.LOOK_SECONDS + member_leave._LONGEST_PAUSE
 
 
 def test_who_waits_long_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +294,6 @@ def test_who_waits_long_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> Non
             world.control_plane.reaches = True
 
     world.said = Heard()
-    monkeypatch.setattr(member_leave, "SAY_SECONDS", 0)
     assert world.leave(timeout=60).problem == ""
     assert any("waiting until member m1 is gone (4 Works are left, for Deployment" in line for line in world.said)
 
@@ -362,7 +369,7 @@ def test_a_check_run_tells_what_would_go_and_changes_nothing(monkeypatch: pytest
 def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     monkeypatch.setattr(member_works, "policies", lambda _owner: [])
-    outcome = world.leave(timeout=0.1)
+    outcome = world.leave(timeout=10)
     assert "does not apply the policy" in outcome.problem
     assert world.control_plane.names("Cluster") == {"m1"}
     assert world.applications == APPLICATIONS
@@ -370,8 +377,8 @@ def test_a_policy_that_is_not_in_force_stops_it_before_anything_is_deleted(monke
 
 def test_works_that_are_changed_back_for_ever_end_with_the_time_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    monkeypatch.setattr(member_works, "retains", lambda _work: False)
-    assert "do not take it that their workloads are to stay" in world.leave(timeout=0.1).problem
+    monkeypatch.setattr(member_works, "retains", lambda _work: world.clock.sleep(0.1))
+    assert "do not take it that their workloads are to stay" in world.leave(timeout=10).problem
     assert world.control_plane.names("Cluster") == {"m1"}
 
 
