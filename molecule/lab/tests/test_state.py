@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -109,9 +108,9 @@ def test_the_lock_is_released_when_its_holder_is_killed(tmp_path):
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         holder.kill()
-    begin = time.monotonic()
+    # A test that hangs here has found that it is held for ever.
     with state.exclusive(lock, "the lock"):
-        assert time.monotonic() - begin < 5
+        assert lock.read_text() == f"{os.getpid()}\n"
 
 
 def test_a_removed_lock_file_does_not_admit_two(tmp_path):

@@ -13,6 +13,7 @@ import datetime
 import ipaddress
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -22,7 +23,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CHECKOUT = Path(__file__).resolve().parents[6]
-START_SECONDS = 120
+#: Much longer than anything takes to start on a busy machine.
+START_SECONDS = 600
+#: Below those that the kernel gives to connections, which come and go while something starts.
+PORTS = range(10_000, 30_000)
 PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,7 +59,7 @@ class ApiServer:
     _tls: ssl.SSLContext = field(repr=False)
 
     def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json", timeout: float = 30
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json", timeout: float = 300
     ) -> tuple[int, Any]:
         """Status code and decoded answer. Made of the standard library only: our own client is what tests are about."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -180,8 +184,7 @@ def _kubeconfig(server: ApiServer) -> dict[str, Any]:
 def _is_ready(server: ApiServer) -> bool:
     try:
         return (
-            server.request("GET", "/readyz", timeout=5)[0] == 200
-            and server.request("GET", "/api/v1/namespaces/default", timeout=5)[0] == 200
+            server.request("GET", "/readyz")[0] == 200 and server.request("GET", "/api/v1/namespaces/default")[0] == 200
         )
     except OSError:
         return False
@@ -220,7 +223,7 @@ def _die_with_parent() -> None:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(5)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -228,11 +231,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def free_ports(count: int) -> list[int]:
     with ExitStack() as sockets:
-        ports = []
-        for _ in range(count):
+        ports: list[int] = []
+        while len(ports) < count:
             listener = sockets.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", 0))
-            ports.append(listener.getsockname()[1])
+            with suppress(OSError):
+                listener.bind(("127.0.0.1", random.choice(PORTS)))
+                ports.append(listener.getsockname()[1])
         return ports
 
 

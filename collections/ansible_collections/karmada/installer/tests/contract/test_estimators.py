@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ class Serving:
 
     def __init__(self, server: ApiServer, folder: Path, processes: ExitStack) -> None:
         self.found = rendered(EVERYTHING)
+        self.found.now = datetime.now(UTC)
         self.found.layout = replace(
             self.found.layout,
             base=str(folder),
@@ -88,7 +90,7 @@ class Serving:
 
     def is_open(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            with socket.create_connection(("127.0.0.1", self.port), timeout=30):
                 return True
         except OSError:
             return False
@@ -100,7 +102,7 @@ class Serving:
         if identity:
             tls.load_cert_chain(identity / "tls.crt", identity / "tls.key")
         with (
-            socket.create_connection(("127.0.0.1", self.port), timeout=10) as plain,
+            socket.create_connection(("127.0.0.1", self.port), timeout=300) as plain,
             tls.wrap_socket(plain, server_hostname=name) as connection,
         ):
             connection.sendall(HELLO)

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import Etc
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.unit import samples
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.moments import until
 
 NOW = datetime.now(UTC)
 PREFIX = "/karmada/prod"
@@ -91,7 +91,7 @@ def started(stack: ExitStack, directory: Path, ip: str = "127.0.0.1", **flags: s
 
 def _healthy(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310 - the address is our own
+        with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:  # noqa: S310 - the address is our own
             return bool(json.load(answer)["health"] == "true")
     except (OSError, urllib.error.HTTPError):
         return False
@@ -247,10 +247,7 @@ def test_a_member_without_a_leader_is_told(tmp_path: Path) -> None:
         lost = started(stack, tmp_path / "lost")
         # A second member that never comes: there is no majority from now on.
         lost.client._ask("/v3/cluster/member/add", {"peerURLs": ["http://127.0.0.1:1"]})
-        deadline = time.monotonic() + 30
-        while lost.client.status()[0].healthy:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: not lost.client.status()[0].healthy, "its loss")
         (problem,) = told(run_of(lost))
         assert "leader" in problem.what
 

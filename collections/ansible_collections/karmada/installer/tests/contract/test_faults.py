@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+from ansible_collections.karmada.installer.tests.unit.moments import until
 from faulty_proxy import Faults, FaultyProxy, upstream_of
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
@@ -99,7 +101,7 @@ def test_what_was_not_ours_survives_conflicts_and_writes_at_the_same_moment(
     api_server: Any, direct: Cluster, namespace: str, seed: int
 ) -> None:
     """Another manager keeps writing labels, annotations and data of the very objects that are applied and changed."""
-    with through(api_server, Faults(conflicts=0.3), seed) as (cluster, proxy):
+    with through(api_server, Faults(conflicts=0.2), seed) as (cluster, proxy):
         apply_all(cluster, config_maps(namespace, ours="1"))
         over, written = threading.Event(), dict.fromkeys(range(OBJECTS), 0)
 
@@ -120,6 +122,7 @@ def test_what_was_not_ours_survives_conflicts_and_writes_at_the_same_moment(
         another = threading.Thread(target=write_as_another)
         another.start()
         try:
+            until(lambda: any(written.values()), "a write of the other")
             for turn in ("2", "3", "4"):
                 apply_all(cluster, config_maps(namespace, ours=turn))
         finally:
@@ -133,21 +136,21 @@ def test_what_was_not_ours_survives_conflicts_and_writes_at_the_same_moment(
                 assert each["data"]["theirs"] == str(turn)
                 assert each["metadata"]["labels"]["foreign"] == f"l{turn}"
                 assert each["metadata"]["annotations"]["foreign"] == f"a{turn}"
-    assert max(written.values()) > 0
-    assert proxy.counts["conflicts"] > OBJECTS
+    # Some 40 are expected of the 160 writes and those that are sent again.
+    assert proxy.counts["conflicts"] > OBJECTS / 4
 
 
 def test_darkness_is_outlived_with_the_lock_kept(api_server: Any, direct: Cluster, namespace: str, seed: int) -> None:
     """The dark lasts longer than the lock: writing pauses, nobody took the lock, and the work goes on."""
-    faults = Faults(dark_from=1.0, dark_for=4.0)
+    faults = Faults(dark_from=1.0, dark_for=7.0)
     with through(api_server, faults, seed) as (cluster, proxy):
-        lock = Lock(cluster, namespace, "prod-installer", holder_identity(), duration_seconds=3)
+        lock = Lock(cluster, namespace, "prod-installer", holder_identity(), duration_seconds=6)
         lock.acquire()
         cluster.before_write = lock.check
         with lock.held():
             start = time.monotonic()
             number = 0
-            while time.monotonic() - start < 7:
+            while time.monotonic() - start < 10:
                 apply_all(cluster, [config_map(namespace, number, a="1")])
                 number += 1
         cluster.before_write = None
@@ -162,25 +165,25 @@ def test_nothing_is_written_late_for_somebody_who_lost_the_lock_in_the_dark(
     api_server: Any, direct: Cluster, namespace: str, seed: int
 ) -> None:
     """Away for us only: another run takes the lock meanwhile, and our write that waited must never arrive."""
-    with through(api_server, Faults(dark_from=0.7, dark_for=4.0), seed) as (cluster, _proxy):
-        lock = Lock(cluster, namespace, "prod-installer", holder_identity(), duration_seconds=1)
+    with through(api_server, Faults(), seed) as (cluster, proxy), ThreadPoolExecutor(1) as beside:
+        lock = Lock(cluster, namespace, "prod-installer", holder_identity(), duration_seconds=3)
         lock.acquire()
         cluster.before_write = lock.check
-        other = Lock(direct, namespace, "prod-installer", "elsewhere/boot/1/1", duration_seconds=1)
-        taker = threading.Timer(1.0, other.acquire, args=(10,))
-        taker.start()
         late: list[str] = []
 
         def write() -> None:
             with lock.held():
-                time.sleep(1.0)
+                proxy.faults = Faults(dark_from=0.0, dark_for=float("inf"))
                 late.append("began")
                 apply_all(cluster, [config_map(namespace, 0, a="late")])
                 late.append("written")
 
+        writing = beside.submit(write)
+        until(lambda: proxy.counts["dark"], "a request in the dark")
+        Lock(direct, namespace, "prod-installer", "elsewhere/boot/1/1", duration_seconds=3).acquire(300)
+        proxy.faults = Faults()
         with pytest.raises(Exception, match="lost the lock"):
-            write()
-        taker.join()
+            writing.result()
     assert late == ["began"]
     assert data_of(direct, namespace) == {}
 
@@ -209,7 +212,7 @@ def test_waiting_outlives_breaking_watches(api_server: Any, direct: Cluster, nam
     with through(api_server, Faults(errors=0.3, resets=0.3, dark_from=0.0, dark_for=2.0), seed) as (cluster, proxy):
         timer = threading.Timer(3.0, become_ready)
         timer.start()
-        wait_until(cluster, [ref], timeout=60)
+        wait_until(cluster, [ref], timeout=600)
         timer.join()
     assert proxy.counts["dark"] + proxy.counts["reset before"] + proxy.counts["500"] + proxy.counts["429"] > 0
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit import corpus_files
+from ansible_collections.karmada.installer.tests.unit.moments import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/karmada-prod/karmadadeployments"
@@ -23,10 +23,7 @@ def stored(api_server: Any) -> Iterator[dict[str, Any]]:
     definition = yaml.safe_load(manifest._SCHEMA_FILE.read_text(encoding="utf-8"))
     api_server.request("POST", CRDS, definition)
     api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "karmada-prod"}})
-    deadline = time.monotonic() + 30
-    while api_server.request("GET", OBJECTS)[0] != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: api_server.request("GET", OBJECTS)[0] == 200, "serving the CRD")
     status, made = api_server.request("POST", OBJECTS, manifest.parse(corpus_files.named("full").text))
     assert status == 201, made
     yield made

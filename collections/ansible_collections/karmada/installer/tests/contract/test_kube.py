@@ -25,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Loc
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, drift, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+from ansible_collections.karmada.installer.tests.unit.moments import until
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
 WRITES = ("apply", "create", "replace", "patch", "delete")
@@ -260,9 +261,9 @@ def test_a_new_kind_can_be_used_at_once_and_is_waited_for(cluster: Cluster) -> N
     assert apply_all(cluster, [thing], check=True)[0].action == "created"
     ref = Ref.of(crd)
     waiting = threading.Timer(0.3, apply_all, (cluster, [crd]))
-    waiting.start()
     start = time.monotonic()
-    wait_until(cluster, [ref], timeout=30)
+    waiting.start()
+    wait_until(cluster, [ref], timeout=300)
     assert time.monotonic() - start >= 0.3
     waiting.join()
     done = apply_all(cluster, [thing])
@@ -285,9 +286,10 @@ def test_a_watch_goes_on_from_a_list(cluster: Cluster, namespace: str) -> None:
     version = cluster.list("v1", "ConfigMap", namespace).resource_version
     cluster.apply(config_map(namespace, a="1"))
     cluster.delete("v1", "ConfigMap", "one", namespace)
-    events = list(cluster.watch("v1", "ConfigMap", namespace, resource_version=version, timeout_seconds=2))
-    kinds = [one["type"] for one in events if one["type"] != "BOOKMARK"]
-    assert kinds == ["ADDED", "DELETED"]
+    watch = cluster.watch("v1", "ConfigMap", namespace, resource_version=version, timeout_seconds=300)
+    kinds = (one["type"] for one in watch if one["type"] != "BOOKMARK")
+    assert [next(kinds), next(kinds)] == ["ADDED", "DELETED"]
+    watch.close()
 
 
 def test_an_api_server_says_its_own_address(cluster: Cluster) -> None:
@@ -339,14 +341,22 @@ def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cl
         "    print('held', flush=True)\n"
         "    time.sleep(600)\n"
     )
+
+    def renewed() -> str:
+        found = cluster.get("coordination.k8s.io/v1", "Lease", "prod-installer", namespace)
+        assert found
+        return str(found["spec"]["renewTime"])
+
     command = [sys.executable, "-c", code, str(api_server.kubeconfig), namespace]
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout
         assert process.stdout.readline() == "held\n"
         mine = Lock(cluster, namespace, "prod-installer", holder_identity(), 6)
+        taken = renewed()
+        until(lambda: renewed() != taken, "a renewal")
         with pytest.raises(ProblemsError, match=f"process {process.pid} on"):
-            mine.acquire(7)  # longer than its duration: it does renew
+            mine.acquire()
         process.kill()
         process.wait()
     mine.acquire()  # without waiting

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import pla
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.moments import until
 from ansible_collections.karmada.installer.tests.unit.samples import document, state
 
 M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
@@ -45,13 +45,6 @@ def run(request: pytest.FixtureRequest) -> Run:
     found = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state(version=request.param))
     found.__dict__["_crds"] = artifacts.crds(request.param, artifacts.Source("GoModules"))
     return found
-
-
-def until(done: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def crds(member: Cluster) -> set[str]:

@@ -6,7 +6,6 @@ What stands for each tool is what it writes of the karmada-webhook: labels and a
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.tests.unit.moments import until
 from ansible_collections.karmada.installer.tests.unit.samples import document
 
 Object = dict[str, Any]
@@ -131,10 +131,7 @@ def test_a_control_plane_of_another_tool_is_refused_with_the_way_to_remove_it(
 def test_a_karmada_object_of_the_operator_is_enough(cluster: Cluster, namespace: str) -> None:
     assert found(cluster, namespace) == []
     cluster.create(CRD)
-    deadline = time.monotonic() + 60
-    while not cluster.resource(*other_installers.KARMADA):
-        assert time.monotonic() < deadline, "the CRD is not served"
-        time.sleep(0.2)
+    until(lambda: cluster.resource(*other_installers.KARMADA), "serving the CRD")
     try:
         version, kind = other_installers.KARMADA
         cluster.apply({"apiVersion": version, "kind": kind, "metadata": {"name": "demo", "namespace": namespace}})

@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.tests.unit.moments import IN_VAIN_SECONDS
 from ansible_collections.karmada.installer.tests.unit.samples import rendered
 
 Object = dict[str, Any]
@@ -87,7 +88,7 @@ def allow(cluster: Cluster, namespace: str, hard: Object, **spec: Any) -> Object
 def refusals(cluster: Cluster, objects: Iterator[Object]) -> list[str]:
     found = []
     for each in objects:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + IN_VAIN_SECONDS
         while True:
             try:
                 cluster.create(each)

@@ -19,10 +19,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Target
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, binary
+from ansible_collections.karmada.installer.tests.unit.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.samples import rendered
 from ansible_collections.karmada.installer.tests.unit.test_reach import AUTHORITY, DAY, NOW, OTHER, certificate, server
 
-SECONDS = 3
+#: What is silent takes as long; everything else a small part of it.
+SECONDS = 10
 OURS, OTHERS = AUTHORITY.certificate.decode(), OTHER.certificate.decode()
 
 
@@ -38,8 +40,7 @@ def targets(api_server: ApiServer) -> Iterator[dict[str, tuple[Target, str]]]:
             url = f"https://{name}:{there}" if tls else f"http://{name}:{there}"
             return Target.of_url(url, url, trusted) if tls else Target.of_proxy(url, url)
 
-        with server(None) as closed:
-            pass
+        closed = stack.enter_context(closed_port())
         yield {
             "an API server": (Target.of_url("api", api_server.url, authority), ""),
             "by its name": (Target.of_url("name", f"https://localhost:{port}/path", authority), ""),

@@ -113,7 +113,7 @@ def _serve(running: ExitStack, directory: Path, port: int, auth: dict[str, Any])
 
 def _answers(port: int) -> bool:
     try:
-        urllib.request.urlopen(f"https://127.0.0.1:{port}/v2/", timeout=5, context=_trusting())
+        urllib.request.urlopen(f"https://127.0.0.1:{port}/v2/", timeout=30, context=_trusting())
     except urllib.error.HTTPError as error:
         error.close()
         return error.code == 401
@@ -210,7 +210,7 @@ def _send(url: str, method: str, content: bytes, kind: str) -> str:
     """One write; returns the Location that is answered."""
     headers = {"Authorization": _basic(), **({"Content-Type": kind} if kind else {})}
     request = urllib.request.Request(url, content, headers, method=method)  # noqa: S310 - the address is our own
-    with urllib.request.urlopen(request, timeout=60, context=_trusting()) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=300, context=_trusting()) as answer:  # noqa: S310
         return str(answer.headers["Location"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import re
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import manifest, report
 from ansible_collections.karmada.installer.tests.unit import corpus_files
+from ansible_collections.karmada.installer.tests.unit.moments import until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,11 +58,8 @@ def judge(api_server: Any) -> Iterator[Judge]:
     assert status == 201, answer["message"]
     for namespace in ("karmada-system", "karmada-prod"):
         api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-    deadline = time.monotonic() + 30
     # served a moment after it is established
-    while api_server.request("GET", COLLECTION.format("karmada-system"))[0] != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: api_server.request("GET", COLLECTION.format("karmada-system"))[0] == 200, "serving the CRD")
     yield Judge(api_server)
     api_server.request("DELETE", f"{CRDS}/{CRD_NAME}")
 

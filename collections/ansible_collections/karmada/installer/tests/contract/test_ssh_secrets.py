@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import manifest
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
 from ansible_collections.karmada.installer.tests.unit import ansible_commands
+from ansible_collections.karmada.installer.tests.unit.moments import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/site/karmadadeployments"
@@ -47,10 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         definition = yaml.safe_load(manifest._SCHEMA_FILE.read_text(encoding="utf-8"))
         found.request("POST", CRDS, definition)
         found.request("POST", "/api/v1/namespaces", {"metadata": {"name": "site"}})
-        deadline = time.monotonic() + 30
-        while found.request("GET", OBJECTS)[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: found.request("GET", OBJECTS)[0] == 200, "serving the CRD")
         deployment = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND, "metadata": {"name": "prod"}}
         status, made = found.request("POST", OBJECTS, {**deployment, "spec": SPEC})
         assert status == 201, made

@@ -33,6 +33,6 @@ def run(
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )

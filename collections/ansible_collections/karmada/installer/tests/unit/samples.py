@@ -127,6 +127,8 @@ class Rendered:
     endpoint_host: str = ""
     state: State | None = None
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: when its certificates are issued; for who shows them to real programs it has to be now
+    now: datetime = NOW
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -150,7 +152,7 @@ class Rendered:
     @cached_property
     def material(self) -> Material:
         external = EXTERNAL_FILES if "external" in self.spec["components"]["etcd"] else {}
-        issued = certificates.issue_missing(self.instance, self.remembered, self.layout, {}, NOW, external)
+        issued = certificates.issue_missing(self.instance, self.remembered, self.layout, {}, self.now, external)
         return replace(issued.material, member_access=MEMBER_ACCESS)
 
     @cached_property

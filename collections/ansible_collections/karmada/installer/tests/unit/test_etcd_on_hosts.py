@@ -295,7 +295,13 @@ def test_an_api_server_that_does_not_start_points_at_the_way_to_the_hosts(
     monkeypatch.setattr(workloads, "wait_until", wait_until)
     monkeypatch.setattr(observe_hosts, "etcd_members", lambda _: endpoints(*healthy))
     action = object.__new__(workloads.ActionModule)
-    options = {"components": ["karmada-apiserver"], "apply": False, "wait": True, "remove_unwanted": True, "timeout": 1}
+    options = {
+        "components": ["karmada-apiserver"],
+        "apply": False,
+        "wait": True,
+        "remove_unwanted": True,
+        "timeout": 60,
+    }
     with pytest.raises(NotReady, match="its pod crashes") as refusal:
-        action.perform(runs.step(remembered()), options)
+        action.perform(runs.step(remembered()), {**options, "timeout": 60})
     assert told in str(refusal.value)

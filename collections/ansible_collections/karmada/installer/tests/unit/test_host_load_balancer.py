@@ -54,7 +54,7 @@ def done(runs: Runs, host: str, state: str = "ended") -> tuple[Object, list[Obje
         return {"changed": True, "changes": ["something"]}
 
     action.on_host = on_host
-    return action.perform({"state": state, "timeout": 1}), trees
+    return action.perform({"state": state, "timeout": 600}), trees
 
 
 @pytest.mark.parametrize("host", ["cp2", "cp3"])

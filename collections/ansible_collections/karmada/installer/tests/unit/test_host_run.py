@@ -432,7 +432,7 @@ def test_keys_in_an_etcd_of_somebody_else_go_with_the_control_plane(
 ) -> None:
     gone = Change(Ref("etcd", "KeyPrefix", "/karmada/prod"), "deleted")
     monkeypatch.setattr(uninstall.external_etcd, "release", lambda _run: [gone])
-    arguments = {"stage": "control_plane", "timeout": 1, "abandon_members": []}
+    arguments = {"stage": "control_plane", "timeout": 600, "abandon_members": []}
     assert uninstall._on_hosts(installed.step(), arguments)["changed"] is True
 
 

@@ -143,22 +143,23 @@ class Facts(System):
 
 
 def test_facts_know_who_listens_and_which_addresses_are_ours(system: System) -> None:
+    asked = time.time()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen()
         port = listener.getsockname()[1]
+        silent = host_state.facts(system, "127.0.0.1", [])["listening"]
+        listener.listen()
         found = host_state.facts(system, "127.0.0.1", ["/var/lib/karmada"])
-    (ours,) = [each for each in found["listening"] if each["port"] == port]
-    assert ours["address"] == "127.0.0.1"
+    assert ("127.0.0.1", port) not in {(each["address"], each["port"]) for each in silent}
+    (ours,) = [each for each in found["listening"] if (each["address"], each["port"]) == ("127.0.0.1", port)]
     assert ours["group"] == Path("/proc/self/cgroup").read_text().strip().rsplit(":", 1)[-1]
-    assert port not in {each["port"] for each in host_state.facts(system, "127.0.0.1", [])["listening"]}
     assert found["has_address"] is True
     assert host_state.facts(system, "192.0.2.1", [])["has_address"] is False
     assert found["architecture"] == os.uname().machine
     assert found["free"]["/var/lib/karmada"] > 0
     assert found["devices"]["/var/lib/karmada"] == system.path("/").stat().st_dev
     assert found["systemd"] == 0
-    assert abs(found["time"] - time.time()) < 10
+    assert asked <= found["time"] <= time.time()
 
 
 def test_an_address_of_ipv6_is_read_as_it_is_written(system: System) -> None:
@@ -167,7 +168,7 @@ def test_an_address_of_ipv6_is_read_as_it_is_written(system: System) -> None:
         listener.listen()
         port = listener.getsockname()[1]
         found = host_state.facts(system, "::1", [])["listening"]
-    assert [each["address"] for each in found if each["port"] == port] == ["::1"]
+    assert "::1" in [each["address"] for each in found if each["port"] == port]
 
 
 def test_facts_of_the_machine(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_syst
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import Tree
 from ansible_collections.karmada.installer.plugins.modules import host_tree as host_tree_module
+from ansible_collections.karmada.installer.tests.unit.moments import closed_port
 
 OWNER = "5f0c3f0e-54a1-4a53-b7de-4ffb0a7c7a51"
 UNIT = "karmada-prod-scheduler.service"
@@ -314,12 +315,18 @@ def health() -> Iterator[tuple[str, list[int]]]:
     server.server_close()
 
 
+@pytest.fixture
+def nobodys_port() -> Iterator[int]:
+    with closed_port() as port:
+        yield port
+
+
 def test_waiting_ends_when_the_unit_answers(host: Host, health: tuple[str, list[int]]) -> None:
     url, answers = health
     wanted = tree(url=url)
     host_tree.converge(host, wanted)
     answers[:] = [500, 500, 200]
-    host_tree.wait_until_healthy(host, wanted, timeout=10)
+    host_tree.wait_until_healthy(host, wanted, timeout=60)
     assert answers == [200]
 
 
@@ -330,7 +337,7 @@ def test_the_answer_of_a_process_that_is_being_stopped_does_not_count(
     wanted = tree(url=url)
     host_tree.converge(host, wanted)
     host.looks_in_transition, answers[:] = 3, [200, 500]
-    host_tree.wait_until_healthy(host, wanted, timeout=10)
+    host_tree.wait_until_healthy(host, wanted, timeout=60)
     assert answers == [500], "it was asked once, when systemd had done with it"
     host.looks_in_transition = 100
     with pytest.raises(HostError, match="systemd is still stopping or starting it"):
@@ -348,8 +355,8 @@ def test_waiting_in_vain_says_which_unit_why_and_its_last_lines(host: Host, heal
         assert part in str(error.value)
 
 
-def test_a_unit_that_crashes_again_and_again_is_not_waited_for(host: Host) -> None:
-    wanted = tree(url="http://127.0.0.1:9/readyz")
+def test_a_unit_that_crashes_again_and_again_is_not_waited_for(host: Host, nobodys_port: int) -> None:
+    wanted = tree(url=f"http://127.0.0.1:{nobodys_port}/readyz")
     host_tree.converge(host, wanted)
 
     class Crashing(Host):
@@ -364,7 +371,7 @@ def test_a_unit_that_crashes_again_and_again_is_not_waited_for(host: Host) -> No
 
     Crashing._shown = crashing  # type: ignore[method-assign]
     with pytest.raises(HostError, match="does not answer"):
-        host_tree.wait_until_healthy(host, wanted, timeout=60)
+        host_tree.wait_until_healthy(host, wanted, timeout=3600)
 
 
 def test_without_restarts_what_runs_is_left_alone_and_named(host: Host) -> None:
@@ -526,12 +533,15 @@ def test_what_somebody_else_has_under_that_name_stays(host: Host) -> None:
     assert USER in host.users
 
 
-def test_a_port_that_is_open_is_health_enough_and_a_unit_that_is_not_awaited_keeps_nobody_waiting(host: Host) -> None:
+def test_a_port_that_is_open_is_health_enough_and_a_unit_that_is_not_awaited_keeps_nobody_waiting(
+    host: Host, nobodys_port: int
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         host_tree.converge(host, tree(url=url))
         host_tree.wait_until_healthy(host, tree(url=url), timeout=0)
         assert host_tree.observed(host, tree(url=url))[UNIT]["reason"] == ""
+    url = f"tcp://127.0.0.1:{nobodys_port}"
     with pytest.raises(host_system.HostError, match=f"{url} does not answer"):
         host_tree.wait_until_healthy(host, tree(url=url), timeout=0)
     left_alone = tree(url=url)

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import load_bala
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.tests.unit.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document
 from hypothesis import given
 from hypothesis import strategies as st
@@ -330,11 +331,13 @@ def monitor() -> Iterator[ThreadingHTTPServer]:
 
 
 class TestCheck:
-    def passes(self, tmp_path: Path, port: int) -> bool:
-        script = tmp_path / "check"
-        script.write_text(load_balancer.check_script().replace(str(load_balancer.MONITOR_PORT), str(port)))
+    def passes(self, tmp_path: Path, port: int, *, seconds: int = 300) -> bool:
+        script, text = tmp_path / "check", load_balancer.check_script()
+        assert " -t 1 " in text
+        text = text.replace(str(load_balancer.MONITOR_PORT), str(port)).replace(" -t 1 ", f" -t {seconds} ")
+        script.write_text(text)
         script.chmod(0o700)
-        return subprocess.run([script], check=False, capture_output=True, timeout=5).returncode == 0
+        return subprocess.run([script], check=False, capture_output=True, timeout=300).returncode == 0
 
     def test_passes_while_haproxy_would_serve(self, tmp_path: Path, monitor: ThreadingHTTPServer) -> None:
         assert self.passes(tmp_path, monitor.server_port)
@@ -347,9 +350,9 @@ class TestCheck:
 
     def test_fails_when_haproxy_is_gone_or_hangs(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            port = silent.getsockname()[1]
+            assert not self.passes(tmp_path, silent.getsockname()[1], seconds=1)
+        with closed_port() as port:
             assert not self.passes(tmp_path, port)
-        assert not self.passes(tmp_path, port)
 
 
 @given(st.sampled_from([4, 6]), st.integers(min_value=1, max_value=9), st.integers(min_value=1, max_value=255))

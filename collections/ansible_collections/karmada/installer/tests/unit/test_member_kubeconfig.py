@@ -6,6 +6,7 @@ words that quote nothing of it.
 from __future__ import annotations
 
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import member_jo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.moments import until
 from ansible_collections.karmada.installer.tests.unit.samples import document, rendered
 
 CA = rendered().material.authorities["karmada-ca"].certificate
@@ -170,16 +172,30 @@ def test_a_host_that_never_stops_is_not_listened_to(
     answer: str, fake_ssh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (fake_ssh / "ssh").write_text(f"#!/bin/sh\n{answer}\n")
-    monkeypatch.setattr(member_kubeconfig, "SECONDS", 5.0)
+    monkeypatch.setattr(member_kubeconfig, "SECONDS", 300.0)
     assert "more than the 1024 KiB" in told(fake_ssh)
 
 
 def test_what_ssh_has_started_is_given_up_with_it(fake_ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (fake_ssh / "ssh").write_text(f"#!/bin/sh\nsleep 60 & echo $! >{fake_ssh}/child; wait\n")
-    monkeypatch.setattr(member_kubeconfig, "SECONDS", 1.0)
-    assert "within 1 s" in told(fake_ssh)
-    child = Path("/proc") / (fake_ssh / "child").read_text().strip() / "stat"
-    assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z"
+    number = fake_ssh / "child"
+    (fake_ssh / "ssh").write_text(f"#!/bin/sh\nsleep 600 & echo $! >{number}.new; mv {number}.new {number}; wait\n")
+
+    class OnceItHasBegun(threading.Timer):
+        def run(self) -> None:
+            until(number.exists, "its child")
+            self.function()
+
+    monkeypatch.setattr(member_kubeconfig.threading, "Timer", OnceItHasBegun)
+    assert f"within {member_kubeconfig.SECONDS:.0f} s" in told(fake_ssh)
+    child = Path("/proc") / number.read_text().strip() / "stat"
+
+    def is_gone() -> bool:
+        try:
+            return child.read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    until(is_gone, "its end")
 
 
 def test_without_ssh_that_is_told(fake_ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,8 +117,8 @@ def handshake(tmp_path, ca: Pair, server: Pair, client: Pair, trusted_by_client:
         context.load_cert_chain(file)
         contexts[side] = context
     left, right = socket.socketpair()
-    left.settimeout(10)
-    right.settimeout(10)
+    left.settimeout(300)
+    right.settimeout(300)
     seen: dict[str, Any] = {}
 
     def serve() -> None:

@@ -17,9 +17,12 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import reach
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.tests.unit.moments import closed_port
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
+#: Seconds for what comes to its end by itself: much longer than it takes on a busy machine.
+ENOUGH = 300
 AUTHORITY, OTHER = (
     pki.new_authority(pki.Authority(name, name), "ECDSA-P256", NOW - 9 * DAY) for name in ("one", "other")
 )
@@ -91,13 +94,13 @@ def target(port: int, **more: Any) -> dict[str, Any]:
 
 
 def kind(port: int, **more: Any) -> str:
-    return reach.look([target(port, **more)], 3).get("m1", {}).get("fault", "")
+    return reach.look([target(port, **more)], ENOUGH).get("m1", {}).get("fault", "")
 
 
 def test_one_with_the_right_certificate_is_reached() -> None:
     with server(certificate()) as port:
-        assert reach.look([target(port)], 3) == {}
-        assert reach.look([target(port, host="localhost", server_name="localhost")], 3) == {}
+        assert reach.look([target(port)], ENOUGH) == {}
+        assert reach.look([target(port, host="localhost", server_name="localhost")], ENOUGH) == {}
 
 
 def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> None:
@@ -143,21 +146,24 @@ def test_of_a_proxy_only_the_port_is_tried() -> None:
 
 
 def test_nobody_who_listens_nobody_who_answers_no_such_name_and_no_way_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    with server(certificate()) as port:
-        pass
-    assert kind(port) == reach.REFUSED
+    with closed_port() as port:
+        assert kind(port) == reach.REFUSED
+        assert kind(port, authority="nonsense", host="127.0.0.1") == reach.REFUSED
     with server(None, answers=False) as port:
-        begun = time.monotonic()
-        assert reach.look([target(port)], 0.5)["m1"]["fault"] == reach.SILENT
-        assert time.monotonic() - begun < 20
-    assert kind(1, host="m1.invalid") == reach.UNKNOWN_NAME
-    assert kind(1, authority="nonsense", host="127.0.0.1") == reach.REFUSED
+        assert reach.look([target(port)], 2)["m1"]["fault"] == reach.SILENT
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", unknown)
+        assert kind(1, host="m1.example.com") == reach.UNKNOWN_NAME
 
     def no_route(*_: Any) -> Any:
         raise OSError(errno.EHOSTUNREACH, "No route to host")
 
     monkeypatch.setattr(socket, "create_connection", no_route)
-    assert reach.look([target(1)], 1) == {"m1": {"fault": reach.NO_ROUTE, "detail": "No route to host"}}
+    assert reach.look([target(1)], ENOUGH) == {"m1": {"fault": reach.NO_ROUTE, "detail": "No route to host"}}
 
 
 def test_an_authority_that_cannot_be_read_is_told_as_it_is() -> None:
@@ -169,9 +175,8 @@ def test_many_are_tried_at_once_and_the_time_is_that_of_all_together(monkeypatch
     monkeypatch.setattr(reach, "AT_ONCE", 4)
     with server(None, answers=False) as silent, server(certificate()) as sound:
         targets = [target(silent, name=f"s{number}") for number in range(6)]
-        begun = time.monotonic()
-        found = reach.look([target(sound, name="sound"), *targets], 0.6)
-        assert time.monotonic() - begun < 20
+        # More of them than are tried at once never answer, and nobody waits for them one after the other.
+        found = reach.look([target(sound, name="sound"), *targets], 5)
     assert "sound" not in found
     faults = sorted(each["fault"] for each in found.values())
     assert set(faults) == {reach.NOT_TRIED, reach.SILENT}
@@ -192,13 +197,13 @@ def test_a_name_service_that_never_answers_does_not_hold_it_up(monkeypatch: pyte
     over = threading.Event()
 
     def resolving(*_: Any, **__: Any) -> Any:
-        over.wait(60)
+        over.wait(600)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
 
     monkeypatch.setattr(socket, "getaddrinfo", resolving)
     begun = time.monotonic()
-    found = reach.look([target(1, host="m1.example.com")], 0.3)
-    assert time.monotonic() - begun < 20
+    found = reach.look([target(1, host="m1.example.com")], 2)
+    assert time.monotonic() - begun < 300
     over.set()
     assert found["m1"]["fault"] == reach.UNKNOWN_NAME
 
@@ -208,7 +213,7 @@ def test_what_nobody_has_thought_of_is_told_as_it_is(monkeypatch: pytest.MonkeyP
         raise RuntimeError("odd")
 
     monkeypatch.setattr(reach, "_connected", odd)
-    assert reach.look([target(1)], 1) == {"m1": {"fault": reach.OTHER, "detail": "RuntimeError: odd"}}
+    assert reach.look([target(1)], ENOUGH) == {"m1": {"fault": reach.OTHER, "detail": "RuntimeError: odd"}}
 
 
 def test_nothing_to_try_is_no_trouble() -> None:

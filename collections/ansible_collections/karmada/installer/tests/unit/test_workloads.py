@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, storage_class
 from ansible_collections.karmada.installer.tests.unit.samples import document, state
 
-DEFAULTS = {"apply": True, "wait": True, "remove_unwanted": True, "timeout": 1}
+DEFAULTS = {"apply": True, "wait": True, "remove_unwanted": True, "timeout": 600}
 
 
 @pytest.fixture
