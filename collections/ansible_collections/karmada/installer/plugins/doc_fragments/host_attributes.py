@@ -6,17 +6,19 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the attributes mean; each module says whether it has them."""
+    """What the attributes mean. A module says what it shows of changes; the others are had in full."""
 
     DOCUMENTATION = r"""
 options: {}
 attributes:
   check_mode:
     description: With C(--check) it says what it would change, and changes nothing.
+    support: full
   diff_mode:
     description: With C(--diff) it shows each file before and after the change, and nothing of keys.
   idempotent:
     description: Run again under the same circumstances, it changes nothing.
+    support: full
   action:
     description: What is to be done is worked out inside C(ansible-playbook), and done on the host by a module.
     support: full

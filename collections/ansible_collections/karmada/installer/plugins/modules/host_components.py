@@ -79,13 +79,9 @@ options:
 extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: full
     description: Shows what changes in files; of secrets only that they change.
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

@@ -34,12 +34,8 @@ options:
 extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

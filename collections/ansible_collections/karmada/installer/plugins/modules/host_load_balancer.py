@@ -50,13 +50,9 @@ options:
 extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: full
     description: Shows what changes in files. There is nothing secret in them.
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

@@ -36,12 +36,9 @@ extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:
   check_mode:
-    support: full
     description: It looks without taking the lock.
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

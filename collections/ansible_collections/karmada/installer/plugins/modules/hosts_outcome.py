@@ -17,12 +17,8 @@ extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

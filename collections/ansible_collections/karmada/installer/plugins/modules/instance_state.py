@@ -32,12 +32,8 @@ options:
     required: true
     choices: [chosen, begun, etcd_bootstrapped, hosts_left, finished]
 attributes:
-  check_mode:
-    support: full
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

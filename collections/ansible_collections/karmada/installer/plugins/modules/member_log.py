@@ -26,12 +26,9 @@ extends_documentation_fragment:
   - karmada.installer.host_attributes
 attributes:
   check_mode:
-    support: full
     description: It changes nothing anyway.
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

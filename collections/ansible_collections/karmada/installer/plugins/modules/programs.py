@@ -18,12 +18,9 @@ extends_documentation_fragment:
   - karmada.installer.deployment
 attributes:
   check_mode:
-    support: full
     description: Nothing is fetched.
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

@@ -20,12 +20,9 @@ extends_documentation_fragment:
   - karmada.installer.deployment
 attributes:
   check_mode:
-    support: full
     description: It changes nothing anyway.
   diff_mode:
     support: none
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""
