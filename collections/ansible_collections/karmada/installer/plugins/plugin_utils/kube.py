@@ -289,8 +289,11 @@ class Cluster(ApiResources):
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
         return self._request("logs", "GET", path, query).data.decode("utf-8", "replace")
 
-    def can_i(self, wanted: Iterable[tuple[Any, ...]]) -> Permissions:
-        """Of these (verb, group, resource, namespace, subresource, name) the ones we are not allowed to do."""
+    def can_i(self, wanted: Iterable[tuple[Any, ...]], *, workers: int = 16) -> Permissions:
+        """Of these (verb, group, resource, namespace, subresource, name) the ones we are not allowed to do.
+
+        ``workers`` are how many may be asked for at the same moment, each over a connection of its own.
+        """
 
         def allowed(permission: Permission) -> bool:
             attributes = {key: value for key, value in permission._asdict().items() if value}
@@ -307,7 +310,7 @@ class Cluster(ApiResources):
         # Most people come as administrators, of whom one question tells what would be one for each permission.
         if len(permissions) > 1 and allowed(EVERYTHING):
             return []
-        with ThreadPoolExecutor(16) as pool:
+        with ThreadPoolExecutor(workers) as pool:
             return [one for one, yes in zip(permissions, pool.map(allowed, permissions), strict=True) if not yes]
 
     # -- writing ---------------------------------------------------------------------------------------------------

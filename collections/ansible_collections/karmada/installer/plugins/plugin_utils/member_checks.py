@@ -89,7 +89,8 @@ class MemberChecks:
                 if is_unknown(self.registered().get(entry["name"]) if self.place_works() else None):
                     yield from _own_authority(entry, member)
             # Nobody can hand out rights that they do not hold.
-            denied = member.can_i([*RIGHTS, *member_rights.permissions(member_rights.rules(entry))])
+            wanted = [*RIGHTS, *member_rights.permissions(member_rights.rules(entry))]
+            denied = member.can_i(wanted, workers=member_join.WORKERS)
             if denied:
                 yield Problem(
                     what=f"the account may not: {'; '.join(str(each) for each in denied)}",

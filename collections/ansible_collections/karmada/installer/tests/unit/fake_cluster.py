@@ -123,7 +123,7 @@ class FakeCluster:
         self.log.append(f"create {obj['kind']} {obj['metadata']['name']}")
         return self.put(obj)
 
-    def can_i(self, wanted: Iterable[tuple[Any, ...]]) -> list[Permission]:
+    def can_i(self, wanted: Iterable[tuple[Any, ...]], **_: Any) -> list[Permission]:
         self._alive()
         return [one for one in (Permission(*each) for each in wanted) if (one.verb, one.resource) in self.denied]
 

@@ -279,6 +279,23 @@ def test_what_we_may_not_do_is_listed(cluster: Cluster) -> None:
     assert [str(one) for one in denied] == ["escalate roles.rbac.authorization.k8s.io in namespace ns"]
 
 
+def test_who_asks_for_rights_says_how_many_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asking, most = cluster._json, [], []
+
+    def json_of(*request: Any, **more: Any) -> Any:
+        asking.append(request)
+        most.append(len(asking))
+        time.sleep(0.02)
+        answer = real(*request, **more)
+        asking.remove(request)
+        return answer
+
+    monkeypatch.setattr(cluster, "_json", json_of)
+    wanted = [("get", "", f"things{number}") for number in range(9)]
+    assert cluster.can_i(wanted, workers=2) == []
+    assert max(most) == 2
+
+
 def test_of_an_administrator_one_question_is_enough(cluster: Cluster, api: StubApi) -> None:
     api.administrator = True
     assert cluster.can_i([("get", "", "pods"), ("escalate", "rbac.authorization.k8s.io", "roles", "ns")]) == []
