@@ -86,7 +86,7 @@ def _file(project: str, version: str, path: str, https: Https) -> str:
 
 def lock_images(release: Release, registry: Registry, images: Mapping[str, Any]) -> None:
     """Digests of the manifests that the publishers' tags lead to, for each architecture."""
-    for component in components.COMPONENTS:
+    for component in components.PROGRAMS:
         image = component.image
         version: str = getattr(release, image.release)
         reference = Reference.parse(image.reference(images, release, {}))

@@ -57,7 +57,6 @@ METALLB_VERSION = "v0.15.2"
 _KUBERNETES_COMMANDS = ("kubeadm", "kubelet", "kubectl", "kube-scheduler", "kube-proxy")
 _KARMADA_PACKAGES = {
     "karmadactl": "cmd/karmadactl",
-    "karmada-agent": "cmd/agent",
     "karmada-operator": "operator/cmd/operator",
 }
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, ON_HOSTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 
@@ -18,7 +18,7 @@ class ActionModule(HostAction):
 
     KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(BY_NAME)},
+        "components": {"type": "list", "elements": "str", "default": list(BY_NAME), "choices": list(ON_HOSTS)},
         "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "compared"]},
         "restart": {"type": "bool", "default": True},
         "wait_for": {"type": "str", "default": "all", "choices": ["none", "started", "all"]},
@@ -45,7 +45,7 @@ class ActionModule(HostAction):
             if state == "compared" or (every and not self.view.is_load_balancer):
                 parts.append(self.view.load_balancer_tree())
         tree = render.merged(parts, instance.owner)
-        if not tree["units"] and not tree["absent"]["units"]:
+        if not ends and not tree["units"] and not (tree["held"] or self.view.may_have(tree["absent"])):
             return {"changed": False, "changes": [], "outdated": []}
         found = self.on_host(
             "host_tree",

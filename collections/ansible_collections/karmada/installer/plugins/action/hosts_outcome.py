@@ -24,13 +24,15 @@ class ActionModule(KarmadaAction):
         del arguments
         if not isinstance(run, RunWithHosts):
             raise TypeError("this control plane has no plain hosts")
-        in_trouble = any(each.get("lost") or each.get("stopped") for each in run.observed.values())
+        # What is wrong with hosts that members alone need is told of these members.
+        hosts = {name: host for name, host in run.hosts.items() if not host.is_of_members}
+        in_trouble = any(run.observed[name].get("lost") or run.observed[name].get("stopped") for name in hosts)
         if not isinstance(run, HostsRun) and not in_trouble:
             # What failed is in the pods above, and told.
             return {"changed": False}
         user = run.spec["ssh"].get("user", "")
         reached = _reached(run)
-        if found := host_outcome.problems(run.hosts, run.observed, reached, user):
+        if found := host_outcome.problems(hosts, {name: run.observed[name] for name in hosts}, reached, user):
             raise ProblemsError(found, reached.value)
         return {"changed": False}
 

@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -37,6 +38,8 @@ class ActionModule(KarmadaAction):
             outcomes[each.name] = Outcome(each.name, problem=each.problem, next_step=each.next_step)
         if stage in ("all", "registration"):
             outcomes.update(_registration(run, _sound(entries, outcomes)))
+            if isinstance(run, HostsRun):
+                run.hand_on_agents({name: each.agent for name, each in outcomes.items() if each.agent})
         if stage in ("all", "readiness") and not run.check:
             # What is on record now: a run that ends while it waits knows what it has put on members.
             for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
@@ -45,7 +48,9 @@ class ActionModule(KarmadaAction):
         asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
         for name, why in member_log.reasons(run, asked).items():
             outcomes[name].problem += f"\n{why}"
-        return _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
+        found = _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
+        on_hosts = isinstance(run, HostsRun) and any(run.on_host(name).has_agents() for name in run.hosts)
+        return {**found, "has_agents_on_hosts": on_hosts}
 
 
 def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:

@@ -29,8 +29,8 @@ description:
     control plane already has is looked up with O(membership=live) only; else all that are listed are in
     V(karmada_members_join).
   - >-
-    Plain hosts of the document are in the groups V(karmada_etcd), V(karmada_control_plane) and
-    V(karmada_load_balancer) by their roles. Together they are the group V(karmada_hosts). Each has the variable
+    Plain hosts of the document are in the groups V(karmada_etcd), V(karmada_control_plane), V(karmada_load_balancer)
+    and V(karmada_agent) by their roles. Together they are the group V(karmada_hosts). Each has the variable
     C(karmada_host), its entry of the document, and the connection variables that follow from the document:
     C(ansible_host), C(ansible_user), C(ansible_port), the key and what is known of host keys. Those of an inventory of
     your own that comes after this one win. Without O(secrets) the last two are files that a run makes and removes
@@ -241,7 +241,12 @@ LEAVING = "karmada_hosts_leaving"
 ON_HOSTS = "karmada_on_hosts"
 IN_PODS = "karmada_in_pods"
 #: Roles of a plain host → the group of those that have it.
-ROLE_GROUPS = {"etcd": "karmada_etcd", "controlPlane": "karmada_control_plane", "loadBalancer": "karmada_load_balancer"}
+ROLE_GROUPS = {
+    "etcd": "karmada_etcd",
+    "controlPlane": "karmada_control_plane",
+    "loadBalancer": "karmada_load_balancer",
+    "agent": "karmada_agent",
+}
 MEMBERS = "karmada_members"
 JOIN = f"{MEMBERS}_join"
 KEEP = f"{MEMBERS}_keep"

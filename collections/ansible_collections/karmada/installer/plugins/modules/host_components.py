@@ -20,7 +20,9 @@ description:
     bring the programs.
 options:
   components:
-    description: Which components. Those that are not for this host, or that the document does not name, are left out.
+    description:
+      - Which components. Those that are not for this host, or that the document does not name, are left out.
+      - Agents of members are among them by name only, because they follow what joining has found out.
     type: list
     elements: str
     default:
@@ -47,6 +49,7 @@ options:
       - karmada-search
       - karmada-metrics-adapter
       - karmada-scheduler-estimator
+      - karmada-agent
   state:
     description:
       - V(present) brings the host to what the document says. Units of components that it no longer names go.

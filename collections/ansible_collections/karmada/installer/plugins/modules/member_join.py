@@ -151,4 +151,9 @@ not_ready:
   type: list
   elements: str
   sample: []
+has_agents_on_hosts:
+  description: Whether plain hosts run agents of members, or may have some left from when they did.
+  returned: always
+  type: bool
+  sample: false
 """

@@ -10,15 +10,17 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import secrets
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import AGENT_IDENTITY
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     MEMBER_NAMESPACE,
     SYSTEM_NAMESPACE,
@@ -43,9 +45,10 @@ Object = dict[str, Any]
 
 ROW = KARMADA_AGENT
 ACCOUNT = "karmada-agent-sa"
-#: Its kubeconfig of the control plane, and the key in it: the agent renews what is under these names.
-SECRET = "karmada-kubeconfig"  # noqa: S105 - the name of a Secret
+SECRET = AGENT_IDENTITY
 DEPLOYMENT = Ref("apps/v1", "Deployment", ROW.name, MEMBER_NAMESPACE)
+#: The Secret with a token of its account, where it runs on hosts; filled by the member.
+TOKEN = Ref("v1", "Secret", ACCOUNT, MEMBER_NAMESPACE)
 #: On that Secret: the fingerprint of the certificate that the installer put there. The agent leaves it when it renews.
 ISSUED_ANNOTATION = "installer.karmada.io/issued"
 TOKEN_NAMESPACE = "kube-system"  # noqa: S105 - the name of a namespace
@@ -260,22 +263,35 @@ def identity_secret(member: str, owner: str, control_plane: str, identity: Ident
 # -- on the member -----------------------------------------------------------------------------------------------------
 
 
-def objects_on_member(instance: Instance, member: str, endpoint: str, identity: Identity | None) -> list[Object]:
-    """The agent and its rights on the member, but for the Secret with its identity.
+def objects_on_member(
+    instance: Instance, member: str, endpoint: str, identity: Identity | None, *, on_hosts: bool = False
+) -> list[Object]:
+    """The agent and its rights on the member, but for the Secret with its identity; what has to be there first, first.
 
     ``endpoint`` is the address of the member's API server, as its Cluster has it. Without an ``identity`` the pods are
-    those of one that is still to be made.
+    those of one that is still to be made. For an agent ``on_hosts`` there is a token of its account in their place.
     """
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": ACCOUNT, "namespace": MEMBER_NAMESPACE},
-    }
-    objects = [account, *members.role_with_all_rights(ROW.name, ACCOUNT)]
-    return [
-        *members.marked(objects, instance.owner, instance.full_name),
-        _deployment(instance, member, endpoint, identity),
-    ]
+    account, token = members.account_with_token(ACCOUNT)
+    rights = [account, *members.role_with_all_rights(ROW.name, ACCOUNT)]
+    acts = [token] if on_hosts else [_deployment(instance, member, endpoint, identity)]
+    return members.marked([*rights, *acts], instance.owner, instance.full_name)
+
+
+def other_form(*, on_hosts: bool) -> Ref:
+    """What an agent has on its member where it runs in the other way, and so not where it runs like this."""
+    return DEPLOYMENT if on_hosts else TOKEN
+
+
+def host_access(member: str, endpoint: str, secret: Mapping[str, Any] | None) -> bytes | None:
+    """What an agent on a host gets to its member with; None while its API server has not filled the Secret.
+
+    It is a kubeconfig in JSON, which is YAML, too: the hosts' Python has no parser for all of that.
+    """
+    data = (secret or {}).get("data") or {}
+    if not (data.get("token") and data.get("ca.crt")):
+        return None
+    token, ca_pem = base64.b64decode(data["token"]).decode(), base64.b64decode(data["ca.crt"])
+    return json.dumps(pki.kubeconfig(member, endpoint, ca_pem, ROW.name, token, context=member), indent=1).encode()
 
 
 def references() -> list[Ref]:
@@ -284,6 +300,7 @@ def references() -> list[Ref]:
     return [
         DEPLOYMENT,
         Ref("v1", "Secret", SECRET, MEMBER_NAMESPACE),
+        TOKEN,
         Ref("v1", "ServiceAccount", ACCOUNT, MEMBER_NAMESPACE),
         Ref(rbac, "ClusterRoleBinding", ROW.name, None),
         Ref(rbac, "ClusterRole", ROW.name, None),
@@ -292,8 +309,7 @@ def references() -> list[Ref]:
 
 def flags(instance: Instance, member: str, endpoint: str) -> list[str]:
     """The command line of this member's agent."""
-    ours = ROW.for_member(member, 0).flags(instance.spec, _LAYOUT)
-    return sorted([*ours, f"--cluster-api-endpoint={endpoint}"])
+    return ROW.for_member(member, 0).flags(instance.spec, replace(_LAYOUT, member_url=endpoint))
 
 
 #: Of all that pods of a control plane have to know the agent needs where its files are.
@@ -311,14 +327,14 @@ _LAYOUT = Layout(
 
 def _deployment(instance: Instance, member: str, endpoint: str, identity: Identity | None) -> Object:
     component = ROW.for_member(member, 0)
-    pod = pod_template(instance, component, _config_hash(identity), flags(instance, member, endpoint))
+    pod = pod_template(instance, component, config_hash(identity), flags(instance, member, endpoint))
     spec = pod["spec"]
     spec.update(serviceAccountName=ACCOUNT, automountServiceAccountToken=True)
     spec["volumes"] += [{"name": "kubeconfig", "secret": {"secretName": SECRET, "defaultMode": 0o440}}]
     spec["containers"][0]["volumeMounts"] += [
         {"name": "kubeconfig", "mountPath": f"{BASE}/kubeconfig", "readOnly": True}
     ]
-    deployment = {
+    return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": ROW.name, "namespace": MEMBER_NAMESPACE, "labels": instance.labels(ROW.name, member)},
@@ -330,11 +346,9 @@ def _deployment(instance: Instance, member: str, endpoint: str, identity: Identi
             "template": pod,
         },
     }
-    (marked,) = members.marked([deployment], instance.owner, instance.full_name)
-    return marked
 
 
-def _config_hash(identity: Identity | None) -> str:
+def config_hash(identity: Identity | None) -> str:
     """Changes with what the installer writes for the agent, and not when that renews its certificate.
 
     A renewed one is read when the process starts again, at the latest when the former one has ended: then the agent

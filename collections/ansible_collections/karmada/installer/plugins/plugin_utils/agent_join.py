@@ -16,8 +16,10 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent import Identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Unauthorized
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     AGENT_GROUP,
@@ -33,15 +35,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait
 
 #: How long the API server may take to know a token, and the control plane to sign a certificate.
 TOKEN_SECONDS, CERTIFICATE_SECONDS = 15.0, 60.0
+#: How long a member may take to fill the token of an account.
+FILLED_SECONDS = 30.0
 _PAUSE = 0.2
 Look = Callable[..., list[Change]]
 
 
-def survey_on_member(run: Run, name: str, member: Cluster, look: Look) -> list[Change]:
+def survey_on_member(run: Run, entry: Mapping[str, Any], member: Cluster, look: Look) -> list[Change]:
     """What would change on the member; ``look`` compares, as ``plan`` and ``survey`` of ``apply`` do."""
+    name = entry["name"]
     secret, found = _live_identity(member)
     wanted = _as_it_should_be(run, name, found)
-    objects = agent.objects_on_member(run.instance, name, member.access.server, wanted)
+    objects = _objects_on_member(run, entry, member, wanted)
     if wanted is None:
         made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": agent.SECRET, "namespace": MEMBER_NAMESPACE}}
         return [
@@ -84,14 +89,56 @@ def _was_leaving(namespace: Object) -> list[str]:
     return [label for label in (ON_LEAVE_LABEL, NO_NEW_WORKS_LABEL) if label in labels]
 
 
-def install(run: Run, name: str, member: Cluster) -> list[Change]:
+def surplus(run: Run, entry: Mapping[str, Any]) -> list[Change]:
+    """What goes from the member because its agent runs in the other way now: its Deployment, or its token."""
+    ref = agent.other_form(on_hosts=bool(agent_hosts(entry)))
+    uid = run.state.owned.get(f"member/{entry['name']}", {}).get(str(ref))
+    return [Change(ref, "deleted", uid)] if uid and pulls(entry) else []
+
+
+def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess | None:
+    """What its agent on hosts needs of the member; None while the member has not filled the token, or has none."""
+    secret = member.get("v1", "Secret", agent.TOKEN.name, MEMBER_NAMESPACE) if agent_hosts(entry) else None
+    kubeconfig = agent.host_access(entry["name"], member.access.server, secret)
+    if kubeconfig is None:
+        return None
+    identity = _as_it_should_be(run, entry["name"], _live_identity(member)[1])
+    return AgentAccess(kubeconfig, agent.config_hash(identity))
+
+
+def wait_for_access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess:
+    """The same when it is there. Raises ProblemsError when the member does not fill the token."""
+    deadline = time.monotonic() + FILLED_SECONDS
+    while True:
+        found = access(run, entry, member)
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"it did not fill the token of its agent's account within {FILLED_SECONDS:.0f} s",
+                    where=f"{member.name}, {agent.TOKEN}",
+                    remedy="check that its kube-controller-manager runs",
+                ),
+                consequence="what is there stays; the next run goes on from there",
+            )
+        time.sleep(_PAUSE)
+
+
+def install(run: Run, entry: Mapping[str, Any], member: Cluster) -> list[Change]:
     """The agent on the member, with its identity. Its Cluster and its rights have to be there."""
+    name = entry["name"]
     secret, found = _live_identity(member)
     identity = _as_it_should_be(run, name, found) or _new_identity(run, name)
-    objects = agent.objects_on_member(run.instance, name, member.access.server, identity)
+    objects = _objects_on_member(run, entry, member, identity)
     first = _of_secret(run, name, secret, identity, apply_all, member)
     # Its account comes before its pods, which are refused without one.
     return [*first, *apply_all(member, objects[:-1]), *apply_all(member, objects[-1:])]
+
+
+def _objects_on_member(run: Run, entry: Mapping[str, Any], member: Cluster, identity: Identity | None) -> list[Object]:
+    on_hosts = bool(agent_hosts(entry))
+    return agent.objects_on_member(run.instance, entry["name"], member.access.server, identity, on_hosts=on_hosts)
 
 
 def wait(run: Run, member: Cluster, timeout: float) -> None:

@@ -82,6 +82,8 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
         wrong = {entry["name"]: found for entry, found in zip(members, of_members, strict=True)}
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
+    for name, problems in (host_preflight.of_members(run) if isinstance(run, HostsRun) else {}).items():
+        wrong[name] += problems
     found = Findings(
         [problem for found in (version, access.result(), *others) for problem in found],
         {name: found for name, found in wrong.items() if found},

@@ -25,6 +25,9 @@ ETCD_CLIENT_DIRECTORY = "etcd-client"
 #: How estimators are found: by a Service in the control plane of this name and that of the member. A default of Karmada
 #: would leave 35 characters for the name of a member.
 ESTIMATOR_SERVICE_PREFIX = "estimator"
+#: The Secret on a member with its agent's kubeconfig of the control plane, and the key in it: the agent renews what is
+#: under these names. A file of this name has the same.
+AGENT_IDENTITY = "karmada-kubeconfig"
 #: The port that this Service has; another one may stand behind it.
 ESTIMATOR_PORT = 10352
 
@@ -35,6 +38,10 @@ def _pki(layout: Layout, directory: str, file: str) -> str:
 
 def _identity(layout: Layout) -> str:
     return layout.path("config", "karmada.config")
+
+
+def _member_access(layout: Layout) -> str:
+    return layout.path("member", "member.config")
 
 
 def _delegated_authentication(layout: Layout) -> dict[str, str]:
@@ -212,25 +219,35 @@ def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping
         "grpc-auth-cert-file": _pki(layout, "server", "tls.crt"),
         "grpc-auth-key-file": _pki(layout, "server", "tls.key"),
         "grpc-client-ca-file": _pki(layout, "server", "ca.crt"),
-        "kubeconfig": layout.path("member", "member.config"),
+        "kubeconfig": _member_access(layout),
         "server-port": str(ports["grpc"]),
     }
 
 
 def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    """On its member it is the account of its pod, in the control plane it has a certificate, which it renews itself.
+    """On its member it has an account, in the control plane a certificate, which it renews itself, in a Secret there.
 
     What the document says of a member is written into its Cluster by the installer, credentials included. So the agent
     is told nothing of that, and needs no right to change its Cluster.
     """
     return {
         **_bind_addresses(layout, ports),
+        "cluster-api-endpoint": layout.member_url,
         "cluster-status-update-frequency": "10s",
         "controllers": "*,certRotation",
-        "karmada-kubeconfig": layout.path("kubeconfig", "karmada-kubeconfig"),
+        "karmada-kubeconfig": layout.path("kubeconfig", AGENT_IDENTITY),
         "karmada-kubeconfig-namespace": MEMBER_NAMESPACE,
         "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
         "report-secrets": "None",
+    }
+
+
+def agent_on_host(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    """The same where it is no pod: it is told how to get to its member, and has its identity fetched from there."""
+    return {
+        **agent(spec, layout, ports),
+        "karmada-kubeconfig": f"{layout.runtime}/{AGENT_IDENTITY}",
+        "kubeconfig": _member_access(layout),
     }
 
 

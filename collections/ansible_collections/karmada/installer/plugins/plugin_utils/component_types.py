@@ -161,6 +161,10 @@ class Layout:
     server_names: Mapping[str, Names]
     #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
     metrics_address: str = ""
+    #: A folder that a process has while it runs, for what is fetched for it; empty where there is none.
+    runtime: str = ""
+    #: The address of a member's API server, as its Cluster has it; for its agent.
+    member_url: str = ""
     #: Seconds that an API server which is told to stop goes on serving, so that whoever leads clients to it sees that
     #: it is not ready and leads them to another one. None: who runs it sees to that, and to its watches.
     shutdown_delay: int | None = None
@@ -313,6 +317,16 @@ def pushed_members(spec: Mapping[str, Any]) -> tuple[str, ...]:
 def pulls(entry: Mapping[str, Any]) -> bool:
     """Whether this member connects to the control plane, by an agent; ``entry`` as in the document, or on record."""
     return bool(entry.get("mode") == "Pull")
+
+
+def agent_hosts(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the plain hosts that run the agent of this member; none where it is a Deployment on the member."""
+    return tuple(entry.get("agentHosts") or ())
+
+
+def members_with_agent_hosts(spec: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Member → the hosts that run its agent, of the members whose agent runs on hosts."""
+    return {entry["name"]: hosts for entry in spec["members"] if (hosts := agent_hosts(entry))}
 
 
 def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:

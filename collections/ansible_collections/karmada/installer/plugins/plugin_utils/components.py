@@ -10,6 +10,7 @@ Facts about ports and probes are those of Karmada v1.18 and Kubernetes v1.35.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy, component_flags
@@ -24,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     LeafCertificate,
     Scheme,
     external_etcd,
+    members_with_agent_hosts,
     pulls,
     pushed_members,
 )
@@ -348,6 +350,14 @@ KARMADA_AGENT = Component(
     per_member=True,
     metrics_port="metrics",
 )
+#: The same as a unit of hosts, where it is told how to get to its member.
+KARMADA_AGENT_ON_HOST = replace(
+    KARMADA_AGENT,
+    # Side by side: the next member's are the next two.
+    ports={"health": 10359, "metrics": 10360},
+    arguments=component_flags.agent_on_host,
+    file_sets=(FileSet("karmada-agent-member", "member", Holds.MEMBER_ACCESS),),
+)
 
 COMPONENTS: tuple[Component, ...] = (
     ETCD,
@@ -367,6 +377,8 @@ AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KA
 #: Everything that is a program of a release, wherever it runs.
 PROGRAMS: tuple[Component, ...] = (*COMPONENTS, KARMADA_AGENT)
 BY_NAME: Mapping[str, Component] = {component.name: component for component in COMPONENTS}
+#: Everything that can be a unit of a plain host.
+ON_HOSTS: Mapping[str, Component] = {**BY_NAME, KARMADA_AGENT_ON_HOST.name: KARMADA_AGENT_ON_HOST}
 
 
 def clashing_names(name: str) -> tuple[str, ...]:
@@ -441,12 +453,17 @@ def member_places(spec: Mapping[str, Any], recorded: Mapping[str, int]) -> dict[
     Those on record keep theirs, also when their member has left: what it had on hosts may still be there.
     """
     found = dict(recorded)
-    if any(component.per_member and component.is_wanted(spec) for component in COMPONENTS):
-        for member in pushed_members(spec):
-            if member not in found:
-                taken = set(found.values())
-                found[member] = next(place for place in range(len(taken) + 1) if place not in taken)
+    for member in members_on_hosts(spec):
+        if member not in found:
+            taken = set(found.values())
+            found[member] = next(place for place in range(len(taken) + 1) if place not in taken)
     return found
+
+
+def members_on_hosts(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The members that have a component of their own on hosts: an estimator, or their agent."""
+    estimated = any(component.per_member and component.is_wanted(spec) for component in COMPONENTS)
+    return (*(pushed_members(spec) if estimated else ()), *members_with_agent_hosts(spec))
 
 
 def wanted_authorities(spec: Mapping[str, Any]) -> tuple[str, ...]:

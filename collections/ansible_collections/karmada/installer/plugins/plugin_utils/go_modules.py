@@ -70,6 +70,7 @@ PROJECTS: Mapping[str, GoProject] = {
     "karmada": GoProject(
         modules=(_KARMADA,),
         packages={
+            "karmada-agent": f"{_KARMADA}/cmd/agent",
             "karmada-aggregated-apiserver": f"{_KARMADA}/cmd/aggregated-apiserver",
             "karmada-controller-manager": f"{_KARMADA}/cmd/controller-manager",
             "karmada-descheduler": f"{_KARMADA}/cmd/descheduler",

@@ -15,7 +15,7 @@ from typing import Any
 from ansible import constants
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 
-_STATE, _MEMBERS = "state.json", "members.json"
+_STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
 
 
 class Handover:
@@ -46,6 +46,15 @@ class Handover:
     @members.setter
     def members(self, value: Mapping[str, Any]) -> None:
         self._write(self._folder / _MEMBERS, value)
+
+    @property
+    def agents(self) -> dict[str, Any]:
+        """Member → how its agent on hosts gets to it (``AgentAccess.plain``); of those that were looked at."""
+        return _read(self._folder / _AGENTS) or {}
+
+    @agents.setter
+    def agents(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _AGENTS, value)
 
     def observed(self, host: str) -> dict[str, Any]:
         """What was seen on a host (``host_checks`` says in which form); empty if nobody has looked."""

@@ -38,7 +38,7 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         try:
             if self.KEEPS_LOCK:
                 found.resume_lock()
-            result.update(self.perform(arguments))
+            result.update(self._performed(arguments))
         except EXPECTED_ERRORS as error:
             result.update(failed=True, changed=False, msg=str(error))
         except AnsibleError as error:
@@ -50,6 +50,22 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         if not self._task.diff:
             result.pop("diff", None)
         return result
+
+    def _performed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The step. A host that members alone need does not end the run: what is wrong with it is told of them.
+
+        That does not hold where something is taken away, which has to be known to be gone.
+        """
+        needed = self.leaves or not self.karmada.hosts[self.host_name].is_of_members
+        if needed or arguments.get("state") in ("absent", "stopped"):
+            return self.perform(arguments)
+        if self.seen.get("refusal") or self.seen.get("trouble"):
+            return {"changed": False}
+        found, reason = refusal_of(lambda: self.perform(arguments))
+        if not reason:
+            return found
+        self.note(trouble={"step": self._task.name, "reason": reason, "lost": not found})
+        return {"changed": bool(found.get("changed"))}
 
     @abstractmethod
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -73,22 +73,33 @@ class _Seen:
 
 
 def problems(instance: Instance, observed: Observed, state: State | None) -> list[Problem]:
-    """Everything that is wrong. ``state`` is None before the first install."""
-    seen = _seen(instance, observed)
+    """Everything that is wrong with the whole. ``state`` is None before the first install."""
+    hosts = [host for host in render.all_hosts(instance.spec) if not host.is_of_members]
     found = [
         *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec}),
         *host_list_checks.of_the_document(instance),
         *(host_list_checks.of_the_past(instance, state) if state else ()),
-        *_not_seen(instance, observed),
-        *(problem for one in seen for check in _OF_ONE_HOST for problem in check(instance, one)),
-        *(problem for check in _OF_ALL_HOSTS for problem in check(instance, seen)),
+        *(problem for host in hosts for problem in _of_one_host(instance, host, observed)),
+        *_of_all_hosts(instance, _seen(hosts, observed)),
     ]
     return list(dict.fromkeys(found))
 
 
+def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem]]:
+    """What is wrong with hosts that members alone need: host → its problems, which keep nobody else from their due."""
+    found, others = {}, [host for host in render.all_hosts(instance.spec) if not host.is_of_members]
+    for host in render.all_hosts(instance.spec):
+        if host.is_of_members:
+            known = _of_all_hosts(instance, _seen(others, observed))
+            others.append(host)
+            with_it = [each for each in _of_all_hosts(instance, _seen(others, observed)) if each not in known]
+            found[host.name] = [*_of_one_host(instance, host, observed), *with_it]
+    return found
+
+
 def hints(instance: Instance, observed: Observed) -> list[str]:
     """What is no reason to stop and a person wants to know."""
-    seen = _seen(instance, observed)
+    seen = _seen(render.all_hosts(instance.spec), observed)
     return [f"{one.where}: {text}" for one in seen for text in _hints_of_one(instance, one)] + [
         f"{text}; let all of them follow the same time servers"
         for text in _skews(seen, NOTICEABLE_SKEW, TOLERABLE_SKEW)
@@ -106,24 +117,30 @@ def _same_ids(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return ids[0] == ids[1] and all(ids[0])
 
 
-def _seen(instance: Instance, observed: Observed) -> list[_Seen]:
+def _seen(hosts: Iterable[Host], observed: Observed) -> list[_Seen]:
     return [
         _Seen(host, observed[host.name]["facts"], observed[host.name])
-        for host in render.all_hosts(instance.spec)
+        for host in hosts
         if "facts" in observed.get(host.name, {})
     ]
 
 
-# -- one host --------------------------------------------------------------------------------------------------------
-
-
-def _not_seen(instance: Instance, observed: Observed) -> Iterator[Problem]:
+def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator[Problem]:
+    """What is wrong with a host by itself; one that could not be looked at says only why."""
+    for one in _seen([host], observed):
+        for check in _OF_ONE_HOST:
+            yield from check(instance, one)
+        return
+    refusal = str((observed.get(host.name) or {}).get("refusal") or "")
     user = instance.spec["ssh"].get("user", "")
-    for host in render.all_hosts(instance.spec):
-        observation = observed.get(host.name) or {}
-        if "facts" not in observation:
-            refusal = str(observation.get("refusal") or "")
-            yield host_access.problem(refusal, host=host.name, address=host.address, user=user)
+    yield host_access.problem(refusal, host=host.name, address=host.address, user=user)
+
+
+def _of_all_hosts(instance: Instance, seen: Sequence[_Seen]) -> list[Problem]:
+    return [problem for check in _OF_ALL_HOSTS for problem in check(instance, seen)]
+
+
+# -- one host --------------------------------------------------------------------------------------------------------
 
 
 def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
@@ -156,7 +173,8 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
             one.where,
             "install them; on most distributions useradd and userdel are in the package passwd or shadow-utils",
         )
-    if not facts["has_address"]:
+    # Of a host that runs agents the address is only to log in.
+    if not facts["has_address"] and not one.host.is_of_members:
         others = ", ".join(str(each.ip) for each in one.addresses if not each.ip.is_loopback) or "none"
         yield Problem(
             f"{one.host.address} is none of its addresses (it has {others})",
@@ -276,7 +294,8 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     macs = {interface["mac"] for one in seen for interface in one.facts["interfaces"]}
     strangers = {one.facts["virtual_ip_at"] for one in seen} - macs - {""}
     # A host of ours that could not be looked at may be the one that has it.
-    if strangers and not (serving and len(seen) < len(instance.spec["hosts"])):
+    needed = sum(not host.is_of_members for host in render.all_hosts(instance.spec))
+    if strangers and not (serving and len(seen) < needed):
         yield Problem(
             f"{address} is used by somebody else in the network (hardware address {', '.join(sorted(strangers))})",
             where,
@@ -296,6 +315,9 @@ _OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], .
 
 def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
     facts, wanted = one.facts, render.components_on(instance, one.host)
+    # Not refused: the last of its members may leave before it does.
+    if one.host.is_of_members and not wanted:
+        yield f"it has the role {render.AGENT_ROLE}, and no member names it in its agentHosts"
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
     if 0 < facts["memory"] < needed:
         yield f"it has {_mib(facts['memory'])} of memory; with its roles, {_mib(needed)} are little already"

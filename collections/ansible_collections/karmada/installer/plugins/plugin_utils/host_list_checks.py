@@ -14,7 +14,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     load_balancer,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_path
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    agent_hosts,
+    settings_path,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
@@ -50,6 +54,7 @@ def of_the_document(instance: Instance) -> Iterator[Problem]:
                 f"take it out, or set endpoint.type to {load_balancer.VIRTUAL_IP}",
             )
     yield from _families(instance, virtual_ip)
+    yield from _agent_hosts(instance)
     yield from _unheard(instance)
     yield from _direct_endpoint(instance)
     members = render.hosts_of(spec, render.ETCD_ROLE)
@@ -59,6 +64,17 @@ def of_the_document(instance: Instance) -> Iterator[Problem]:
             "spec.hosts",
             f"use at most {MOST_ETCD_MEMBERS}, better 3 or 5: each write waits for more than half of them",
         )
+
+
+def _agent_hosts(instance: Instance) -> Iterator[Problem]:
+    """Hosts that members name and that are not there for that. Too much of a search for a rule of the schema."""
+    of_members = {host.name: host.is_of_members for host in render.all_hosts(instance.spec)}
+    for number, entry in enumerate(instance.spec["members"]):
+        for place, name in enumerate(agent_hosts(entry)):
+            if not of_members.get(name):
+                what = f"has not the role {render.AGENT_ROLE}" if name in of_members else "is no host of the document"
+                remedy = f"list it in spec.hosts with roles: [{render.AGENT_ROLE}], or name another one"
+                yield Problem(f"{name} {what}", f"spec.members[{number}].agentHosts[{place}]", remedy)
 
 
 def _unheard(instance: Instance) -> Iterator[Problem]:
@@ -109,7 +125,8 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
 
 
 def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
-    spec, hosts = instance.spec, render.all_hosts(instance.spec)
+    spec = instance.spec
+    hosts = [host for host in render.all_hosts(spec) if not host.is_of_members]
     of_family = {
         version: [host.name for host in hosts if ipaddress.ip_address(host.address).version == version]
         for version in (4, 6)

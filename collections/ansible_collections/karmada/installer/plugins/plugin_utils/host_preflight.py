@@ -9,7 +9,10 @@ from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import members_with_agent_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import CONTROL_PLANE, HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
@@ -41,11 +44,45 @@ def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Pr
 def problems(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
     found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]
-    seen = [observed.get("facts") for observed in run.observed.values()]
-    # Which programs are lacking is known of hosts that could be looked at and for which there are any.
-    if not all(facts and facts["architecture"] in ARCHITECTURES for facts in seen):
-        return found
-    return found + run.program_problems()
+    hosts = [name for name, host in run.hosts.items() if not host.is_of_members]
+    return found + _programs(run, hosts)
+
+
+def of_members(run: HostsRun) -> dict[str, list[Problem]]:
+    """What is wrong with the hosts that run agents: member → the problems of its hosts."""
+    found = host_checks.of_members(run.instance, run.observed)
+    of_hosts = {name: [*each, *_programs(run, [name]), *_unreached(run, name)] for name, each in found.items()}
+    return {
+        member: [problem for host in hosts for problem in of_hosts.get(host, ())]
+        for member, hosts in members_with_agent_hosts(run.spec).items()
+    }
+
+
+def _programs(run: RunWithHosts, hosts: Sequence[str]) -> list[Problem]:
+    """Programs that cannot be had. Which are lacking is known of hosts that could be looked at and that can run any."""
+    seen = [run.observed[host].get("facts") for host in hosts]
+    known = all(facts and facts["architecture"] in ARCHITECTURES for facts in seen)
+    return run.program_problems(hosts) if known else []
+
+
+def _unreached(run: HostsRun, host: str) -> Iterator[Problem]:
+    """Where this host's agents have to get to and it cannot; the control plane if it is there and answers us."""
+    for told in (run.observed[host].get("facts") or {}).get("unreached", ()):
+        if told["what"] == CONTROL_PLANE and not _answers(run):
+            continue
+        at = f"{told['address']}, port {told['port']}"
+        yield Problem(
+            what=f"{told['what']} cannot be reached from it at {at}: {told['reason']}",
+            where=_where(run.hosts[host]),
+            remedy="let it connect there: an agent needs its member's API server and the endpoint of the control plane",
+        )
+
+
+def _answers(run: HostsRun) -> bool:
+    try:
+        return bool(run.stored_state and run.control_plane_exists and run.control_plane)
+    except (ApiError, ProblemsError):
+        return False
 
 
 def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import yaml
@@ -22,15 +23,23 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
     control_plane_objects,
     endpoint,
+    host_access,
     ip_families,
+    kubeconfig,
     pki,
     pki_files,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    agent_hosts,
+    external_etcd,
+    members_with_agent_hosts,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ADMIN,
     AGGREGATED_SERVERS,
@@ -39,6 +48,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_SCHEDULER_ESTIMATOR,
     KARMADA_WEBHOOK,
     member_places,
+    members_on_hosts,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -54,6 +64,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
 )
 
 LOCALHOST = "localhost"
+#: What agents connect to beside their members, in words.
+CONTROL_PLANE = "the control plane"
 
 
 @dataclass(frozen=True)
@@ -261,8 +273,10 @@ class HostsRun(RunWithHosts):
         state = self.state
         self.save(state)
         differs = any(
-            each.get("differs") or each.get("lacking") or (each.get("stored") or {}).get("serial") != self.stored.serial
-            for each in self.observed.values()
+            each.get("differs")
+            or each.get("lacking")
+            or (not self.hosts[name].is_of_members and (each.get("stored") or {}).get("serial") != self.stored.serial)
+            for name, each in self.observed.items()
         )
         due = differs or state.journal.interrupted or state.document != self.deployment or bool(self.leaving)
         if due and not self.check:
@@ -300,12 +314,58 @@ class HostsRun(RunWithHosts):
             return False
         journal = replace(state.journal, finished=datetime.now(UTC).isoformat(), step="")
         # Every host has been brought to what the document says: what members that have left had there is gone.
-        there = {each.member for each in wanted_components(self.spec)}
-        places = {member: place for member, place in self.member_places.items() if member in there}
+        places = self.member_places
+        if not self.leaving and not any(self.trouble_of(name) for name in self.hosts):
+            # The agent of one that could not leave is at work yet.
+            leaving = {name for name, record in state.members.items() if agent_hosts(record)}
+            there = {*members_on_hosts(self.spec), *leaving}
+            places = {member: place for member, place in places.items() if member in there}
         self.save(replace(state, journal=journal, document=self.deployment, member_places=places))
         return True
 
     # -- members ---------------------------------------------------------------------------------------------------
+
+    def trouble_of(self, host: str) -> Problem | None:
+        """What keeps this run from working on a host, if anything does; such a host is only there for members."""
+        address, seen = self.hosts[host].address, self.observed[host]
+        trouble = seen.get("trouble") or {"lost": True, "reason": seen.get("refusal")}
+        if not trouble["reason"]:
+            return None
+        if trouble["lost"]:
+            user = self.spec["ssh"].get("user", "")
+            return host_access.problem(trouble["reason"], host=host, address=address, user=user)
+        what = f'it failed in "{trouble["step"]}": {trouble["reason"]}'
+        return Problem(what, f"host {host} ({address})", "mend that on the host")
+
+    def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong with the hosts that are to run this member's agent."""
+        return [problem for host in agent_hosts(entry) if (problem := self.trouble_of(host))]
+
+    def reached_from(self, host: str) -> list[dict[str, Any]]:
+        """What the agents of a host have to connect to, as far as it can be read: ``what``, ``address`` and ``port``.
+
+        The address of a member whose kubeconfig is on a host of its own is not known without logging in there.
+        """
+        urls = {}
+        for entry in self.spec["members"]:
+            if host in agent_hosts(entry) and "secretRef" in entry:
+                name, where = entry["secretRef"]["name"], f"spec.members[{entry['name']}].secretRef"
+                with suppress(ProblemsError, ApiError):
+                    files, folder = self.secret(name, where), self.connection.folder(name)
+                    access = kubeconfig.from_secret(files, entry.get("context"), where, folder)
+                    urls[f"member {entry['name']}"] = access.server
+        if urls or any(host in hosts for hosts in members_with_agent_hosts(self.spec).values()):
+            urls[CONTROL_PLANE] = self.public_url
+        parts = {what: urlsplit(url) for what, url in urls.items()}
+        return [
+            {"what": what, "address": each.hostname or "", "port": each.port or 443} for what, each in parts.items()
+        ]
+
+    def hand_on_agents(self, access: Mapping[str, AgentAccess]) -> None:
+        """How agents get to their members, for the steps on hosts; with a record of what these are about to have."""
+        self.handover.agents = {name: each.plain for name, each in access.items()}
+        if members_with_agent_hosts(self.spec) and not self.check:
+            self.save(replace(self.with_hosts(self.state), member_places=self.member_places))
 
     @property
     def member_places(self) -> Mapping[str, int]:

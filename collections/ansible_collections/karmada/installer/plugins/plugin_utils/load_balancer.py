@@ -45,18 +45,20 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import (
     CONFIGURATION,
     CONTROL_PLANE_ROLE,
-    HARDENING,
     LOOPBACK,
-    SYSTEM_CALLS,
     Host,
     Tree,
     configuration_folder,
     file_entry,
     hosts_of,
     merged,
+    user_named,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.unit_text import (
+    HARDENING,
+    SYSTEM_CALLS,
     quoted,
     unit_file,
-    user_named,
 )
 
 VIRTUAL_IP = "VirtualIP"

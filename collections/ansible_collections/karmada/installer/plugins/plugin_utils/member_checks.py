@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -84,7 +84,7 @@ class MemberChecks:
                 )
                 return
             yield from cluster_checks.clock(member, member.name)
-            if not pulls(entry):
+            if not pulls(entry) or agent_hosts(entry):
                 yield from _loopback_endpoint(entry, member)
                 if is_unknown(self.registered().get(entry["name"]) if self.place_works() else None):
                     yield from _own_authority(entry, member)
@@ -143,9 +143,12 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
     server = member.access.server
     if any(f"//{name}" in server for name in ("127.", "localhost", "[::1]")):
         yield Problem(
-            what=f"its kubeconfig leads to {server}, which means another machine to the control plane",
+            what=f"its kubeconfig leads to {server}, which means another machine to "
+            + ("the hosts of its agent" if agent_hosts(entry) else "the control plane"),
             where=f"spec.members[{entry['name']}].{members.reached_by(entry)}",
-            remedy="put an address into that kubeconfig that the pods of the host cluster can reach",
+            remedy="put an address into that kubeconfig that these can reach"
+            if agent_hosts(entry)
+            else "put an address into that kubeconfig that the pods of the host cluster can reach",
         )
 
 

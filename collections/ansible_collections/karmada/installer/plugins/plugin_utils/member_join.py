@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_types,
     members,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     ApplyFailed,
@@ -36,7 +37,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members i
     BrokenMember,
     reason_and_next_step,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    agent_hosts,
+    has_estimators,
+    pulls,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -86,6 +91,8 @@ class Outcome:
     cluster_id: str = ""
     left: str = ""
     unready: bool = False
+    #: What its agent on hosts needs to get to it.
+    agent: AgentAccess | None = None
 
     def fail(self, error: Exception) -> None:
         """This came in between."""
@@ -265,7 +272,8 @@ def survey_member(
         outcome.on_member += member_types.survey(run, member, look)
         credentials = _credentials(run, seen, entry)
         if pulls(entry):
-            outcome.on_member += agent_join.survey_on_member(run, name, member, look)
+            outcome.on_member += agent_join.survey_on_member(run, entry, member, look)
+            outcome.agent = agent_join.access(run, entry, seen)
     wanted = [members.cluster(entry, owner, registration)]
     if live is None:
         new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
@@ -336,7 +344,9 @@ def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outco
     if pulls(entry):
         outcome.in_control_plane += agent_join.grant(run, name)
         with connected(run, entry) as member:
-            outcome.on_member += agent_join.install(run, name, member)
+            outcome.on_member += agent_join.install(run, entry, member)
+            if agent_hosts(entry):
+                outcome.agent = agent_join.wait_for_access(run, entry, member)
 
 
 def _is_reached_anew(run: Run, live: Object, secret: Object, registration: members.Registration) -> bool:
@@ -353,8 +363,11 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
     """
 
     def runs(entry: Entry, _outcome: Outcome) -> None:
-        with connected(run, entry) as member:
-            agent_join.wait(run, member, timeout)
+        if problems := run.agent_problems(entry):
+            raise ProblemsError(problems)
+        if not agent_hosts(entry):
+            with connected(run, entry) as member:
+                agent_join.wait(run, member, timeout)
 
     outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
     outcomes.update((each.name, each) for each in of_each([entry for entry in entries if pulls(entry)], runs))
@@ -363,10 +376,14 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
     try:
         wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
     except NotReady as error:
+        on_hosts = {entry["name"]: ", ".join(agent_hosts(entry)) for entry in entries if agent_hosts(entry)}
         for ref, reason in error.reasons.items():
             outcome = outcomes[targets[ref]]
             outcome.fail(NotReady({ref: reason}, timeout))
             outcome.unready = True
+            if outcome.name in on_hosts:
+                journal = f"journalctl -u karmada-{run.instance.object_name(f'agent-{outcome.name}')}"
+                outcome.next_step = f"see what its agent says ({journal} on {on_hosts[outcome.name]}), then run again"
     except ApiError as error:
         for name in sound:
             outcomes[name].fail(error)
@@ -430,6 +447,7 @@ def _surplus(run: Run, entry: Entry, member: Cluster) -> list[Change]:
     return [
         *(Change(Ref.of(each), "deleted", each["metadata"]["uid"], diff(each, None)) for each in acting),
         *_of_estimator(run, entry),
+        *agent_join.surplus(run, entry),
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, pki
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     MEMBER_NAMESPACE,
     SYSTEM_LABEL,
@@ -107,8 +107,8 @@ def objects_on_member(
     ``estimator`` they are also those of ``estimator_objects``. ``rules`` are what the control plane may do there.
     """
     objects = [
-        *_account_with_token(account(member)),
-        *_account_with_token(IMPERSONATOR),
+        *account_with_token(account(member)),
+        *account_with_token(IMPERSONATOR),
         *_role_of_account(role(member), account(member), rules),
     ]
     return [
@@ -121,7 +121,7 @@ def estimator_objects(member: str, owner: str, control_plane: str) -> list[Objec
     """The account of the member's estimator, which may look at what it watches and at nothing else."""
     name = estimator_account(member)
     objects = [
-        *_account_with_token(name),
+        *account_with_token(name),
         *_role_of_account(
             f"karmada-scheduler-estimator:{account(member)}",
             name,
@@ -137,7 +137,8 @@ def estimator_objects(member: str, owner: str, control_plane: str) -> list[Objec
 _READ = ["get", "list", "watch"]
 
 
-def _account_with_token(name: str) -> list[Object]:
+def account_with_token(name: str) -> list[Object]:
+    """An account of a member, and a Secret that its API server fills with a token of it."""
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": MEMBER_NAMESPACE}},
         {
@@ -258,6 +259,7 @@ def record(entry: Mapping[str, Any]) -> Object:
         "mode": entry["mode"],
         **{field: dict(entry[field]) for field in REACHED_BY if field in entry},
         "context": entry.get("context"),
+        **({"agentHosts": list(agent_hosts(entry))} if agent_hosts(entry) else {}),
         "onLeave": entry.get("onLeave", RETAIN),
         **({INSECURE: True} if entry.get(INSECURE) else {}),
     }

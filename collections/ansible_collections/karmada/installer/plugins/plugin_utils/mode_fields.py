@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_AGENT
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 
@@ -129,6 +130,7 @@ FIELDS: Mapping[str, Means] = {
     "components.karmadaAPIServer.serviceSubnet": _BOTH,
     "members[].name": _BOTH,
     "members[].mode": _BOTH,
+    "members[].agentHosts": _BINARY,
     "members[].secretRef.name": _BOTH,
     "members[].kubeconfigFrom.address": _BOTH,
     "members[].kubeconfigFrom.port": _BOTH,
@@ -159,6 +161,7 @@ INSTEAD: Mapping[str, str] = {
     "images.pull": "this machine pulls the images, with the logins of who runs the playbook (~/.docker/config.json)",
     "overlay.": "there are no objects to lay it over; use extraArgs, extraEnv and resources of components",
     "networkPolicies.": "use the firewall of the hosts; metrics of components listen on loopback only",
+    f"components.{KARMADA_AGENT.field}.replicas": "there is one on each host that a member names in its agentHosts",
     "components.etcd.local.replicas": "there is one member of etcd on each host with the role etcd",
 }
 #: The same for settings of components, by their first word.
@@ -204,7 +207,9 @@ def _on_hosts(name: str, spec: Mapping[str, Any]) -> bool:
     if _setting(name) is not None and name.startswith(f"components.{ETCD.field}."):
         return ETCD.is_on_hosts(spec)
     if name.startswith(f"components.{KARMADA_AGENT.field}."):
-        return False  # pods of members, whatever the control plane runs on
+        # Pods of members, whatever the control plane runs on; units where all of them are.
+        agents = [entry for entry in spec["members"] if pulls(entry)]
+        return bool(agents) and all(map(agent_hosts, agents))
     return bool(spec["mode"] == "Binary")
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, host_preflight, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, LeafCertificate
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    LeafCertificate,
+    members_with_agent_hosts,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
     KARMADA_APISERVER,
@@ -45,10 +50,15 @@ def observe_hosts(run: HostsRun) -> Observation:
         api, trouble = {}, [problem.what for problem in error.problems]
     else:
         trouble = [run.endpoint_trouble] if run.endpoint_trouble else []
+    hosts = members_with_agent_hosts(run.spec)
+    members = [replace(each, agent_hosts=hosts.get(each.name, ())) for each in api.get("members", ())]
     etcd = _etcd(run) if installed else []
     seen = Seen(
-        api=api,
-        components=[_component(run, component) for component in wanted_components(run.spec)],
+        api={**api, "members": members} if api else api,
+        components=[
+            *(_component(run, component) for component in wanted_components(run.spec)),
+            *_agents(run),
+        ],
         versions=_running_versions(run),
         etcd=etcd,
         etcd_desired=len(etcd),
@@ -91,6 +101,14 @@ def _component(run: RunWithHosts, component: Component) -> ComponentStatus:
     hosts = render.hosts_of(run.spec, render.role_of(component))
     ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
     return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
+
+
+def _agents(run: HostsRun) -> list[ComponentStatus]:
+    """The agents on hosts: of each member that has its agent there, one on each of its hosts."""
+    agents = [(host.name, agent) for host in run.hosts.values() for agent in render.agents_on(run.instance, host)]
+    desired = Counter(agent.name for _host, agent in agents)
+    ready = Counter(agent.name for host, agent in agents if _unit(run, host, agent).get("reason") == "")
+    return [ComponentStatus(name, number, ready[name]) for name, number in sorted(desired.items())]
 
 
 def _unit(run: RunWithHosts, host: str, component: Component) -> Mapping[str, str]:

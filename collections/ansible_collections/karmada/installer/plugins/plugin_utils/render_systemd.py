@@ -11,14 +11,13 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HASH_VARIABLE, UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
-from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_configuration
+from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_configuration, unit_text
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     SYSTEM_NAMESPACE,
     Component,
@@ -26,18 +25,19 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     Layout,
     Names,
     Scheme,
+    members_with_agent_hosts,
     settings_of,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
     ETCD,
+    KARMADA_AGENT_ON_HOST,
     KARMADA_APISERVER,
     KARMADA_WEBHOOK,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import url
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance, shortened
 from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import bracketed
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import quantity
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import MEMBER_CONFIG, Material, contents
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState
 
@@ -46,7 +46,9 @@ Tree = dict[str, Any]
 CONFIGURATION = "/etc/karmada"
 DATA = "/var/lib/karmada"
 PROGRAMS = "/usr/local/lib/karmada"
-ETCD_ROLE, CONTROL_PLANE_ROLE = "etcd", "controlPlane"
+ETCD_ROLE, CONTROL_PLANE_ROLE, AGENT_ROLE = "etcd", "controlPlane", "agent"
+#: Where a unit has a folder while it runs.
+RUNTIME = "/run"
 #: What the API server of the same host alone talks to is not to be reached from anywhere else.
 LOOPBACK = "127.0.0.1"
 _SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
@@ -54,40 +56,6 @@ _SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
 _LONGEST_USER_NAME = 31
 #: etcd reads these for every connection, so a renewal restarts no member.
 _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
-
-#: What no component needs, taken away from all of them. `systemd-analyze security` explains each. Not ProcSubset=pid:
-#: Go reads the length of the queue of a listening socket below /proc/sys, and would take 128.
-HARDENING: Mapping[str, str] = {
-    "AmbientCapabilities": "",
-    "CapabilityBoundingSet": "",
-    "DevicePolicy": "closed",
-    "KeyringMode": "private",
-    "LockPersonality": "yes",
-    "MemoryDenyWriteExecute": "yes",
-    "NoNewPrivileges": "yes",
-    "PrivateDevices": "yes",
-    "PrivateTmp": "yes",
-    "PrivateUsers": "yes",
-    "ProtectClock": "yes",
-    "ProtectControlGroups": "yes",
-    "ProtectHome": "yes",
-    "ProtectHostname": "yes",
-    "ProtectKernelLogs": "yes",
-    "ProtectKernelModules": "yes",
-    "ProtectKernelTunables": "yes",
-    "ProtectProc": "invisible",
-    "ProtectSystem": "strict",
-    "RemoveIPC": "yes",
-    "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
-    "RestrictNamespaces": "yes",
-    "RestrictRealtime": "yes",
-    "RestrictSUIDSGID": "yes",
-    "SystemCallArchitectures": "native",
-    "SystemCallErrorNumber": "EPERM",
-    "UMask": "0077",
-}
-#: The second line takes away from what the first allows.
-SYSTEM_CALLS = ("@system-service", "~@privileged @resources")
 
 
 @dataclass(frozen=True)
@@ -97,6 +65,13 @@ class Host:
     name: str
     address: str
     roles: tuple[str, ...]
+
+    @property
+    def is_of_members(self) -> bool:
+        """Whether it runs agents, and so nothing else. It is no part of the control plane and gets no key of it, and
+        what is wrong with it is wrong with the members that it serves.
+        """
+        return AGENT_ROLE in self.roles
 
 
 def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
@@ -118,25 +93,39 @@ def all_components(instance: Instance) -> tuple[Component, ...]:
     """Every component that the instance can have on hosts, wanted or not."""
     return tuple(
         each
-        for component in table.COMPONENTS
+        for component in table.ON_HOSTS.values()
         for each in table.processes(component, instance.member_places, instance.member_places)
     )
 
 
 def role_of(component: Component) -> str:
     """The role that a host needs to run the component."""
-    return ETCD_ROLE if component is ETCD else CONTROL_PLANE_ROLE
+    return _ROLES.get(component.row, CONTROL_PLANE_ROLE)
+
+
+_ROLES = {ETCD.name: ETCD_ROLE, KARMADA_AGENT_ON_HOST.name: AGENT_ROLE}
 
 
 def components_on(instance: Instance, host: Host) -> list[Component]:
     """The components that run on this host."""
     wanted = table.wanted_components(instance.spec, instance.member_places)
-    return [each for each in wanted if role_of(each) in host.roles]
+    return [*(each for each in wanted if role_of(each) in host.roles), *agents_on(instance, host)]
+
+
+def agents_on(instance: Instance, host: Host) -> list[Component]:
+    """The agents that run on this host: one for each member that names it."""
+    members = [name for name, hosts in members_with_agent_hosts(instance.spec).items() if host.name in hosts]
+    return list(table.processes(KARMADA_AGENT_ON_HOST, members, instance.member_places))
 
 
 def unit_name(instance: Instance, component: Component) -> str:
     """``karmada-prod-webhook.service``."""
     return f"karmada-{instance.object_name(component.name)}.service"
+
+
+def runtime_folder(instance: Instance, component: Component) -> str:
+    """The name of the folder that its unit may have while it runs."""
+    return unit_name(instance, component).removesuffix(".service")
 
 
 def user_name(instance: Instance, component: Component) -> str:
@@ -172,6 +161,7 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         server_names=_server_names(instance, host, endpoint_host),
         service_subnet=instance.service_subnet,
         shutdown_delay=_shutdown_delay(instance.spec),
+        runtime=f"{RUNTIME}/{runtime_folder(instance, component)}" if role_of(component) == AGENT_ROLE else "",
     )
 
 
@@ -199,6 +189,20 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
     )
 
 
+@dataclass(frozen=True)
+class Addition:
+    """What a component has on a host beside what the table says: entries of ``files``, lines of its unit's section
+    Service, and what else it takes a restart to take up.
+    """
+
+    files: Sequence[Mapping[str, Any]] = ()
+    service: Sequence[tuple[str, str]] = ()
+    read_at_start: str = ""
+
+
+_NOTHING = Addition()
+
+
 def component_tree(
     instance: Instance,
     component: Component,
@@ -207,15 +211,17 @@ def component_tree(
     etcd: EtcdState,
     *,
     awaited: bool = True,
+    addition: Addition = _NOTHING,
 ) -> Tree:
     """Everything that one component is on one host (see ``module_utils.host_tree`` for the form).
 
     One that is not ``awaited`` may be unhealthy for a reason that nobody on the host can mend.
     """
     user, unit = user_name(instance, component), unit_name(instance, component)
-    files = list(_configuration(instance, component, where, material, etcd, user))
-    digest = _digest(component, files, unit_text(instance, component, where, digest=""))
-    text = unit_text(instance, component, where, digest)
+    files = [*_configuration(instance, component, where, material, etcd, user), *addition.files]
+    before = component_unit(instance, component, where, "", addition.service) + addition.read_at_start
+    digest = _digest(component, files, before)
+    text = component_unit(instance, component, where, digest, addition.service)
     data = [where.data] if component is ETCD else []
     return {
         "owner": instance.owner,
@@ -283,15 +289,20 @@ def _each_once(entries: Iterable[Any]) -> list[Any]:
     return [entry for index, entry in enumerate(found) if entry not in found[:index]]
 
 
-def unit_text(instance: Instance, component: Component, where: Layout, digest: str) -> str:
-    """The unit file of a component. ``digest`` tells which form of its files the process was started with."""
+def component_unit(
+    instance: Instance, component: Component, where: Layout, digest: str, more: Iterable[tuple[str, str]] = ()
+) -> str:
+    """The unit file of a component. ``digest`` tells which form of its files the process was started with.
+
+    ``more`` are lines of the section Service that others have not.
+    """
     settings = settings_of(component, instance.spec)
     arguments = (
         [f"--config-file={where.base}/etcd.yaml"] if component is ETCD else component.flags(instance.spec, where)
     )
     after = ["network-online.target", "time-sync.target"]
     for earlier in (ETCD, KARMADA_APISERVER):
-        if component is earlier:
+        if component is earlier or role_of(component) == AGENT_ROLE:
             break
         after.append(unit_name(instance, earlier))
     unit = [
@@ -307,65 +318,25 @@ def unit_text(instance: Instance, component: Component, where: Layout, digest: s
         ("Type", "notify" if component is ETCD else "exec"),
         ("User", user_name(instance, component)),
         ("Group", user_name(instance, component)),
-        ("Environment", quoted(f"{HASH_VARIABLE}={digest}")),
+        ("Environment", unit_text.quoted(f"{HASH_VARIABLE}={digest}")),
         *(
-            ("Environment", quoted(f"{each['name']}={each.get('value', '')}"))
+            ("Environment", unit_text.quoted(f"{each['name']}={each.get('value', '')}"))
             for each in settings.get("extraEnv") or []
         ),
-        ("ExecStart", " \\\n  ".join(quoted(part) for part in [program(instance, component), *arguments])),
+        ("ExecStart", " \\\n  ".join(unit_text.quoted(part) for part in [program(instance, component), *arguments])),
         ("Restart", "always"),
         ("RestartSec", "2"),
         ("TimeoutStartSec", "infinity"),
         ("TimeoutStopSec", "60"),
         ("LimitNOFILE", "1048576"),
-        *_resources(settings.get("resources") or {}),
+        *more,
+        *unit_text.shares(settings.get("resources") or {}),
         *((("ReadWritePaths", where.data),) if component is ETCD else ()),
-        *sorted(HARDENING.items()),
-        *(("SystemCallFilter", calls) for calls in SYSTEM_CALLS),
+        *sorted(unit_text.HARDENING.items()),
+        *(("SystemCallFilter", calls) for calls in unit_text.SYSTEM_CALLS),
     ]
     install = [("WantedBy", "multi-user.target")]
-    return unit_file({"Unit": unit, "Service": service, "Install": install})
-
-
-def unit_file(sections: Mapping[str, Iterable[tuple[str, str]]]) -> str:
-    """The text of a unit; a key may stand in it more than once."""
-    return "\n".join(
-        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections.items()
-    )
-
-
-def quoted(argument: str) -> str:
-    """One word of a unit file: systemd expands ``%`` and ``$``, and reads quotes and backslashes."""
-    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'
-
-
-def _resources(resources: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Requests and limits in the units of systemd. A request is a share under pressure, as it is for a pod."""
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    entries = []
-    if "cpu" in requests:
-        # A core is a weight of 100, which is what a unit without a request has.
-        weight = _whole(_amount(requests["cpu"]) * 100)
-        entries.append(("CPUWeight", str(min(max(weight, 1), 10000))))
-    if "cpu" in limits:
-        entries.append(("CPUQuota", f"{_whole(_amount(limits['cpu']) * 100)}%"))
-    if "memory" in requests:
-        entries.append(("MemoryLow", str(_whole(_amount(requests["memory"])))))
-    if "memory" in limits:
-        entries.append(("MemoryMax", str(_whole(_amount(limits["memory"])))))
-    return entries
-
-
-def _amount(text: Any) -> Decimal:
-    found = quantity(text)
-    if found is None:
-        raise ValueError(f"{text!r} is not a quantity")
-    return found
-
-
-def _whole(value: Decimal) -> int:
-    return int(value.to_integral_value(ROUND_CEILING))
+    return unit_text.unit_file({"Unit": unit, "Service": service, "Install": install})
 
 
 def _configuration(
@@ -416,7 +387,7 @@ def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool)
 
 
 def _digest(component: Component, files: Sequence[Mapping[str, Any]], unit: str) -> str:
-    """Changes when something changes that the process gets only when it starts."""
+    """Changes when something changes that the process gets only when it starts; ``unit`` is its text."""
     digest = hashlib.sha256(unit.encode())
     for file in files:
         name = file["path"].rsplit("/", 1)[-1]

@@ -49,6 +49,8 @@ class MemberStatus:
     #: When it was registered, and when ``ready`` last changed.
     since: str
     ready_since: str = ""
+    #: The plain hosts that run its agent; none where it has none, or has it in pods.
+    agent_hosts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
             {
                 "name": each.name,
                 "mode": each.mode,
+                **({"agentHosts": list(each.agent_hosts)} if each.agent_hosts else {}),
                 "kubernetesVersion": each.version,
                 "ready": each.ready,
                 "reason": each.reason,
@@ -204,7 +207,7 @@ def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
             (
                 each.name,
                 each.version or "-",
-                each.mode,
+                f"{each.mode} (agent on {', '.join(each.agent_hosts)})" if each.agent_hosts else each.mode,
                 "True" if each.ready else f"False ({each.reason})",
                 age(each.since, observed.now),
             )

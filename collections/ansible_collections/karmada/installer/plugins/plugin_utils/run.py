@@ -7,11 +7,12 @@ again, so that a run with nothing to change sends nothing at all, and two runs n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, overlay
 from ansible_collections.karmada.installer.plugins.plugin_utils import lease as lease_module
@@ -188,6 +189,11 @@ class Run(InstanceFacts):
             return planned
         with self.writing(step):
             return apply_all(self.control_plane, render_objects())
+
+    def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong with the hosts that are to run this member's agent; none where it runs in pods."""
+        del entry
+        return []
 
     def remove_from_control_plane(self, step: str, refs: Iterable[Ref]) -> list[Change]:
         """Delete these objects inside the control plane where they exist and are ours."""

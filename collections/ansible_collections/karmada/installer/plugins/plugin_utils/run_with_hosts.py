@@ -19,15 +19,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     programs,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
-    Component,
-    Holds,
-    pushed_members,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess, addition
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Holds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
+    KARMADA_AGENT_ON_HOST,
     KARMADA_CA,
-    processes,
+    ON_HOSTS,
     wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
@@ -111,14 +109,20 @@ class RunWithHosts(Run):
         """Where the program of a component is on a host."""
         return render.program(self.instance, component)
 
-    def missing_programs(self) -> dict[str, dict[str, list[Component]]]:
-        """What hosts lack: host name → its architecture → components whose program is not there as we installed it."""
+    def missing_programs(self, hosts: Iterable[str] | None = None) -> dict[str, dict[str, list[Component]]]:
+        """What hosts lack: host name → its architecture → components whose program is not there as we installed it.
+
+        Of these ``hosts``, or of all that could be looked at and have not been given up since.
+        """
         found: dict[str, dict[str, list[Component]]] = {}
-        for name, observed in self.observed.items():
+        for name in self.observed if hosts is None else hosts:
+            observed = self.observed[name]
+            if "facts" not in observed or observed.get("trouble"):
+                continue
             architecture = ARCHITECTURES.get(observed["facts"]["architecture"], observed["facts"]["architecture"])
             lacking = [
                 component
-                for component in self.on_host(name).components(BY_NAME)
+                for component in self.on_host(name).components(ON_HOSTS)
                 if self.program_path(component) not in observed["programs"]
             ]
             if lacking:
@@ -126,9 +130,9 @@ class RunWithHosts(Run):
                 found[name] = {architecture: list({self.program_path(each): each for each in lacking}.values())}
         return found
 
-    def program_problems(self) -> list[Problem]:
-        """Programs that hosts lack and that cannot be had."""
-        by_architecture = _by_architecture(self.missing_programs())
+    def program_problems(self, hosts: Iterable[str]) -> list[Problem]:
+        """Programs that these hosts lack and that cannot be had."""
+        by_architecture = _by_architecture(self.missing_programs(hosts))
         return [
             problem
             for architecture, lacking in by_architecture.items()
@@ -178,31 +182,42 @@ class HostView:
 
     def components(self, names: Iterable[str]) -> list[Component]:
         """Those of the named components that run on this host."""
-        return [
-            each
-            for name in names
-            if BY_NAME[name].is_wanted(self.run.spec) and render.role_of(BY_NAME[name]) in self.host.roles
-            for each in processes(BY_NAME[name], pushed_members(self.run.spec), self.run.instance.member_places)
-        ]
+        rows = set(names)
+        return [each for each in render.components_on(self.run.instance, self.host) if each.row in rows]
 
     def tree(self, names: Iterable[str]) -> Object:
         """These components on this host. All of them together are also the end of those that are not wanted there.
 
         One by itself does not end: an API server that is to go waits for its clients, which are to go with it. What a
-        member has one of ends with the member. That of one that is not joined yet is left as it is.
+        member has one of ends with the member. That of one that is not joined yet is left as it is, and so is the agent
+        of one that is to leave and has not: it sees to the workloads.
         """
-        names = list(names)
+        names = set(names)
         wanted = self.components(names)
         instance = self.run.instance
         able = [each for each in wanted if not each.member or each.member in self._member_access]
         tree = render.merged(map(self._component, able), instance.owner)
-        every, kept = set(names) == set(BY_NAME), {component.name for component in wanted}
+        every, kept = names == set(BY_NAME), {component.name for component in wanted}
         gone = [
             render.ended(instance, each)
             for each in render.all_components(instance)
-            if each.name not in kept and (every or (each.member and each.row in names))
+            if each.name not in kept and each.row in names and (every or each.member) and not self._is_leaving(each)
         ]
         return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
+
+    def may_have(self, absent: Mapping[str, Iterable[Any]]) -> bool:
+        """Whether something of this was seen here, in the form of ``absent`` of a tree, or it is not known."""
+        facts = self.run.observed[self.host.name].get("facts") or {}
+        if not {"units", "users"} <= facts.keys():
+            return True
+        folders = tuple(f"{folder}/" for folder in absent["folders"])
+        return any(each["name"] in facts[part] for part in ("units", "users") for each in absent[part]) or (
+            bool(folders) and any(path.startswith(folders) for path in self.files)
+        )
+
+    def has_agents(self) -> bool:
+        """Whether agents are to run here, or may have been left here from when they were."""
+        return self.host.is_of_members or self.may_have(self.tree([KARMADA_AGENT_ON_HOST.name])["absent"])
 
     def differs(self, names: Iterable[str]) -> bool:
         """Whether files that these components read are not what they should be, as far as was seen."""
@@ -213,15 +228,31 @@ class HostView:
             path.startswith(gone) for path in self.files
         )
 
+    def _is_leaving(self, component: Component) -> bool:
+        """Whether this is the agent of a member that the document lists no more, and that is joined yet."""
+        if component.row != KARMADA_AGENT_ON_HOST.name:
+            return False
+        listed = {entry["name"] for entry in self.run.spec["members"]}
+        return component.member in self.run.state.members and component.member not in listed
+
+    @cached_property
+    def _agents(self) -> dict[str, AgentAccess]:
+        """Member → how its agent gets to it, of those that were looked at in this run."""
+        return {name: AgentAccess.of(plain) for name, plain in self.run.handover.agents.items()}
+
     @cached_property
     def _member_access(self) -> dict[str, bytes]:
-        """Member → the kubeconfig of its estimator: what the control plane said in this run, else what is here."""
+        """Member → the kubeconfig of its estimator or of its agent. No member has both."""
+        return {**self._estimator_access(), **{name: each.kubeconfig for name, each in self._agents.items()}}
+
+    def _estimator_access(self) -> dict[str, bytes]:
+        """What the control plane said of estimators in this run, else what is here."""
         handed_on = self.run.handover.members
         if handed_on is not None:
             return {name: base64.b64decode(config) for name, config in handed_on["access"].items()}
         found = {}
         for component in render.all_components(self.run.instance):
-            for files in component.file_sets:
+            for files in component.file_sets if component.row in BY_NAME else ():
                 folder = render.configuration_folder(self.run.instance, component.name)
                 path = f"{folder}/{files.directory}/{pki_files.MEMBER_CONFIG}"
                 if files.holds is Holds.MEMBER_ACCESS and path in self.files:
@@ -246,6 +277,11 @@ class HostView:
     def _component(self, component: Component) -> Object:
         run = self.run
         where = render.layout(run.instance, self.host, component, run.endpoint_host)
+        more = {}
+        if component.row == KARMADA_AGENT_ON_HOST.name:
+            access = self._agents[component.member]
+            where = replace(where, member_url=access.server)
+            more["addition"] = addition(run.instance, component, where, access)
         present, leaves = {}, wanted_leaf_certificates(run.spec, component)
         for leaf in leaves:
             folder = where.path(certificates.file_set_of(leaf, [component]).directory)
@@ -264,6 +300,7 @@ class HostView:
             run.state.etcd,
             # Why an estimator does not serve may be its member, which is nothing to wait for.
             awaited=not component.member or component.member in ready,
+            **more,
         )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -221,9 +222,32 @@ def test_the_program_of_each_release_knows_the_flags(release: releases.Release) 
 
 def test_everything_of_it_is_among_what_is_taken_away() -> None:
     instance = found().instance
-    objects = agent.objects_on_member(instance, "m1", MEMBER_SERVER, None)
+    objects = [
+        each
+        for on_hosts in (False, True)
+        for each in agent.objects_on_member(instance, "m1", MEMBER_SERVER, None, on_hosts=on_hosts)
+    ]
     secret = agent.identity_secret("m1", OWNER, instance.full_name, identity())
     assert {Ref.of(each) for each in (*objects, secret)} == set(agent.references())
+
+
+def test_on_hosts_there_is_a_token_of_its_account_in_the_place_of_pods() -> None:
+    pods, hosts = (
+        [Ref.of(each) for each in agent.objects_on_member(found().instance, "m1", MEMBER_SERVER, None, on_hosts=on)]
+        for on in (False, True)
+    )
+    assert (set(pods) - set(hosts), set(hosts) - set(pods)) == ({agent.DEPLOYMENT}, {agent.TOKEN})
+    assert (agent.other_form(on_hosts=True), agent.other_form(on_hosts=False)) == (agent.DEPLOYMENT, agent.TOKEN)
+
+
+def test_a_token_that_the_member_has_not_filled_is_no_access() -> None:
+    assert agent.host_access("m1", MEMBER_SERVER, None) is None
+    assert agent.host_access("m1", MEMBER_SERVER, {"data": {"token": "dA=="}}) is None
+    access = agent.host_access("m1", MEMBER_SERVER, {"data": {"token": "dA==", "ca.crt": "Y2E="}})
+    assert access
+    config = json.loads(access)
+    assert config["clusters"][0]["cluster"] == {"server": MEMBER_SERVER, "certificate-authority-data": "Y2E="}
+    assert config["users"][0]["user"] == {"token": "t"}
 
 
 def test_a_document_with_a_member_in_mode_pull_has_an_endpoint() -> None:

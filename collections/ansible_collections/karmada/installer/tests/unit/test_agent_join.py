@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -79,6 +80,7 @@ class Site:
             each.writes_left = self.writes_left
         self.state = state()
         self.bearers: list[str] = []
+        self.outcomes: list[member_join.Outcome] = []
         self.refusals: list[Exception] = []
         #: what becomes of a request: its status
         self.judge: Any = self._sign
@@ -133,15 +135,17 @@ class Site:
 
     def run(self, entry: Object = M1) -> list[str]:
         """What one run of the step changes, on the member and in the control plane."""
-        run = fake_run(
-            document({"endpoint": {"type": "NodePort"}, "members": [entry]}), FakeCluster("host"), stored=self.state
-        )
+        deployment = document({"endpoint": {"type": "NodePort"}, "members": [M1]})
+        deployment["spec"]["members"] = [{**deployment["spec"]["members"][0], **entry}]
+        run = fake_run(deployment, FakeCluster("host"), stored=self.state)
         run.__dict__["control_plane"] = self.inside
         registered = member_join.registered_clusters(run)
         survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
+        self.outcomes.append(survey)
         member_join.survey_member(run, entry, registered, survey)
         if not member_join.needs_work(entry, survey, self.state):
             return []
+        self.outcomes.append(outcome)
         try:
             member_join.register_member(run, entry, registered, outcome)
         finally:
@@ -288,6 +292,79 @@ def test_a_leave_that_did_not_come_to_its_end_is_taken_back(monkeypatch: pytest.
     space["metadata"]["labels"][NO_NEW_WORKS_LABEL] = "true"
     assert site.run() == ["changed Namespace karmada-es-m1"]
     assert NO_NEW_WORKS_LABEL not in site.inside.objects["v1", "Namespace", None, "karmada-es-m1"]["metadata"]["labels"]
+
+
+ON_HOSTS = {**M1, "agentHosts": ["gw1"]}
+
+
+def fills_tokens(site: Site) -> None:
+    """The member's API server fills the token of the account as soon as its Secret is there."""
+    apply = site.member.apply
+
+    def applied(obj: Object, **more: Any) -> Any:
+        made = apply(obj, **more)
+        if (obj["kind"], obj["metadata"]["name"]) == ("Secret", agent.ACCOUNT):
+            site.member.objects["v1", "Secret", "karmada-cluster", agent.ACCOUNT]["data"] = {
+                "token": "dA==",
+                "ca.crt": "Y2E=",
+            }
+        return made
+
+    site.member.apply = applied  # type: ignore[method-assign]
+
+
+def test_an_agent_moves_from_its_pods_to_hosts_and_back_with_the_same_identity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(monkeypatch)
+    fills_tokens(site)
+    site.run()
+    before = agent.identity_of(site.secret)
+    moved = site.run(ON_HOSTS)
+    assert moved == [
+        "created Secret karmada-cluster/karmada-agent-sa",
+        "deleted Deployment karmada-cluster/karmada-agent",
+    ]
+    assert (site.member.names("Deployment"), len(site.bearers)) == (set(), 1)
+    assert site.state.members["m1"]["agentHosts"] == ["gw1"]
+    assert site.run(ON_HOSTS) == []
+    assert agent.identity_of(site.secret) == before
+    assert site.run() == [
+        "created Deployment karmada-cluster/karmada-agent",
+        "deleted Secret karmada-cluster/karmada-agent-sa",
+    ]
+    site.assert_joined()
+    assert "agentHosts" not in site.state.members["m1"]
+    assert site.run() == []
+
+
+def test_what_hosts_need_of_a_member_is_known_when_it_is_joined_and_when_nothing_is_to_be_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(monkeypatch)
+    fills_tokens(site)
+    site.run(ON_HOSTS)
+    first, again = site.outcomes
+    assert first.agent is None, "there is nothing to look at yet"
+    assert again.agent
+    assert json.loads(again.agent.kubeconfig)["users"][0]["user"] == {"token": "t"}
+    site.outcomes.clear()
+    site.run(ON_HOSTS)
+    (looked,) = site.outcomes
+    assert looked.agent
+    assert (looked.agent.kubeconfig, looked.agent.identity) == (again.agent.kubeconfig, again.agent.identity)
+    monkeypatch.setattr(Run, "public_url", "https://karmada.example.com")
+    site.outcomes.clear()
+    site.run(ON_HOSTS)
+    assert site.outcomes[-1].agent
+    assert site.outcomes[-1].agent.identity != again.agent.identity, "another endpoint takes a restart"
+
+
+def test_a_token_that_stays_empty_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    monkeypatch.setattr(agent_join, "FILLED_SECONDS", 0)
+    with pytest.raises(ProblemsError, match="did not fill the token of its agent's account"):
+        site.run(ON_HOSTS)
 
 
 @pytest.mark.parametrize(("live", "told"), [("Push", "registered in mode Push"), ("Pull", "by another tool")])

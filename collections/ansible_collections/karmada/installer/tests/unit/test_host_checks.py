@@ -84,6 +84,7 @@ def machine(number: int, address: str = "") -> Object:
             "units": {},
             "users": {},
             "missing_programs": [],
+            "unreached": [],
             "time": NOW + 0.5,
         },
     }
@@ -591,7 +592,7 @@ def directives() -> Iterable[str]:
     )
     host = render.all_hosts(of.spec)[0]
     for name in (ETCD.name, "karmada-scheduler"):
-        text = render.unit_text(of, BY_NAME[name], render.layout(of, host, BY_NAME[name], ""), "digest")
+        text = render.component_unit(of, BY_NAME[name], render.layout(of, host, BY_NAME[name], ""), "digest")
         yield from (line for line in text.replace("\\\n", "").splitlines() if "=" in line)
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import Stored
 from ansible_collections.karmada.installer.tests.unit.samples import document
+from ansible_collections.karmada.installer.tests.unit.test_agent_units import ACCESS
 from ansible_collections.karmada.installer.tests.unit.test_field_effects import ON_HOSTS, put
 from ansible_collections.karmada.installer.tests.unit.test_host_run import Runs, remembered, seen
 
@@ -31,13 +33,17 @@ ROWS: dict[str, tuple[Any, Any, str]] = {
     "spec.ssh.knownHostsSecretRef.name": ("one", "two", REACHED),
     "spec.endpoint.virtualIP.address": ("192.0.2.100", "192.0.2.101", TREES),
     "spec.endpoint.virtualIP.virtualRouterID": (None, 77, TREES),
+    "spec.members[].agentHosts": (["gw1"], ["gw2"], TREES),
 }
 AROUND: Object = {
     "mode": "Binary",
     "hosts": [
         {"name": "cp1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"]},
         {"name": "cp2", "address": "192.0.2.2", "roles": ["controlPlane"]},
+        {"name": "gw1", "address": "192.0.2.3", "roles": ["agent"]},
+        {"name": "gw2", "address": "192.0.2.4", "roles": ["agent"]},
     ],
+    "members": [{"name": "m1", "mode": "Pull", "secretRef": {"name": "m1"}, "agentHosts": ["gw1"]}],
     "endpoint": {"type": "VirtualIP", "virtualIP": {"address": "192.0.2.100"}},
 }
 
@@ -61,7 +67,9 @@ def effects(runs: Runs, deployment: Object) -> Object:
         facts = {"architecture": "x86_64", "interface": "eth0"}
         runs.see(**{host["name"]: seen(Stored(4).after(remembered()), files=files, facts=facts)})
         view = runs.step(deployment).on_host(host["name"])
-        trees.append((view.tree(component.name for component in COMPONENTS), view.load_balancer_tree()))
+        runs.handover.agents = {"m1": ACCESS.plain}
+        parts = [view.tree(component.name for component in COMPONENTS), view.tree(["karmada-agent"])]
+        trees.append((render.merged(parts, "owner"), view.load_balancer_tree()))
         runs.see(**{f"place-{place}": {"files": {file["path"]: file["content"] for file in trees[-1][0]["files"]}}})
     reached = [(ssh.variables(host, spec["ssh"], "/secrets"), ssh.roles(spec, host)) for host in spec["hosts"]]
     return {REACHED: reached, TREES: trees}

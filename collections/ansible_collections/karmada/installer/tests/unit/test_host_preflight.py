@@ -30,7 +30,7 @@ def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
         leaving={each["name"]: each for each in leaving},
         handover=SimpleNamespace(observed=lambda name: observed.get(name, {})),
         stored_state=None,
-        program_problems=lambda: [NO_PROGRAM],
+        program_problems=lambda _hosts: [NO_PROGRAM],
     )
 
 

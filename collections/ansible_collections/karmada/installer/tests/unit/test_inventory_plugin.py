@@ -341,6 +341,7 @@ def test_plain_hosts_are_in_groups_by_their_roles_after_the_host_that_steps_are_
         "karmada_etcd": ["etcd1"],
         "karmada_control_plane": ["cp1", "cp2"],
         "karmada_load_balancer": ["cp1", "cp2"],
+        "karmada_agent": [],
     }
     assert found["karmada_hosts"]["hosts"] == ["etcd1", "cp1", "cp2"]
     variables = found["_meta"]["hostvars"]

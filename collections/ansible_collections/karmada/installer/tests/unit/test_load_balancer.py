@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases, ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases, ssh, unit_text
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
@@ -252,7 +252,7 @@ class TestTree:
         assert other["health"]["authority"] in {file["path"] for file in tree(instance())["files"]}
 
     def test_haproxy_may_no_more_than_a_component(self) -> None:
-        assert dict(unit(instance(), "haproxy")).items() >= render.HARDENING.items()
+        assert dict(unit(instance(), "haproxy")).items() >= unit_text.HARDENING.items()
 
     def test_haproxy_may_listen_below_1024_if_it_has_to_and_nothing_else(self) -> None:
         settings = dict(unit(instance(port=443), "haproxy"))
@@ -261,7 +261,7 @@ class TestTree:
 
     def test_keepalived_may_do_with_the_network_what_it_has_to(self) -> None:
         settings = dict(unit(instance(), "keepalived"))
-        differs = {key for key, value in render.HARDENING.items() if settings[key] != value}
+        differs = {key for key, value in unit_text.HARDENING.items() if settings[key] != value}
         assert differs == {"AmbientCapabilities", "CapabilityBoundingSet", "PrivateUsers", "RestrictAddressFamilies"}
         assert settings["User"] != "root"
 

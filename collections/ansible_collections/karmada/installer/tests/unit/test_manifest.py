@@ -133,7 +133,8 @@ def test_the_full_document_has_every_field_of_the_spec() -> None:
     full = manifest.parse(corpus_files.named("full").text)
     # one document has one type of endpoint, and one mode
     others = [
-        manifest.parse(corpus_files.named(name).text) for name in ("endpoint_ingress", "endpoint_route", "binary")
+        manifest.parse(corpus_files.named(name).text)
+        for name in ("endpoint_ingress", "endpoint_route", "binary", "binary_agent_hosts")
     ]
     given = [field for document in (full, *others) for field in _given(document["spec"])]
     missing = set(_fields(manifest.schema()["properties"]["spec"])) - set(given)

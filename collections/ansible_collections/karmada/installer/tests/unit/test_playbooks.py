@@ -36,8 +36,8 @@ LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
 STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
 RESULTS: dict[str, Any] = {
     "preflight": {"changed": False, "installed": True, "broken_members": BROKEN},
-    "member_join": {"changed": True, "broken_members": BROKEN},
-    "member_join readiness": {"changed": False, "broken_members": [*BROKEN, *LATE]},
+    "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},
+    "member_join readiness": {"changed": False, "broken_members": [*BROKEN, *LATE], "has_agents_on_hosts": False},
     "member_leave leave": {"changed": False, "broken_members": STAYS},
     "report": {"changed": False, "status": {}, "summary": ["what there is"], "failure": "m1: it does not answer"},
     "differences": {"changed": False, "found": ["it is not installed"]},
@@ -48,7 +48,12 @@ RESULTS: dict[str, Any] = {
 
 
 def run(
-    playbook: str, tmp_path: Path, results: dict[str, Any], *options: str, mode: str = "Container"
+    playbook: str,
+    tmp_path: Path,
+    results: dict[str, Any],
+    *options: str,
+    mode: str = "Container",
+    hosts: dict[str, Any] | None = None,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """The command, and what each step was given, in order."""
     collection = tmp_path / "ansible_collections/karmada/installer"
@@ -66,9 +71,9 @@ def run(
     empty: dict[str, Any] = {"hosts": {}}
     groups: dict[str, Any] = {
         **dict.fromkeys(("karmada_in_pods", "karmada_on_hosts", "karmada_hosts", "karmada_hosts_leaving"), empty),
-        **dict.fromkeys(("karmada_etcd", "karmada_control_plane", "karmada_load_balancer"), empty),
+        **dict.fromkeys(("karmada_etcd", "karmada_control_plane", "karmada_load_balancer", "karmada_agent"), empty),
         "karmada_members": {"hosts": members},
-        group: {"hosts": {"karmada_control": here}},
+        group: {"hosts": {"karmada_control": here, **(hosts or {})}},
     }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}))
     steps = tmp_path / "steps"
@@ -115,6 +120,23 @@ def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str
     assert steps[-1] == {"step": "report", "broken_members": [*BROKEN, *LATE, *STAYS]}
     assert given(steps, "instance_state")[-1]["event"] == "finished"
     assert done.returncode == 2, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_agents_on_hosts_run_before_their_members_are_waited_for_and_end_when_these_have_left(
+    playbook: str, tmp_path: Path
+) -> None:
+    there = {name: {**RESULTS[name], "has_agents_on_hosts": True} for name in ("member_join", "member_join readiness")}
+    hosts = {"gw1": {"ansible_connection": "local", "karmada_host": {"name": "gw1", "roles": ["agent"]}}}
+    _, steps = run(playbook, tmp_path, {**RESULTS, **there}, mode="Binary", hosts=hosts)
+    told = [f"{each['step']} {each.get('stage', '')}".strip() for each in steps]
+    agents = [place for place, each in enumerate(steps) if each.get("components") == ["karmada-agent"]]
+    first, last = agents
+    assert "host_journal" in told[told.index("member_join registration") : first]
+    assert first < told.index("member_join readiness") < told.index("member_leave leave") < last
+    assert told[first - 2 : first] == ["programs", "host_programs"]
+    assert steps[last].get("state", "present") == "present"
+    assert last < told.index("report")
 
 
 @pytest.mark.parametrize("found", [[], ["Deployment karmada/prod-scheduler is missing"]])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, releases, unit_text
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -107,7 +107,7 @@ class TestEveryComponent:
 
     def test_may_do_nothing_but_talk_to_the_network_and_read_its_files(self, component: Component) -> None:
         settings = unit(instance(), component)
-        assert dict(settings).items() >= render.HARDENING.items()
+        assert dict(settings).items() >= unit_text.HARDENING.items()
         assert ("CapabilityBoundingSet", "") in settings
         assert [value for key, value in settings if key == "ReadWritePaths"] == (
             ["/var/lib/karmada/prod/etcd"] if component is ETCD else []
@@ -261,7 +261,7 @@ def _read_as_systemd_does(word: str) -> str:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=60))
 def test_no_value_of_the_document_means_anything_to_systemd(value: str) -> None:
-    word = render.quoted(value)
+    word = unit_text.quoted(value)
     assert "\n" not in word
     assert _read_as_systemd_does(word) == value
 
