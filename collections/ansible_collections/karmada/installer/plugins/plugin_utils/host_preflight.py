@@ -121,7 +121,17 @@ def _where(host: Host) -> str:
 
 def hints(run: RunWithHosts) -> list[str]:
     """What is no reason to stop and a person wants to know."""
-    return [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run)]
+    return [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
+
+
+def _not_cleaned(run: RunWithHosts) -> list[str]:
+    """Hosts that do not let us look and that no member needs any more, so that nobody is told of them otherwise."""
+    needed = {name for hosts in members_with_agent_hosts(run.spec).values() for name in hosts}
+    return [
+        f"{problem.where}: {problem.what}; no member names it, and what its agents had there stays until a run cleans it"
+        for host, problem in _refused(run, [host for host in run.hosts.values() if host.is_of_members], [])
+        if host.name not in needed
+    ]
 
 
 def left(run: RunWithHosts) -> list[str]:

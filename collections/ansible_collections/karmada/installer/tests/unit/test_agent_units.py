@@ -549,6 +549,12 @@ def test_a_host_that_no_member_names_any_more_is_told_of_and_not_refused(runs: R
     ]
 
 
+def test_a_host_that_no_member_names_any_more_and_that_is_away_is_told_of(runs: Runs) -> None:
+    assert host_preflight.hints(Checked(runs, {"refusal": REFUSED}).run()) == []
+    (hint,) = host_preflight.hints(Checked(runs, {"refusal": REFUSED}).run(entry("m2", "gw2")))
+    assert "host gw1 (198.51.100.1): nothing accepts connections" in hint
+
+
 def test_hosts_of_members_may_be_in_a_network_of_another_family() -> None:
     hosts = [CP, {**GATEWAYS[0], "address": "2001:db8::1"}]
     assert (
