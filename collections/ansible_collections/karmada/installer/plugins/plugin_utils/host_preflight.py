@@ -128,7 +128,7 @@ def _not_cleaned(run: RunWithHosts) -> list[str]:
     """Hosts that do not let us look and that no member needs any more, so that nobody is told of them otherwise."""
     needed = {name for hosts in members_with_agent_hosts(run.spec).values() for name in hosts}
     return [
-        f"{problem.where}: {problem.what}; no member names it, and what its agents had there stays until a run cleans it"
+        f"{problem.where}: {problem.what}; no member names it, what its agents had there stays until a run cleans it"
         for host, problem in _refused(run, [host for host in run.hosts.values() if host.is_of_members], [])
         if host.name not in needed
     ]
