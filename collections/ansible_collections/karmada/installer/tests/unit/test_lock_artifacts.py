@@ -112,7 +112,7 @@ def test_what_the_publisher_denies_is_not_recorded(
 def test_digests_of_images(tool: Any) -> None:
     images = RegistryFiles()
     expected = {}
-    for component in components.COMPONENTS:
+    for component in components.PROGRAMS:
         version = getattr(RELEASE, component.image.release)
         layers = {name: [tar((component.binary, program(name, number)))] for name, number in programs.MACHINES.items()}
         digest = images.image(component.image.repository, version, layers)
@@ -128,7 +128,7 @@ def test_digests_of_images(tool: Any) -> None:
 
 def test_every_known_release_can_be_built_from_go_modules() -> None:
     for release in releases.RELEASES:
-        for component in components.COMPONENTS:
+        for component in components.PROGRAMS:
             project, program_name = component.image.release, component.binary.rpartition("/")[2]
             assert program_name in go_modules.PROJECTS[project].packages
             folder = go_modules.MODULES / project / getattr(release, project)
