@@ -49,9 +49,15 @@ def problems(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
 
 
 def of_members(run: HostsRun) -> dict[str, list[Problem]]:
-    """What is wrong with the hosts that run agents: member → the problems of its hosts."""
+    """What is wrong with the hosts that run agents: member → the problems of its hosts.
+
+    A host that has a problem is left as it is by the steps that follow.
+    """
     found = host_checks.of_members(run.instance, run.observed)
     of_hosts = {name: [*each, *_programs(run, [name]), *_unreached(run, name)] for name, each in found.items()}
+    for name, each in of_hosts.items():
+        if each:
+            run.leave_alone(name, "; ".join(problem.what for problem in each))
     return {
         member: [problem for host in hosts for problem in of_hosts.get(host, ())]
         for member, hosts in members_with_agent_hosts(run.spec).items()

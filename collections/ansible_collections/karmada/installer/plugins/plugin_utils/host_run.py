@@ -337,6 +337,11 @@ class HostsRun(RunWithHosts):
         what = f'it failed in "{trouble["step"]}": {trouble["reason"]}'
         return Problem(what, f"host {host} ({address})", "mend that on the host")
 
+    def leave_alone(self, host: str, reason: str) -> None:
+        """Have the steps that follow leave this host as it is, because it does not fit."""
+        if not self.observed[host].get("refusal"):
+            self.handover.note(host, trouble={"step": "preflight", "reason": reason, "lost": False})
+
     def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
         """What is wrong with the hosts that are to run this member's agent."""
         return [problem for host in agent_hosts(entry) if (problem := self.trouble_of(host))]
@@ -365,7 +370,9 @@ class HostsRun(RunWithHosts):
         """How agents get to their members, for the steps on hosts; with a record of what these are about to have."""
         self.handover.agents = {name: each.plain for name, each in access.items()}
         if members_with_agent_hosts(self.spec) and not self.check:
-            self.save(replace(self.with_hosts(self.state), member_places=self.member_places))
+            state = self.state
+            hosts = {each["name"]: each for each in self.spec["hosts"] if self.hosts[each["name"]].is_of_members}
+            self.save(replace(state, hosts={**state.hosts, **hosts}, member_places=self.member_places))
 
     @property
     def member_places(self) -> Mapping[str, int]:

@@ -338,6 +338,22 @@ def test_an_agent_moves_from_its_pods_to_hosts_and_back_with_the_same_identity(
     assert site.run() == []
 
 
+@pytest.mark.parametrize("writes", range(0, 44, 5))
+def test_killed_at_any_write_and_run_again_its_agent_is_one_of_hosts(
+    writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch)
+    fills_tokens(site)
+    site.writes_left[0] = writes
+    with contextlib.suppress(Killed):
+        site.run(ON_HOSTS)
+    site.writes_left[0] = -1
+    site.run(ON_HOSTS)
+    assert site.run(ON_HOSTS) == []
+    assert agent.identity_of(site.secret)
+    assert (site.member.names("Deployment"), agent.ACCOUNT in site.member.names("Secret")) == (set(), True)
+
+
 def test_what_hosts_need_of_a_member_is_known_when_it_is_joined_and_when_nothing_is_to_be_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -278,6 +278,14 @@ def test_nothing_of_the_control_planes_keys_is_in_what_a_host_gets(runs: Runs) -
     assert view.tree(list(BY_NAME))["units"] == []
 
 
+def test_a_host_is_on_record_before_anything_is_put_there(runs: Runs) -> None:
+    left_with(runs, hosts={"cp1": CP})
+    new = {"name": "cp9", "address": "192.0.2.9", "roles": ["controlPlane"]}
+    wanted = deployment(*BOTH, hosts=[CP, *GATEWAYS, new], endpoint={"type": "External", "host": "192.0.2.1"})
+    runs.step(wanted).hand_on_agents(access_of("m1", "m2"))
+    assert set(runs.step(wanted).state.hosts) == {"cp1", "gw1", "gw2"}
+
+
 def test_a_host_without_the_state_is_no_reason_to_write_it(runs: Runs) -> None:
     done = replace(runs.step(deployment(*BOTH)).state, document=deployment(*BOTH))
     runs.see(cp1=seen(Stored(4).after(done)))
@@ -486,6 +494,10 @@ def test_what_is_wrong_with_a_host_is_a_problem_of_its_members_alone(
     assert [told in problem.what for problem in found["m1"]] == [True]
     assert (found["m2"], found["m3"]) == (found["m1"], [])
     assert all(problem.where and problem.remedy for problem in found["m1"])
+    later = runs.step(deployment(*BOTH))
+    assert set(later.missing_programs()) == {"cp1", "gw2"}, "nothing is fetched for it"
+    step = Asked(host_components.ActionModule, later, "gw1")
+    assert (step.perform(**arguments_of(host_components.ActionModule)), step.asked) == ({"changed": False}, [])
 
 
 def test_a_host_that_is_well_has_no_problem_and_needs_no_address_of_its_own(runs: Runs) -> None:
