@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of a unit: a real API server gives out its identity, and the program takes flags and both kubeconfigs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_units, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT_ON_HOST
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import namespace_on_member
+from ansible_collections.karmada.installer.tests.contract import conftest
+from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
+from ansible_collections.karmada.installer.tests.unit.samples import NOW, OWNER, authorities
+from ansible_collections.karmada.installer.tests.unit.test_agent_units import BOTH, deployment
+from ansible_collections.karmada.installer.tests.unit.test_host_run import Runs
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_INSIDE = "/api/v1/namespaces/karmada-cluster"
+_PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": f"{_INSIDE}/serviceaccounts",
+    "Secret": f"{_INSIDE}/secrets",
+    "ClusterRole": f"{_RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
+}
+
+
+class Unit:
+    """A unit of member m1, with its files in a folder of the test."""
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        instance = Runs(folder).step(deployment(*BOTH)).instance
+        host = next(each for each in render.all_hosts(instance.spec) if each.name == "gw1")
+        component = KARMADA_AGENT_ON_HOST.for_member("m1", 0)
+        ports = dict(zip(component.ports, conftest.free_ports(2), strict=True))
+        self.folder, self.component, self.spec = folder, replace(component, ports=ports), instance.spec
+        known = render.layout(instance, host, component, "")
+        self.where = replace(known, base=str(folder / "etc"), runtime=str(folder / "run"), member_url=server.url)
+        pair = pki.issue(
+            pki.Certificate("x", "", agent.user("m1"), client=True),
+            *(authorities()["client-signing-ca"], "ECDSA-P256", NOW, pki.parse_duration("87600h")),
+        )
+        identity = agent.Identity(pair, server.url, server.ca.read_bytes(), "")
+        objects = agent.objects_on_member(instance, "m1", server.url, None, on_hosts=True)
+        secret = agent.identity_secret("m1", OWNER, instance.full_name, identity)
+        for each in (namespace_on_member(OWNER), *objects, secret):
+            status, answer = server.request("POST", _PATHS[each["kind"]], each)
+            assert status in (201, 409), answer
+        # There is no controller here that fills its Secret.
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        status, answer = server.request("POST", f"{_INSIDE}/serviceaccounts/{agent.ACCOUNT}/token", request)
+        assert status == 201, answer
+        cluster: dict[str, Any] = pki.kubeconfig(
+            "m1", server.url, server.ca.read_bytes(), "karmada-agent", str(answer["status"]["token"]), context="m1"
+        )
+        access = agent_units.AgentAccess(json.dumps(cluster).encode(), "")
+        assert access.server == server.url
+        (folder / "run").mkdir()
+        (folder / "etc" / "member").mkdir(parents=True)
+        (folder / "etc" / "member" / "member.config").write_bytes(access.kubeconfig)
+        lines = dict(agent_units.addition(instance, component, self.where, access).service)
+        self.fetch = [part.strip('"') for part in lines["ExecStartPre"].split(" ")]
+
+    def fetched(self) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *self.fetch[1:3], agent_identity.__file__, *self.fetch[4:]]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={})
+
+    def ran(self) -> str:
+        command = [conftest.binary("karmada-agent", "TEST_KARMADA_AGENT")]
+        command += self.component.flags(self.spec, self.where)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def unit(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Unit:
+    return Unit(api_server, tmp_path_factory.mktemp("agent"))
+
+
+def test_the_account_of_the_agent_fetches_its_identity(unit: Unit, api_server: ApiServer) -> None:
+    done = unit.fetched()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = (unit.folder / "run" / "karmada-kubeconfig").read_text()
+    assert f"server: {api_server.url}" in found
+
+
+def test_the_program_gets_past_its_member_and_is_asked_who_it_is_by_the_control_plane(unit: Unit) -> None:
+    """The same API server stands for both. It knows the account, and not who signed the identity."""
+    assert unit.fetched().returncode == 0
+    said = unit.ran()
+    assert "Unauthorized" in said
+    assert "error building kubeconfig" not in said
+    assert "unknown flag" not in said
