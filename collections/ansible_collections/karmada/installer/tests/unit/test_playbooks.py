@@ -176,8 +176,8 @@ def test_members_that_hosts_have_to_reach_are_looked_at_before_the_check_and_oth
 def test_on_hosts_it_is_told_why_a_member_is_not_ready(playbook: str, tmp_path: Path) -> None:
     explained = [{**LATE[0], "problem": "it is not ready\nconnection refused"}]
     found = {
-        "member_join readiness": {"changed": False, "broken_members": LATE, "not_ready": ["m2"]},
-        "member_join reasons": {"changed": False, "broken_members": explained},
+        "member_join readiness": {**RESULTS["member_join readiness"], "broken_members": LATE, "not_ready": ["m2"]},
+        "member_join reasons": {**RESULTS["member_join readiness"], "broken_members": explained},
         "member_leave leave": {"changed": False, "broken_members": []},
     }
     _, steps = run(playbook, tmp_path, {**RESULTS, **found}, mode="Binary")
