@@ -12,7 +12,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_action impo
 class ActionModule(HostAction):
     """Send what the host lacks."""
 
-    TRANSFERS_FILES = True
     KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
@@ -37,7 +36,11 @@ class ActionModule(HostAction):
         return found
 
     def _send(self, file: Path) -> str:
-        """Put a file beside the modules of this task, which Ansible removes at its end; returns where."""
+        """Put a file beside the modules of this task, which Ansible removes at its end; returns where.
+
+        The folder is made now, and not for TRANSFERS_FILES before ``perform``: most hosts lack nothing, and one that is
+        spared may not answer.
+        """
         if not self._connection._shell.tmpdir:
             self._make_tmp_path()
         target: str = self._connection._shell.join_path(self._connection._shell.tmpdir, file.name)
