@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_is_dead
 
 
@@ -33,7 +32,6 @@ class ActionModule(HostAction):
             "address": self.host_entry["address"],
             "virtual_ip": virtual_ip.get("address", ""),
             "folders": [render.DATA, render.PROGRAMS],
-            "reached": self._reached(),
         }
         found, refusal = self._ask(question)
         if host_access.says_too_little(refusal):
@@ -47,13 +45,6 @@ class ActionModule(HostAction):
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
         self.note(refusal=refusal, **({} if refusal else {**seen, "asked": asked, "answered": answered}))
         return {"changed": False, "reached": not refusal}
-
-    def _reached(self) -> list[dict[str, Any]]:
-        """What the host has to connect to; of hosts that run agents, which may be in another network."""
-        run = self.karmada
-        if not isinstance(run, HostsRun) or self.leaves or run.operation == "uninstall":
-            return []
-        return run.reached_from(self.host_name)
 
     def _ask(self, question: dict[str, Any]) -> tuple[dict[str, Any], str]:
         return refusal_of(lambda: self.on_host("host_state", **question))

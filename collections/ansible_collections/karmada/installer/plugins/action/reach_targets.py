@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_checks, member_reach
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pushed_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    members_with_agent_hosts,
+    pushed_members,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -24,9 +27,11 @@ class ActionModule(KarmadaAction):
         del arguments
         if not isinstance(run, HostsRun):
             raise TypeError("this control plane is not on plain hosts")
-        registered = member_checks.registered_clusters(run) if pushed_members(run.spec) else Clusters()
+        looked_at = pushed_members(run.spec) or members_with_agent_hosts(run.spec)
+        registered = member_checks.registered_clusters(run) if looked_at else Clusters()
         found = member_reach.targets(run, registered)
-        hosts = member_reach.looking(run) if found else []
-        for host in hosts:
-            run.handover.note(host, targets=[each.plain for each in found])
-        return {"changed": False, "hosts": {host: [each.name for each in found] for host in hosts}}
+        hosts = dict.fromkeys(member_reach.looking(run), found) if found else {}
+        hosts |= member_reach.for_agents(run, registered)
+        for host, targets in hosts.items():
+            run.handover.note(host, targets=[each.plain for each in targets])
+        return {"changed": False, "hosts": {host: [each.name for each in targets] for host, targets in hosts.items()}}

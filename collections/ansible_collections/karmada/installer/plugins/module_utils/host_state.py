@@ -23,7 +23,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,6 @@ _LISTENING = "0A"
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 #: How often, and how far apart in seconds, it is looked whether a neighbour has answered, which takes milliseconds.
 _NEIGHBOUR_LOOKS, _NEIGHBOUR_PAUSE = 6, 0.05
-#: How long somebody whom this host has to reach may take to accept a connection.
-_CONNECT_SECONDS = 5
 
 
 def read_state(system: System, instance: str) -> dict[str, Any]:
@@ -173,18 +171,11 @@ def read_files(system: System, folder: str) -> dict[str, str]:
     }
 
 
-def facts(
-    system: System,
-    address: str,
-    folders: list[str],
-    virtual_ip: str = "",
-    reached: Iterable[dict[str, Any]] = (),
-) -> dict[str, Any]:
+def facts(system: System, address: str, folders: list[str], virtual_ip: str = "") -> dict[str, Any]:
     """What preflight wants to know of the host: the machine, its clock and network, what is there under our names.
 
-    ``address`` is the host's in the document, ``virtual_ip`` that of the endpoint if it has one. ``reached`` is what
-    the host has to connect to, each with ``address`` and ``port``; those that it cannot are in ``unreached``, with the
-    ``reason``. Sizes are in bytes, times in seconds since 1970. A fact that cannot be had is empty.
+    ``address`` is the host's in the document, ``virtual_ip`` that of the endpoint if it has one. Sizes are in bytes,
+    times in seconds since 1970. A fact that cannot be had is empty.
     """
     interfaces = _interfaces(system)
     # Who has the address itself would be told of the one that had it before.
@@ -209,7 +200,6 @@ def facts(
         "units": _units(system.path(UNIT_FOLDER)),
         "users": {user.pw_name: user.pw_gecos for user in pwd.getpwall() if user.pw_name.startswith("karmada-")},
         "missing_programs": [name for name in ("systemctl", "useradd", "userdel") if not shutil.which(name)],
-        "unreached": [{**each, "reason": reason} for each in reached if (reason := _unreached(each))],
         # Last, so that it is close to the moment at which the answer arrives.
         "time": time.time(),
     }
@@ -362,15 +352,6 @@ def _can_bind(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _unreached(target: dict[str, Any]) -> str:
-    """Why this host cannot connect there; empty if it can."""
-    try:
-        with socket.create_connection((target["address"], target["port"]), timeout=_CONNECT_SECONDS):
-            return ""
-    except OSError as error:
-        return str(error.strerror or error) or type(error).__name__
 
 
 def _listening() -> list[dict[str, Any]]:

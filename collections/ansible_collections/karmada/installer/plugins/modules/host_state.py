@@ -51,11 +51,6 @@ options:
     type: list
     elements: str
     default: []
-  reached:
-    description: What this host has to connect to, each with C(what) it is, C(address) and C(port).
-    type: list
-    elements: dict
-    default: []
   content:
     description: What to write, as JSON, with C(serial) and C(files).
     type: str
@@ -126,7 +121,6 @@ def main() -> None:
             "address": {"type": "str", "default": ""},
             "virtual_ip": {"type": "str", "default": ""},
             "folders": {"type": "list", "elements": "str", "default": []},
-            "reached": {"type": "list", "elements": "dict", "default": []},
             "content": {"type": "str", "no_log": True},
         },
         required_if=[("state", "written", ["content"])],
@@ -154,12 +148,11 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
         return {"changed": host_state.write_state(system, name, content["serial"], content["files"], check)}
     if state == "absent":
         return {"changed": host_state.remove_state(system, name, check)}
-    asked = (wanted[key] for key in ("address", "folders", "virtual_ip", "reached"))
     return {
         "changed": False,
         "stored": host_state.read_state(system, name),
         "files": host_state.read_files(system, f"/etc/karmada/{name}"),
-        "facts": host_state.facts(system, *asked),
+        "facts": host_state.facts(system, wanted["address"], wanted["folders"], wanted["virtual_ip"]),
         "programs": host_program_files.intact(system, "/usr/local/lib/karmada"),
     }
 

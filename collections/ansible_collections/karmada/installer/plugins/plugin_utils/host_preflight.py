@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import members_with_agent_hosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import CONTROL_PLANE, HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
@@ -54,7 +53,7 @@ def of_members(run: HostsRun) -> dict[str, list[Problem]]:
     A host that has a problem is left as it is by the steps that follow.
     """
     found = host_checks.of_members(run.instance, run.observed)
-    of_hosts = {name: [*each, *_programs(run, [name]), *_unreached(run, name)] for name, each in found.items()}
+    of_hosts = {name: [*each, *_programs(run, [name])] for name, each in found.items()}
     for name, each in of_hosts.items():
         if each:
             run.leave_alone(name, "; ".join(problem.what for problem in each))
@@ -69,26 +68,6 @@ def _programs(run: RunWithHosts, hosts: Sequence[str]) -> list[Problem]:
     seen = [run.observed[host].get("facts") for host in hosts]
     known = all(facts and facts["architecture"] in ARCHITECTURES for facts in seen)
     return run.program_problems(hosts) if known else []
-
-
-def _unreached(run: HostsRun, host: str) -> Iterator[Problem]:
-    """Where this host's agents have to get to and it cannot; the control plane if it is there and answers us."""
-    for told in (run.observed[host].get("facts") or {}).get("unreached", ()):
-        if told["what"] == CONTROL_PLANE and not _answers(run):
-            continue
-        at = f"{told['address']}, port {told['port']}"
-        yield Problem(
-            what=f"{told['what']} cannot be reached from it at {at}: {told['reason']}",
-            where=_where(run.hosts[host]),
-            remedy="let it connect there: an agent needs its member's API server and the endpoint of the control plane",
-        )
-
-
-def _answers(run: HostsRun) -> bool:
-    try:
-        return bool(run.stored_state and run.control_plane_exists and run.control_plane)
-    except (ApiError, ProblemsError):
-        return False
 
 
 def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import yaml
@@ -25,7 +24,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     endpoint,
     host_access,
     ip_families,
-    kubeconfig,
     pki,
     pki_files,
     releases,
@@ -64,8 +62,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
 )
 
 LOCALHOST = "localhost"
-#: What agents connect to beside their members, in words.
-CONTROL_PLANE = "the control plane"
 
 
 @dataclass(frozen=True)
@@ -345,26 +341,6 @@ class HostsRun(RunWithHosts):
     def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
         """What is wrong with the hosts that are to run this member's agent."""
         return [problem for host in agent_hosts(entry) if (problem := self.trouble_of(host))]
-
-    def reached_from(self, host: str) -> list[dict[str, Any]]:
-        """What the agents of a host have to connect to, as far as it can be read: ``what``, ``address`` and ``port``.
-
-        The address of a member whose kubeconfig is on a host of its own is not known without logging in there.
-        """
-        urls = {}
-        for entry in self.spec["members"]:
-            if host in agent_hosts(entry) and "secretRef" in entry:
-                name, where = entry["secretRef"]["name"], f"spec.members[{entry['name']}].secretRef"
-                with suppress(ProblemsError, ApiError):
-                    files, folder = self.secret(name, where), self.connection.folder(name)
-                    access = kubeconfig.from_secret(files, entry.get("context"), where, folder)
-                    urls[f"member {entry['name']}"] = access.server
-        if urls or any(host in hosts for hosts in members_with_agent_hosts(self.spec).values()):
-            urls[CONTROL_PLANE] = self.public_url
-        parts = {what: urlsplit(url) for what, url in urls.items()}
-        return [
-            {"what": what, "address": each.hostname or "", "port": each.port or 443} for what, each in parts.items()
-        ]
 
     def hand_on_agents(self, access: Mapping[str, AgentAccess]) -> None:
         """How agents get to their members, for the steps on hosts; with a record of what these are about to have."""

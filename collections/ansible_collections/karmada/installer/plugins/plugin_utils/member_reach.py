@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the hosts of a control plane reach the API servers of its members, and are their certificates right from there?
 
+Hosts that run agents look at the members that they serve, and at the endpoint of the control plane.
+
 Which members they look at is found out here, and told to them without any credentials; what they found is told of each
 member. One that the control plane finds Ready is reached, and not looked at.
 """
@@ -13,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_checks, member_join, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
@@ -24,6 +27,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
 AT_ONCE = 32
+#: Behind the name of a member: what its agent has to reach beside it.
+_ENDPOINT = "/endpoint"
 _OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
 REMEDY_OF_PLACE = f"let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
 REMEDY_OF_CERTIFICATE = (
@@ -44,9 +49,40 @@ def targets(run: Run, registered: Clusters) -> list[Target]:
     ``registered`` is by name what the control plane knows of members. What is wrong with a kubeconfig is told by the
     checks of members.
     """
-    pushed = [entry for entry in run.spec["members"] if not pulls(entry)]
-    due = [entry for entry in pushed if member_checks.is_unknown(registered.get(entry["name"]))]
+    return _of_entries(run, [entry for entry in _unknown(run, registered) if not pulls(entry)])
 
+
+def for_agents(run: HostsRun, registered: Clusters) -> dict[str, list[Target]]:
+    """Host → what the agents on it have to reach: the members that they serve, and the endpoint once that answers us.
+
+    As with ``targets``, of members that are not known to be Ready.
+    """
+    due = [entry for entry in _unknown(run, registered) if agent_hosts(entry)]
+    members_by_name = {each.name: [each] for each in _of_entries(run, due)}
+    found: dict[str, list[Target]] = {}
+    for entry in due:
+        wanted = [*members_by_name.get(entry["name"], ()), *_endpoint(run, entry["name"])]
+        for host in agent_hosts(entry):
+            if host in run.hosts and not run.observed[host].get("refusal"):
+                found.setdefault(host, []).extend(wanted)
+    return found
+
+
+def _endpoint(run: HostsRun, member: str) -> list[Target]:
+    try:
+        answers = run.stored_state and run.control_plane_exists and run.control_plane
+    except (ApiError, ProblemsError):
+        # The run may be there to mend it.
+        answers = None
+    authority = run.state.authorities[KARMADA_CA].certificate.decode() if answers else ""
+    return [Target.of_url(f"{member}{_ENDPOINT}", run.public_url, authority)] if answers else []
+
+
+def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
+    return [entry for entry in run.spec["members"] if member_checks.is_unknown(registered.get(entry["name"]))]
+
+
+def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
     def of_entry(entry: member_join.Entry) -> Target | None:
         try:
             with member_join.connected(run, entry) as member:
@@ -82,7 +118,13 @@ def from_hosts(run: HostsRun) -> dict[str, list[Problem]]:
     for host, names in untried.items():
         run.say(f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them")
     entries = {entry["name"]: entry for entry in run.spec["members"]}
-    return {name: list(of_member(entries[name], *each)) for name, each in found.items() if name in entries}
+    problems: dict[str, list[Problem]] = {}
+    for name, each in found.items():
+        member = name.removesuffix(_ENDPOINT)
+        if member in entries:
+            told = of_endpoint(member, *each) if name != member else of_member(entries[member], *each)
+            problems.setdefault(member, []).extend(told)
+    return problems
 
 
 def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
@@ -90,3 +132,14 @@ def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fa
     where = f"spec.members[{entry['name']}].{members.reached_by(entry)}"
     for what, fault in sentences(reached, faults):
         yield Problem(what, where, REMEDY_OF_CERTIFICATE if fault.is_of_certificate else REMEDY_OF_PLACE)
+
+
+def of_endpoint(member: str, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
+    """What is wrong on the way from a member's agent to the control plane; ``faults`` is by who has tried."""
+    for what, fault in sentences(reached, faults):
+        remedy = (
+            "see who answers there at that address, or name another one as spec.endpoint.host"
+            if fault.is_of_certificate
+            else "let them reach the endpoint (name service, routes, firewalls), or choose another spec.endpoint"
+        )
+        yield Problem(what, f"spec.members[{member}]", remedy)

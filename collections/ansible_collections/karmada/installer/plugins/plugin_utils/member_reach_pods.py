@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     reach_probe,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import collected
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     KARMADA_CA,
     KARMADA_CONTROLLER_MANAGER,
@@ -34,7 +34,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: The namespace on a member, for as long as the pod is there.
@@ -90,7 +90,7 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
     due = [
         entry
         for entry in run.spec["members"]
-        if pulls(entry) and member_checks.is_unknown(registered.get(entry["name"]))
+        if pulls(entry) and not agent_hosts(entry) and member_checks.is_unknown(registered.get(entry["name"]))
     ]
     if not due:
         return {}
@@ -112,13 +112,7 @@ def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) ->
     pod["spec"].pop("imagePullSecrets", None)
     with member_join.connected(run, entry) as member, _namespace(member, run.instance.owner):
         faults = reach_probe.look(member, pod, [target], seconds)
-    for what, fault in sentences(target, {f"a pod on {name}": each for each in faults.values()}):
-        remedy = (
-            "see who answers there at that address, or name another one as spec.endpoint.host"
-            if fault.is_of_certificate
-            else "let its pods reach the endpoint (name service, routes, firewalls), or choose another spec.endpoint"
-        )
-        yield Problem(what, f"spec.members[{name}]", remedy)
+    yield from member_reach.of_endpoint(name, target, {f"a pod on {name}": each for each in faults.values()})
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.action import (
     host_programs,
     hosts_outcome,
 )
+from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
     agent_units,
@@ -28,10 +29,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     host_preflight,
     host_sockets,
     member_join,
+    member_reach,
     mode_fields,
     observe_hosts,
     pki,
     program_flags,
+    reach,
     releases,
     report,
     unit_text,
@@ -41,9 +44,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import members_with_agent_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, KARMADA_AGENT_ON_HOST
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import CONTROL_PLANE, HostsRun, Stored
-from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import MemberStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster
 from ansible_collections.karmada.installer.tests.unit.samples import authorities, document
@@ -477,13 +480,8 @@ class Checked:
             "port 10359 of 127.0.0.1",
         ),
         (None, {"users": {"karmada-prod-agent-m1": "somebody else"}}, "there is a user karmada-prod-agent-m1 already"),
-        (
-            None,
-            {"unreached": [{"what": "member m1", "address": "192.0.2.50", "port": 6443, "reason": "timed out"}]},
-            "member m1 cannot be reached from it at 192.0.2.50, port 6443: timed out",
-        ),
     ],
-    ids=["away", "mips", "systemd", "python", "programs", "disk", "same", "clock", "port", "user", "network"],
+    ids=["away", "mips", "systemd", "python", "programs", "disk", "same", "clock", "port", "user"],
 )
 def test_what_is_wrong_with_a_host_is_a_problem_of_its_members_alone(
     gw1: Object | None, facts: Object, told: str, runs: Runs
@@ -505,31 +503,50 @@ def test_a_host_that_is_well_has_no_problem_and_needs_no_address_of_its_own(runs
     assert host_preflight.of_members(run) == {"m1": [], "m2": []}
 
 
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubeconfigs of members, and what the control plane knows of none of them."""
+    config = pki.kubeconfig("m1", SERVER, authorities()["karmada-ca"].certificate, "admin", "token", context="m1")
+    monkeypatch.setattr(Run, "secret", lambda *_: {"kubeconfig": json.dumps(config).encode()})
+
+
+@pytest.mark.usefixtures("secrets")
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_control_plane_that_is_not_up_is_not_missed_from_a_host(answers: bool, runs: Runs) -> None:
-    unreached = [{"what": CONTROL_PLANE, "address": "192.0.2.1", "port": 5443, "reason": "timed out"}]
-    run = Checked(runs, unreached=unreached).run()
+def test_a_host_looks_at_its_members_and_at_a_control_plane_that_is_up(answers: bool, runs: Runs) -> None:
     if answers:
         runs.see(cp1={"files": {"/etc/karmada/prod/karmada-apiserver/pki/server/tls.crt": ""}})
-        run = Checked.run(SimpleNamespace(runs=runs))  # type: ignore[arg-type]
-        run.__dict__["control_plane"] = object()
-    assert [problem.where for problem in host_preflight.of_members(run)["m1"]] == (
-        ["host gw1 (198.51.100.1)"] if answers else []
-    )
-
-
-def test_a_host_is_asked_whether_it_reaches_its_members_and_the_endpoint(runs: Runs, tmp_path: Path) -> None:
-    secrets = tmp_path / "secrets"
-    (secrets / "m1").mkdir(parents=True)
-    config = pki.kubeconfig("m1", SERVER, authorities()["karmada-ca"].certificate, "admin", "token", context="m1")
-    (secrets / "m1" / "kubeconfig").write_text(json.dumps(config))
     run = runs.step(deployment(*BOTH))
-    run.connection = Connection(secrets=str(secrets))
-    assert run.reached_from("gw1") == [
-        {"what": "member m1", "address": "192.0.2.50", "port": 6443},
-        {"what": CONTROL_PLANE, "address": "192.0.2.1", "port": 5443},
+    run.__dict__["control_plane"] = object()
+    found = member_reach.for_agents(run, {})
+    endpoints = [["m1/endpoint"], ["m2/endpoint"]] if answers else [[], []]
+    assert {host: [each.name for each in targets] for host, targets in found.items()} == {
+        "gw1": ["m1", *endpoints[0], "m2", *endpoints[1]],
+        "gw2": ["m2", *endpoints[1]],
+    }
+    assert {(each.host, each.port, bool(each.authority)) for each in found["gw2"]} == {
+        ("192.0.2.50", 6443, True),
+        *([("192.0.2.1", 5443, True)] if answers else []),
+    }
+
+
+@pytest.mark.usefixtures("secrets")
+def test_what_a_host_does_not_reach_is_told_of_that_member_alone(runs: Runs) -> None:
+    run = runs.step(deployment(*BOTH))
+    targets = [
+        reach.Target.of_url("m1", SERVER, "a CA").plain,
+        reach.Target.of_url("m2/endpoint", "https://192.0.2.1:5443", "a CA").plain,
     ]
-    assert run.reached_from("cp1") == []
+    fault = {"fault": kinds.SILENT, "detail": ""}
+    runs.see(gw1={"targets": targets, "unreached": {"m1": fault, "m2/endpoint": fault}})
+    found = member_reach.from_hosts(runs.step(deployment(*BOTH)))
+    assert {name: [problem.what for problem in each] for name, each in found.items()} == {
+        "m1": [f"gw1 does not reach {SERVER}: connection timed out"],
+        "m2": ["gw1 does not reach https://192.0.2.1:5443: connection timed out"],
+    }
+    assert all(problem.where and problem.remedy for each in found.values() for problem in each)
+    runs.see(gw1={"refusal": REFUSED})
+    assert set(member_reach.for_agents(runs.step(deployment(*BOTH)), {})) == {"gw2"}
+    assert run.observed["gw1"].get("refusal") is None
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,6 @@ def machine(number: int, address: str = "") -> Object:
             "units": {},
             "users": {},
             "missing_programs": [],
-            "unreached": [],
             "time": NOW + 0.5,
         },
     }
