@@ -32,13 +32,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import claimed_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach_probe import NAMESPACE_ON_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
-#: The namespace on a member, for as long as the pod is there.
-NAMESPACE = "karmada-installer-reach-probe"
 #: How long one that a killed run has left may take to go.
 GONE_SECONDS = 60.0
 _DO_NOT_ASK = "or do not ask for this (karmada_preflight_reach_members)"
@@ -107,7 +106,7 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
 
 def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) -> Iterator[Problem]:
     name = entry["name"]
-    pod = reach_probe.pod(run.instance, agent.ROW, NAMESPACE, [target], seconds)
+    pod = reach_probe.pod(run.instance, agent.ROW, NAMESPACE_ON_MEMBER, [target], seconds)
     # Those of the document are in other namespaces.
     pod["spec"].pop("imagePullSecrets", None)
     with member_join.connected(run, entry) as member, _namespace(member, run.instance.owner):
@@ -118,25 +117,26 @@ def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) ->
 @contextmanager
 def _namespace(member: Cluster, owner: str) -> Iterator[None]:
     """A namespace for a pod, which goes with all that is in it; that of a killed run goes first."""
-    live = member.get("v1", "Namespace", NAMESPACE)
+    live = member.get("v1", "Namespace", NAMESPACE_ON_MEMBER)
     if live:
         _make_way(member, live, owner)
-    wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": owner_labels(owner)}}
-    uid = member.create(wanted)["metadata"]["uid"]
+    metadata = {"name": NAMESPACE_ON_MEMBER, "labels": owner_labels(owner)}
+    # By apply, which shows who made it: one that a killed run leaves goes with the next run, or when the member leaves.
+    made = member.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).object
     try:
         yield
     finally:
-        member.delete("v1", "Namespace", NAMESPACE, uid=uid)
+        member.delete("v1", "Namespace", NAMESPACE_ON_MEMBER, uid=made["metadata"]["uid"])
 
 
 def _make_way(member: Cluster, live: Object, owner: str) -> None:
-    where = f"{member.name}, namespace {NAMESPACE}"
-    if claimed_by(live)[1] != owner:
+    where = f"{member.name}, namespace {NAMESPACE_ON_MEMBER}"
+    if not owned_by(live, owner, ()):
         raise ProblemsError(Problem("it is there and not of this control plane", where, f"remove it, {_DO_NOT_ASK}"))
     if not live["metadata"].get("deletionTimestamp"):
-        member.delete("v1", "Namespace", NAMESPACE, uid=live["metadata"]["uid"])
+        member.delete("v1", "Namespace", NAMESPACE_ON_MEMBER, uid=live["metadata"]["uid"])
     deadline = time.monotonic() + GONE_SECONDS
-    while member.get("v1", "Namespace", NAMESPACE):
+    while member.get("v1", "Namespace", NAMESPACE_ON_MEMBER):
         if time.monotonic() > deadline:
             raise ProblemsError(Problem(f"it does not go within {GONE_SECONDS:.0f} s", where, "see what holds it"))
         probe_pods.pause(0.5)

@@ -31,6 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Clus
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected, impersonation
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach_probe import NAMESPACE_ON_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
@@ -50,6 +51,8 @@ _FOLLOWERS = {"Event", "Endpoints", "EndpointSlice", "PodMetrics", "PackageManif
 DELETE_SECONDS = 120.0
 _DEPLOYMENT = ("apps/v1", "Deployment")
 _STATEFUL_SET = ("apps/v1", "StatefulSet")
+#: On a member, if a run was killed while a pod there tried to reach the control plane.
+_OF_KILLED_PROBE = Ref("v1", "Namespace", NAMESPACE_ON_MEMBER)
 #: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
 _PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
 #: What the instance consists of in its namespace beside its workloads, apart from its claims and its state.
@@ -102,7 +105,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
     name = entry["name"]
     with connected(run, entry, timeout) as member:
         of_accounts = members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
-        refs = [*(agent.references() if pulls(entry) else ()), *map(Ref.of, of_accounts)]
+        refs = [*(agent.references() if pulls(entry) else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
         live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
         changes = _delete(run, member, [*ours, *impersonation(name, member)], timeout)

@@ -302,7 +302,7 @@ def test_a_member_that_does_not_reach_the_control_plane(monkeypatch: pytest.Monk
     site.member.status = ended(ERROR.format(DIAL.format(" 192.0.2.9:5443: i/o timeout")))
     (told,) = site.problems()
     assert told.startswith(f"spec.members[p1]: a pod on p1 does not reach {ENDPOINT}: connection timed out. let them")
-    assert "create Namespace karmada-installer-reach-probe" in site.member.log
+    assert "apply Namespace karmada-installer-reach-probe" in site.member.log
     assert site.member.names("Namespace") == set()
     site.member.status = ended(ERROR.format(HANDSHAKE.format("x509: certificate is valid for a, not b")))
     (told,) = site.problems()
@@ -332,15 +332,17 @@ def test_a_namespace_of_a_killed_run_makes_way_and_one_of_a_stranger_is_not_touc
 ) -> None:
     site = Site(monkeypatch)
     site.member.status = ended(REACHED)
-    name = {"name": member_reach_pods.NAMESPACE}
+    name = {"name": reach_probe.NAMESPACE_ON_MEMBER}
     labels = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": state().owner}
-    site.member.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {**name, "labels": labels}})
+    made = {"managedFields": [{"manager": "karmada-installer", "operation": "Apply", "time": "2026-01-01T00:00:00Z"}]}
+    site.member.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {**name, **made, "labels": labels}})
     assert site.problems() == []
     assert site.member.names("Namespace") == set()
-    site.member.put({"apiVersion": "v1", "kind": "Namespace", "metadata": name})
-    (told,) = site.problems()
-    assert "it is there and not of this control plane" in told
-    assert site.member.names("Namespace") == {member_reach_pods.NAMESPACE}
+    for strange in ({}, made, {"labels": labels}):
+        site.member.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {**name, **strange}})
+        (told,) = site.problems()
+        assert "it is there and not of this control plane" in told
+        assert site.member.names("Namespace") == {reach_probe.NAMESPACE_ON_MEMBER}
 
 
 def test_members_that_are_ready_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -457,6 +457,20 @@ def test_a_member_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clean(cluster, uids, monkeypatch) == set()
 
 
+@pytest.mark.parametrize("owner", [OWNER, "somebody-else"])
+def test_what_a_probe_of_a_killed_run_left_on_a_member_goes_if_it_is_ours(
+    owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_behind = members.namespace_on_member(owner)
+    left_behind["metadata"] |= {
+        "name": "karmada-installer-reach-probe",
+        "managedFields": [{"manager": "karmada-installer", "operation": "Apply", "time": "2026-01-01T00:00:00Z"}],
+    }
+    cluster, uids = member(left_behind)
+    kept = set() if owner == OWNER else {"Namespace karmada-installer-reach-probe"}
+    assert clean(cluster, uids, monkeypatch) == kept
+
+
 def test_workloads_of_a_member_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = thing("Deployment", "web", {"karmada.io/managed": "true"}, "default")
     cluster, uids = member(theirs)
