@@ -124,6 +124,13 @@ REASONS: tuple[Reason, ...] = (
         "it does not answer at its address",
         "see that it is switched on, that the address is right, and that no firewall drops connections to its SSH port",
     ),
+    # A connection kept open from before shows nothing of a host that has lost its power since.
+    Reason(
+        "silent",
+        r"waiting for privilege escalation prompt",
+        "it does not answer any more on the connection to it, or its sudo does not",
+        "see that it is switched on, and that there is a way to it; if so, see what holds up `sudo true` there",
+    ),
     Reason(
         "closed",
         r"Not allowed at this time|Connection (closed|reset) by|kex_exchange_identification|Broken pipe",

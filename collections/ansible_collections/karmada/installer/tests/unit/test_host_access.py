@@ -87,6 +87,7 @@ SAID = [
     ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", "timed out", "firewall"),
     ("Connection timed out during banner exchange", "timed out", "does not answer"),
     ("Timeout, server 192.0.2.1 not responding.", "timed out", "does not answer"),
+    ("Timeout (12s) waiting for privilege escalation prompt: ", "silent", "does not answer any more"),
     (
         'Data could not be sent to remote host "192.0.2.1". Make sure this host can be reached over ssh: ',
         "lost",
