@@ -7,7 +7,7 @@ import json
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
 
 
 class ActionModule(HostAction):
@@ -34,7 +34,7 @@ class ActionModule(HostAction):
         stored = run.stored if isinstance(run, HostsRun) else None
         if self._task.check_mode or (state != "released" and stored is None):
             return {"changed": False}
-        if stored and state == "written" and (seen.get("stored") or {}).get("serial") == stored.serial:
+        if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
             return {"changed": False}
         if seen.get("refusal"):
             # It could not be reached when this run began, or was somebody else's.
@@ -51,3 +51,12 @@ class ActionModule(HostAction):
         if stored and state == "written" and not found.get("failed"):
             self.note(stored=stored.plain)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
+
+    def _lacks(self, stored: Stored, *, needed: bool) -> bool:
+        """Whether this host has to be told.
+
+        Not ``needed`` is to tell of a run that ended before its first change: no host has anything to remember then.
+        """
+        if (self.seen.get("stored") or {}).get("serial") == stored.serial:
+            return False
+        return needed or any((each.get("stored") or {}).get("serial") for each in self.karmada.observed.values())

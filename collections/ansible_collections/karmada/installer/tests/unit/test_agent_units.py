@@ -259,6 +259,25 @@ def test_the_state_with_the_keys_of_authorities_is_on_no_host_of_a_member(runs: 
         assert [each["state"] for each in journal.asked] == sent, host
 
 
+@pytest.mark.parametrize(
+    ("required", "before", "sent"), [(False, 0, []), (True, 0, ["written"]), (False, 3, ["written"])]
+)
+def test_a_run_that_ends_before_its_first_change_leaves_no_state(
+    required: bool, before: int, sent: list[str], tmp_path: Path
+) -> None:
+    """Where no host has one: a host that was away is brought up to date all the same."""
+    runs = Runs(tmp_path / "first")
+    stored = Stored(before).after(after_install()) if before else Stored()
+    runs.see(cp1=seen(Stored(), facts=NO_FACTS), cp2=seen(stored, facts=NO_FACTS))
+    second = {"name": "cp2", "address": "192.0.2.2", "roles": ["controlPlane"]}
+    wanted = deployment(hosts=[CP, second], endpoint={"type": "External", "host": "192.0.2.9"})
+    run = runs.step(wanted)
+    run.save(run.state)
+    journal = Asked(host_journal.ActionModule, runs.step(wanted), "cp1")
+    journal.perform(state="written", required=required)
+    assert [each["state"] for each in journal.asked] == sent
+
+
 def test_a_host_that_was_one_of_the_control_planes_loses_the_state(runs: Runs) -> None:
     runs.see(gw1=seen(Stored(3).after(remembered()), facts=NO_FACTS))
     journal = Asked(host_journal.ActionModule, runs.step(deployment(*BOTH)), "gw1")
