@@ -45,6 +45,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, KARMADA_AGENT_ON_HOST
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import MemberStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
@@ -364,6 +365,13 @@ def test_places_are_kept_until_every_host_is_clean(trouble: Object | None, kept:
     assert run.state.member_places == kept
 
 
+def test_one_that_could_not_leave_keeps_its_place(runs: Runs) -> None:
+    left_with(runs, members={"m1": {"mode": "Pull", "agentHosts": ["gw1"]}, "m2": {"mode": "Push"}})
+    run = runs.step(deployment())
+    assert run.finish()
+    assert run.state.member_places == {"m1": 0}
+
+
 def test_an_uninstall_takes_units_users_and_folders_of_all_agents(runs: Runs) -> None:
     left_with(runs, members={})
     found = render.skeleton(runs.step(deployment(entry("m3", "gw1"))).instance)
@@ -421,6 +429,16 @@ def test_a_host_that_breaks_ends_no_run_and_is_told_of_its_members(answer: Any, 
     assert waited.next_step
     outcome = hosts_outcome.ActionModule.__new__(hosts_outcome.ActionModule)
     assert outcome.perform(run, {}) == {"changed": False}
+
+
+def test_a_host_of_members_that_is_lost_does_not_leave_the_run_unfinished(runs: Runs) -> None:
+    outcome = hosts_outcome.ActionModule.__new__(hosts_outcome.ActionModule)
+    lost = {"lost": {"step": "Let others write again", "reason": REFUSED}}
+    runs.see(gw1=lost)
+    assert outcome.perform(runs.step(deployment(*BOTH)), {}) == {"changed": False}
+    runs.see(cp1=lost)
+    with pytest.raises(ProblemsError, match="host cp1"):
+        outcome.perform(runs.step(deployment(*BOTH)), {})
 
 
 @pytest.mark.parametrize("state", ["absent", "stopped"])
