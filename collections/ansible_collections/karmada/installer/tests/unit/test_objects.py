@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import (
     HASH_ANNOTATION,
     Ref,
@@ -191,6 +192,17 @@ def test_the_hash_does_not_count_itself_nor_the_order_of_keys(obj: dict[str, Any
     assert applied_hash(turned) == applied_hash(obj)
     assert HASH_ANNOTATION not in (obj["metadata"].get("annotations") or {})
     assert covers(obj, marked)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\0b", "\u2028", "- [", "long " * 60 + "\n"])
+def test_diffs_show_any_text_that_json_can_hold(text: str) -> None:
+    shown = diff(None, {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": text}})
+    assert shown["before"] == ""
+    assert yaml.safe_load(shown["after"].replace("\\uD800", "half")) == {
+        "kind": "ConfigMap",
+        "metadata": {"name": "c"},
+        "data": {"k": text.replace("\ud800", "half")},
+    }
 
 
 def test_diffs_show_change_without_the_content_of_secrets() -> None:
