@@ -6,9 +6,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import os
-import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.tests.unit import ansible_commands
 
 COLLECTION = Path(__file__).parents[2]
 PLUGINS = "ansible_collections.karmada.installer.plugins"
@@ -31,13 +30,9 @@ COMPARED = ("type", "elements", "choices", "default", "required")
 def documentation() -> dict[str, dict[str, Any]]:
     """All modules as ansible-doc renders them, fragments included."""
     names = [f"karmada.installer.{name}" for name in ACTIONS]
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-doc")), "--json", "-t", "module", *names],
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2])},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = ansible_commands.run("ansible-doc", "--json", "-t", "module", *names, directory=Path(folder))
+    assert done.returncode == 0, done.stderr
     return {name.rpartition(".")[2]: doc for name, doc in json.loads(done.stdout).items()}
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import ATTEMPTS, FetchError, Https, StatusError
+from ansible_collections.karmada.installer.tests.unit.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.web_server import Request, Response, WebServer, authority, files
 
 CONTENT = b"content" * 1000
@@ -67,9 +68,8 @@ def test_attempts_are_bounded_and_half_a_file_is_none(https: Https, servers: Exi
 
 
 def test_nobody_there(https: Https, waited: list[float]) -> None:
-    with WebServer(files({})) as server:
-        url = server.url
-    assert refused(https, url).passing
+    with closed_port() as port:
+        assert refused(https, f"https://127.0.0.1:{port}").passing
     assert len(waited) == ATTEMPTS - 1
 
 
