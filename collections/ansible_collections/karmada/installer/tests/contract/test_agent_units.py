@@ -71,12 +71,12 @@ class Unit:
 
     def fetched(self) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, *self.fetch[1:3], agent_identity.__file__, *self.fetch[4:]]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={})
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env={})
 
     def ran(self) -> str:
         command = [conftest.binary("karmada-agent", "TEST_KARMADA_AGENT")]
         command += self.component.flags(self.spec, self.where)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode
         return done.stdout + done.stderr
 

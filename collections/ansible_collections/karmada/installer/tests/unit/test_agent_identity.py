@@ -51,7 +51,7 @@ class Fetched:
             [sys.executable, "-I", "-B", agent_identity.__file__, *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
             env={"https_proxy": "http://192.0.2.1:1"},
         )
