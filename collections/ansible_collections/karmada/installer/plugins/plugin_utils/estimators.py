@@ -45,11 +45,12 @@ class Joined:
 def joined(run: Run) -> Joined:
     """What the control plane knows of the members that are to have an estimator."""
     wanted = [each.member for each in wanted_estimators(run)]
+    kept = {members.estimator_secret(name) for name in wanted}
     secrets = _ours(run, "Secret", MEMBER_NAMESPACE)
     stale = tuple(
         Ref.of(secret)
         for name, secret in secrets.items()
-        if name.endswith(members.estimator_secret("")) and name not in map(members.estimator_secret, wanted)
+        if name.endswith(members.estimator_secret("")) and name not in kept
     )
     if not wanted:
         return Joined({}, (), stale)

@@ -58,6 +58,7 @@ def plan(
     even if nothing is registered under its name, because what joining put on the member may still be there.
     """
     found: dict[str, list[str]] = {"join": [], "keep": [], "adopt": [], "leave": [], "others": []}
+    listed, recorded = frozenset(listed), frozenset(recorded)
     for name in sorted({*listed, *recorded, *registered}):
         cluster = registered.get(name)
         ours = cluster is not None and claimed_by(dict(cluster)) == (FIELD_MANAGER, owner)
