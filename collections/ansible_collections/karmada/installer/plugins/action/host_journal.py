@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 
 class ActionModule(HostAction):
@@ -30,8 +31,7 @@ class ActionModule(HostAction):
             if not (seen.get("stored") or {}).get("serial"):
                 return {"changed": False}
             state = "absent"
-        # Beneath a control plane in pods hosts have a lock only; the state is in the host cluster.
-        stored = run.stored if isinstance(run, HostsRun) else None
+        stored = self._stored(needed=arguments["required"])
         if self._task.check_mode or (state != "released" and stored is None):
             return {"changed": False}
         if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
@@ -51,6 +51,20 @@ class ActionModule(HostAction):
         if stored and state == "written" and not found.get("failed"):
             self.note(stored=stored.plain)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
+
+    def _stored(self, *, needed: bool) -> Stored | None:
+        """What the run goes on with. None beneath a control plane in pods: its state is in the host cluster.
+
+        And None if hosts differ in it, unless it is ``needed``: then the run ended with that before its first change.
+        """
+        if not isinstance(self.karmada, HostsRun):
+            return None
+        try:
+            return self.karmada.stored
+        except ProblemsError:
+            if needed:
+                raise
+            return None
 
     def _lacks(self, stored: Stored, *, needed: bool) -> bool:
         """Whether this host has to be told.

@@ -94,8 +94,8 @@ class Stored:
         return self if files == self.files else Stored(self.serial + 1, files)
 
 
-def newest(observed: Mapping[str, Mapping[str, Any]]) -> Stored:
-    """The newest state of those that the hosts have. Raises ProblemsError if two of the same serial differ."""
+def newest(observed: Mapping[str, Mapping[str, Any]], name: str) -> Stored:
+    """The newest of the states of this instance on its hosts. Raises ProblemsError if two of the same serial differ."""
     found = {name: Stored.of(each["stored"]) for name, each in observed.items() if each.get("stored")}
     serial = max((each.serial for each in found.values()), default=0)
     last = {name: each for name, each in found.items() if each.serial == serial}
@@ -104,7 +104,7 @@ def newest(observed: Mapping[str, Mapping[str, Any]]) -> Stored:
             Problem(
                 what=f"the installer's states on {', '.join(sorted(last))} have the same serial {serial} and differ",
                 where="hosts",
-                remedy="find out which of them is right, and remove /var/lib/karmada-installer/<name> from the others",
+                remedy=f"find out which of them is right, and remove /var/lib/karmada-installer/{name} from the others",
             )
         )
     return next(iter(last.values()), Stored())
@@ -134,7 +134,7 @@ class HostsRun(RunWithHosts):
     def stored(self) -> Stored:
         """The state that this run goes on with: the newest of the hosts, until a step has handed on another."""
         found = self.handover.stored
-        return newest(self.observed) if found is None else Stored.of(found)
+        return newest(self.observed, self.name) if found is None else Stored.of(found)
 
     @cached_property
     def stored_state(self) -> State | None:

@@ -279,6 +279,18 @@ def test_a_run_that_ends_before_its_first_change_leaves_no_state(
     assert [each["state"] for each in journal.asked] == sent
 
 
+def test_hosts_that_differ_in_the_state_keep_it_and_are_let_go_of(runs: Runs) -> None:
+    """That they do was told before; here it is no second error."""
+    journal = Asked(host_journal.ActionModule, runs.step(deployment(*BOTH)), "cp1")
+    runs.see(gw1=seen(Stored(4).after(after_install(members={"m9": {}}))))
+    for state, sent in (("written", []), ("released", ["released"])):
+        journal.action.karmada = runs.step(deployment(*BOTH))
+        journal.perform(state=state, required=False)
+        assert [each["state"] for each in journal.asked] == sent
+    with pytest.raises(ProblemsError, match=r"differ\. find out which of them is right, and remove .*/prod from"):
+        journal.perform(state="written", required=True)
+
+
 def test_a_host_that_was_one_of_the_control_planes_loses_the_state(runs: Runs) -> None:
     runs.see(gw1=seen(Stored(3).after(remembered()), facts=NO_FACTS))
     journal = Asked(host_journal.ActionModule, runs.step(deployment(*BOTH)), "gw1")

@@ -150,7 +150,7 @@ def test_the_newest_state_wins(serials: dict[str, int | None], expected: int) ->
         name: {} if serial is None else {"stored": {"serial": serial, "files": {"a": str(serial)} if serial else {}}}
         for name, serial in serials.items()
     }
-    found = newest(observed)
+    found = newest(observed, "prod")
     assert found.serial == expected
     assert (found.files or {}) == ({"a": str(expected)} if expected else {})
 
@@ -162,9 +162,9 @@ def test_two_states_of_the_same_serial_that_differ_are_refused_unless_there_is_a
         "etcd1": {"stored": {"serial": 2, "files": {"a": "MQ=="}}},
     }
     with pytest.raises(ProblemsError, match="states on cp1, cp2 have the same serial 3 and differ"):
-        newest(observed)
+        newest(observed, "prod")
     observed["etcd1"] = {"stored": {"serial": 4, "files": {"a": "MQ=="}}}
-    assert newest(observed).serial == 4
+    assert newest(observed, "prod").serial == 4
 
 
 # -- when there is something to do ---------------------------------------------------------------------------
@@ -553,4 +553,6 @@ def test_a_step_hands_its_state_on_to_the_next_one(installed: Runs) -> None:
     run.save(replace(run.state, endpoint_host="noted"))
     assert run.state.endpoint_host == "noted"
     assert installed.step().state.endpoint_host == "noted"
-    assert newest(installed.step().observed).serial == 5, "what lies on the hosts is written by the step for it only"
+    assert newest(installed.step().observed, "prod").serial == 5, (
+        "what lies on the hosts is written by the step for it only"
+    )
