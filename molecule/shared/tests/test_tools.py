@@ -17,6 +17,8 @@ import leaks
 import measure
 import pytest
 import snapshot
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 TOOLS = Path(snapshot.__file__).parent
 #: Much longer than anything takes on a busy machine.
@@ -179,6 +181,18 @@ def test_ordinary_texts_are_no_secrets():
         "docker.io/karmada/karmada-scheduler:v1.18.2",
     ):
         assert list(leaks.leaks(text, {})) == []
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+def test_what_a_private_key_has_of_its_public_one_is_no_secret_and_all_else_is(form: PrivateFormat) -> None:
+    """The last line of an elliptic key is a piece of its public one, and may be a whole line of its certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, form, NoEncryption())
+    lines = pem.decode().splitlines()[1:-1]
+    values = leaks.values_of([_object("Secret", "s", data={"tls.key": _encoded(pem.decode())})])
+    found = [bool(list(leaks.leaks(f"x {line} y", values))) for line in lines]
+    assert found == [True, True, False]
+    assert list(leaks.leaks(pem.decode(), values))
 
 
 def test_a_user_has_nothing_of_the_ansible_that_runs_the_scenario():

@@ -22,6 +22,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from snapshot import Object, kubectl
 
 #: How a certificate begins in base64.
@@ -70,10 +72,27 @@ def values_of(secrets: list[Object]) -> dict[str, set[str]]:
 
 def texts_of(value: bytes) -> set[str]:
     """The texts in which a secret value could appear."""
-    encoded = base64.b64encode(value).decode()
+    encoded, public = base64.b64encode(value).decode(), _public_part(value)
     words = (word.strip("\"'{}[],;") for word in value.decode(errors="replace").split())
     whole = {encoded} if _is_secret(encoded) else set()
-    return whole | _forms(filter(_is_secret, words))
+    return whole | _forms(word for word in words if _is_secret(word) and not _stands_in(public, word))
+
+
+def _public_part(value: bytes) -> bytes:
+    """What everybody may know of a private key: an elliptic one ends with it, and its certificate has it, too."""
+    try:
+        public = load_pem_private_key(value, None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return b""
+    return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _stands_in(public: bytes, word: str) -> bool:
+    """Whether this line of a PEM block is a piece of that."""
+    try:
+        return bool(public) and base64.b64decode(word, validate=True) in public
+    except ValueError:
+        return False
 
 
 def _forms(words: Iterable[str]) -> set[str]:
