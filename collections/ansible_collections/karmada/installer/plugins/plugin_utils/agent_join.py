@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import account_tokens, agent, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent import Identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Unauthorized
@@ -35,8 +35,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait
 
 #: How long the API server may take to know a token, and the control plane to sign a certificate.
 TOKEN_SECONDS, CERTIFICATE_SECONDS = 15.0, 60.0
-#: How long a member may take to fill the token of an account.
-FILLED_SECONDS = 30.0
 _PAUSE = 0.2
 Look = Callable[..., list[Change]]
 
@@ -108,21 +106,8 @@ def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess |
 
 def wait_for_access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess:
     """The same when it is there. Raises ProblemsError when the member does not fill the token."""
-    deadline = time.monotonic() + FILLED_SECONDS
-    while True:
-        found = access(run, entry, member)
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise ProblemsError(
-                Problem(
-                    what=f"it did not fill the token of its agent's account within {FILLED_SECONDS:.0f} s",
-                    where=f"{member.name}, {agent.TOKEN}",
-                    remedy="check that its kube-controller-manager runs",
-                ),
-                consequence="what is there stays; the next run goes on from there",
-            )
-        time.sleep(_PAUSE)
+    whose = "the token of its agent's account"
+    return account_tokens.wait_for(lambda: access(run, entry, member), member, whose, str(agent.TOKEN))
 
 
 def install(run: Run, entry: Mapping[str, Any], member: Cluster) -> list[Change]:

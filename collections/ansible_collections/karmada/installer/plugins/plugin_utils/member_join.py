@@ -6,7 +6,6 @@ One in mode Pull is joined as one in mode Push is, and gets an agent on top (``a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    account_tokens,
     agent_join,
     member_access,
     member_kubeconfig,
@@ -55,7 +55,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import Sta
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 
 AT_ONCE = 16
-TOKEN_SECONDS = 30
 #: How long a member may take for its first answer; afterwards it is as patiently asked again as any API server.
 FIRST_ANSWER_SECONDS = 8.0
 #: Requests to one member at the same moment. Each needs a connection, and with many members those cost most.
@@ -472,18 +471,6 @@ def _credentials(run: Run, member: Cluster, entry: Entry) -> members.Credentials
 
 
 def _wait_for_credentials(run: Run, member: Cluster, entry: Entry) -> members.Credentials:
-    deadline = time.monotonic() + TOKEN_SECONDS
-    while True:
-        credentials = _credentials(run, member, entry)
-        if credentials:
-            return credentials
-        if time.monotonic() > deadline:
-            raise ProblemsError(
-                Problem(
-                    what=f"it did not fill the tokens of its service accounts within {TOKEN_SECONDS} s",
-                    where=f"{member.name}, namespace {MEMBER_NAMESPACE}",
-                    remedy="check that its kube-controller-manager runs, then run the playbook again",
-                ),
-                consequence="the accounts stay on the member; the next run goes on from there",
-            )
-        time.sleep(0.1)
+    place = f"namespace {MEMBER_NAMESPACE}"
+    look = partial(_credentials, run, member, entry)
+    return account_tokens.wait_for(look, member, "the tokens of its service accounts", place)

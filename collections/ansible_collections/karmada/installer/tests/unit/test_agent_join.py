@@ -11,7 +11,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_join, member_join, members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    account_tokens,
+    agent,
+    agent_join,
+    member_join,
+    members,
+    pki,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unauthorized
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import NO_NEW_WORKS_LABEL
@@ -378,7 +385,7 @@ def test_what_hosts_need_of_a_member_is_known_when_it_is_joined_and_when_nothing
 
 def test_a_token_that_stays_empty_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch)
-    monkeypatch.setattr(agent_join, "FILLED_SECONDS", 0)
+    monkeypatch.setattr(account_tokens, "FILLED_SECONDS", 0)
     with pytest.raises(ProblemsError, match="did not fill the token of its agent's account"):
         site.run(ON_HOSTS)
 
