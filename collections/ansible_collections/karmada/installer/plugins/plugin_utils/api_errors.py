@@ -100,9 +100,13 @@ _CERTIFICATE_TROUBLE = {
 }
 
 
-def explain(error: BaseException, server: str) -> tuple[str, bool]:
-    """Why there was no answer, for people; and whether it may pass by itself."""
+def explain(error: BaseException, server: str, proxy: str = "") -> tuple[str, bool]:
+    """Why there was no answer, for people; and whether it may pass by itself.
+
+    ``proxy`` is the URL of the proxy on the way, if there is one.
+    """
     causes = _causes(error)
+    to = f"{server} through the proxy {without_login(proxy)}" if proxy else server
     for kind, explanation in (
         (ssl.SSLCertVerificationError, _untrusted),
         (socket.gaierror, _unresolved),
@@ -112,9 +116,16 @@ def explain(error: BaseException, server: str) -> tuple[str, bool]:
     ):
         for cause in causes:
             if isinstance(cause, kind):
-                text, passing = explanation(cause, server)
-                return f"cannot reach {server}: {text}", passing
-    return f"cannot reach {server}: {' '.join(str(error).split())[:300]}", True
+                # Names are looked up by the proxy, so one that does not resolve here is the proxy's own.
+                text, passing = explanation(cause, proxy or server)
+                return f"cannot reach {to}: {text}", passing
+    return f"cannot reach {to}: {' '.join(str(error).split())[:300]}", True
+
+
+def without_login(url: str) -> str:
+    """A URL as it may be shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
     Unreachable,
     explain,
     from_status,
+    without_login,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
@@ -70,7 +71,9 @@ class Transport:
         self.on_trouble: Callable[[str], None] | None = None
         self.before_write: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        self._base_path = urlsplit(self.server).path.rstrip("/")
+        parts = urlsplit(self.server)
+        self._base_path = parts.path.rstrip("/")
+        self._proxy = access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "") or ""
         self._pool = self._make_pool()
 
     def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Self:
@@ -103,7 +106,7 @@ class Transport:
                 connection.connect()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             connection.close()
-            raise ConnectionError(f"{self.name}: {explain(error, self.server)[0]}") from None
+            raise ConnectionError(f"{self.name}: {explain(error, self.server, self._proxy)[0]}") from None
         return connection.sock
 
     def _make_pool(self) -> Any:
@@ -120,7 +123,7 @@ class Transport:
             options |= {"ssl_context": self.access.context, "server_hostname": self.access.tls_server_name}
             if self.access.context.verify_mode is ssl.CERT_NONE:
                 options |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
-        proxy = self.access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "")
+        proxy = self._proxy
         if not proxy:
             kind = urllib3.HTTPSConnectionPool if parts.scheme == "https" else urllib3.HTTPConnectionPool
             return kind(parts.hostname or "", parts.port, **options)
@@ -128,10 +131,11 @@ class Transport:
             try:
                 from urllib3.contrib.socks import SOCKSProxyManager  # noqa: PLC0415
             except ImportError:
-                raise ProblemsError(
-                    Problem(f"{self.name} is behind a SOCKS proxy", proxy, "Install the Python package PySocks.")
-                ) from None
-            return SOCKSProxyManager(proxy, **options).connection_from_url(self.server)
+                what, remedy = f"{self.name} is behind a SOCKS proxy", "Install the Python package PySocks."
+                raise ProblemsError(Problem(what, without_login(proxy), remedy)) from None
+            # The proxy looks the name up, as for kubectl and for the control plane: it may be known there only.
+            by_name = urlsplit(proxy)._replace(scheme="socks5h").geturl()
+            return SOCKSProxyManager(by_name, **options).connection_from_url(self.server)
         return urllib3.ProxyManager(proxy, **options).connection_from_url(self.server)
 
     def _json(
@@ -203,7 +207,7 @@ class Transport:
                     preload_content=not stream,
                 )
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                message, passing = explain(error, self.server)
+                message, passing = explain(error, self.server, self._proxy)
                 trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
                 if not passing:
                     raise trouble from None

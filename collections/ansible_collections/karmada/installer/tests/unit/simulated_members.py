@@ -30,6 +30,8 @@ RBAC = "apis/rbac.authorization.k8s.io/v1"
 BROKEN = ("refuses", "is-silent", "other-authority", "other-token", "no-kubernetes")
 ACCOUNT_OF_SECRET = "kubernetes.io/service-account.name"
 FOREVER = 10**9
+#: A name of all of them besides their address, which nobody but a proxy knows.
+DNS_NAME = "member.example.com"
 #: What messages of the other form that Kubernetes speaks begin with.
 PROTOBUF = b"k8s\0"
 
@@ -94,7 +96,9 @@ class SimulatedMembers:
     def __init__(self, names: Iterable[str], broken: dict[str, str] | None = None) -> None:
         now = datetime.now(UTC) - timedelta(minutes=5)
         self._authority = pki.new_authority(pki.Authority("members", "members"), "ECDSA-P256", now)
-        wanted = pki.Certificate("member", "members", "member", ip_addresses=("127.0.0.1",), server=True)
+        wanted = pki.Certificate(
+            "member", "members", "member", dns_names=(DNS_NAME,), ip_addresses=("127.0.0.1",), server=True
+        )
         self._pair = pki.issue(wanted, self._authority, "ECDSA-P256", now, timedelta(days=2))
         self._now, self._over = now, threading.Event()
         self.broken = broken or {}
