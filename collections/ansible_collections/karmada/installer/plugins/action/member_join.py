@@ -10,6 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_join,
     member_log,
     member_plan,
+    selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
@@ -31,7 +32,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The result holds one entry per member; the step fails, after all were tried, when one could not be joined."""
-        entries: list[Entry] = run.spec["members"]
+        entries = selected_members.entries(run)
         stage: str = arguments["stage"]
         outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
         for each in map(BrokenMember.of, arguments["broken"]):
@@ -49,8 +50,7 @@ class ActionModule(KarmadaAction):
         for name, why in member_log.reasons(run, asked).items():
             outcomes[name].problem += f"\n{why}"
         found = _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
-        on_hosts = isinstance(run, HostsRun) and any(run.on_host(name).has_agents() for name in run.hosts)
-        return {**found, "has_agents_on_hosts": on_hosts}
+        return {**found, "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts}
 
 
 def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:

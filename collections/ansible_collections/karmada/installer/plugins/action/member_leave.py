@@ -11,11 +11,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_join,
     member_leave,
     member_plan,
+    selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import RETAIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -36,20 +39,24 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The result holds one entry per member that leaves; the step fails, after all were tried, if one could not."""
-        if run.stored_state is None:
-            return {"changed": False, "members": [], "broken_members": []}
-        listed = [entry["name"] for entry in run.spec["members"]]
+        found = _performed(run, arguments)
         if arguments["stage"] == "confirm":
-            # Before anything was changed, and so without a control plane that can be asked.
-            plan = member_plan.plan(listed, run.state.members, {}, run.state.owner)
-            _confirmed(run, plan.leave, arguments["confirm"])
-            return {"changed": False, "members": [_waiting(name) for name in plan.leave], "broken_members": []}
-        registered = member_join.registered_clusters(run)
-        plan = member_plan.plan(listed, run.state.members, registered, run.state.owner)
-        if not plan.leave:
-            return {"changed": False, "members": [], "broken_members": []}
-        _confirmed(run, plan.leave, arguments["confirm"])
-        return _leave(run, plan.leave, registered, arguments)
+            return found
+        return {**found, "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts}
+
+
+def _performed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+    if run.stored_state is None:
+        return {"changed": False, "members": [], "broken_members": []}
+    listed = [entry["name"] for entry in run.spec["members"]]
+    # Before anything was changed there need not be a control plane that can be asked.
+    registered = Clusters() if arguments["stage"] == "confirm" else member_join.registered_clusters(run)
+    plan = member_plan.plan(listed, run.state.members, registered, run.state.owner)
+    leaving = [name for name in plan.leave if selected_members.holds(run, name)]
+    _confirmed(run, leaving, arguments["confirm"])
+    if arguments["stage"] == "confirm" or not leaving:
+        return {"changed": False, "members": [_waiting(name) for name in leaving], "broken_members": []}
+    return _leave(run, leaving, registered, arguments)
 
 
 def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:

@@ -33,13 +33,14 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "required": True, "choices": list(member_scheduling.TAINTS)},
-        "members": {"type": "list", "elements": "str", "required": True},
+        "members": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 900},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Everything that is refused is refused before the first change."""
-        names = list(dict.fromkeys(name.strip() for name in arguments["members"] if name.strip()))
+        given = (name.strip() for name in arguments["members"])
+        names = list(dict.fromkeys(name for name in given if name)) or list(run.selected)
         if not names:
             raise ProblemsError(member_scheduling.refusals(names, ()))
         with _control_plane(run) as control_plane:

@@ -10,6 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     host_preflight,
     image_probe,
     member_reach_pods,
+    selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
@@ -74,8 +75,9 @@ def _told(run: Run, found: Findings) -> list[BrokenMember]:
     """The members that cannot be worked on, after they were told of."""
     broken = [BrokenMember.of_problems(name, problems) for name, problems in found.members.items()]
     if broken:
-        head = f"{len(broken)} of {len(run.spec['members'])} members cannot be worked on and stay as they are. The run"
-        run.say("\n".join([f"{head} does all the rest, and fails at its end:", *broken_members.listing(broken)]))
+        head = f"{len(broken)} of {len(selected_members.entries(run))} members cannot be worked on and stay as they are"
+        rest = "The run does all the rest, and fails at its end:"
+        run.say("\n".join([f"{head}. {rest}", *broken_members.listing(broken)]))
     return broken
 
 

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import inventory_loader
 from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.selected_members import GROUP, SHOWN
 
 CONTROL = "karmada_control"
 _HOW_TO_START = f"Write an inventory source that names your document, and give it with -i:\n{inventory_source.EXAMPLE}"
@@ -23,11 +24,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     """The first step of every playbook."""
 
     TRANSFERS_FILES = False
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members"]}
+    }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Succeed if exactly one document was loaded, else tell why not."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec={})
+        _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
         known = task_vars or {}
         sources = list(_files(known.get("ansible_inventory_sources") or ()))
         # A document may be called karmada.yaml, which is a name for sources, too.
@@ -38,6 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
             problems = [Problem("a run works on one control plane, and these name more", _listed(ours), remedy)]
+        elif known.get("ansible_limit"):
+            problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         if problems:
             return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems))}
         return {**result, "changed": False}
@@ -71,6 +77,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         return [
             Problem("is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy)
         ]
+
+
+def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Problem]:
+    """What ``--limit`` keeps from the run that it cannot be without. The hosts of this play are those it has left."""
+    groups, within = variables["groups"], set(variables["ansible_play_hosts_all"])
+    of_control_plane = [CONTROL, *groups.get("karmada_hosts", ())]
+    members = sorted(within & set(groups.get(GROUP, ())))
+    where, named = f"--limit {variables['ansible_limit']}", f"-e karmada_members={','.join(members[:SHOWN])}"
+    if members and takes_members:
+        if len(of_control_plane) == 1:
+            return []
+        what = "a control plane on plain hosts is worked on with all of them, so that a limit cannot choose members"
+        return [Problem(what, where, f"choose them with {named}")]
+    missing = [name for name in of_control_plane if name not in within]
+    what = f"it leaves out {', '.join(missing)}, and this playbook works on the control plane as a whole"
+    remedy = f"leave it out; for single members: karmada.installer.members {named}" if members else "leave it out"
+    return [Problem(what, where, remedy)] if missing else []
 
 
 def _without_source(sources: list[str]) -> Problem:

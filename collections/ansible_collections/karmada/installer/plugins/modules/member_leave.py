@@ -132,6 +132,11 @@ members:
       returned: always
       type: str
       sample: ""
+has_agents_on_hosts:
+  description: Whether hosts have agents of members, or had them, so that a step on hosts has to follow.
+  returned: always
+  type: bool
+  sample: false
 broken_members:
   description: >-
     Those that are not gone, with what is left on them.

@@ -37,10 +37,12 @@ options:
     required: true
     choices: [cordoned, drained, uncordoned]
   members:
-    description: Names of the members.
+    description: >-
+      Names of the members. Without any, those that the run has chosen with C(--limit) or the variable
+      C(karmada_members).
     type: list
     elements: str
-    required: true
+    default: []
   timeout:
     description: >-
       Seconds until all members are empty, with O(state=drained). After that the task fails with what is left and why;

@@ -17,6 +17,18 @@ description:
   - If no source of this collection was given, it says how to write one.
   - It also fails if more than one was given, because a run works on one control plane.
   - It reads files, and the object if a source names one. Changes nothing.
+  - >-
+    It fails if C(--limit) leaves out what the run cannot be without, which Ansible takes for success. For that the
+    play has to have C(all) hosts where there is a limit.
+options:
+  limit:
+    description:
+      - What C(--limit) may choose.
+      - V(control_plane) is that and its plain hosts, all of them.
+      - V(members) are also single members, unless there are plain hosts, which such a limit would leave out.
+    type: str
+    choices: [control_plane, members]
+    default: control_plane
 extends_documentation_fragment:
   - karmada.installer.attributes
 attributes:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.karmada.installer.plugins.plugin_utils import selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
@@ -26,6 +27,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.references impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
 
+#: The host of the inventory that knows the document.
+CONTROL = "karmada_control"
 #: Everything that a user can do something about. Anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
 
@@ -65,10 +68,13 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
         """Do the step; returns the result's own keys. Raises one of EXPECTED_ERRORS."""
 
     def _make_run(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> Run:
-        deployment = arguments.get("deployment") or task_vars.get("karmada_deployment")
+        # A first play has other hosts, and with --limit one may have those of members only.
+        elsewhere = "karmada_deployment" not in task_vars and CONTROL in task_vars.get("hostvars", ())
+        known = task_vars["hostvars"][CONTROL] if elsewhere else task_vars
+        deployment = arguments.get("deployment") or known.get("karmada_deployment")
         if not deployment:
             raise ProblemsError([_no_document()])
-        connection = arguments.get("connection") or task_vars.get("karmada_connection")
+        connection = arguments.get("connection") or known.get("karmada_connection")
         return make_run(deployment, connection, task_vars, check=bool(self._task.check_mode))
 
 
@@ -82,6 +88,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         "holder": holder_identity(os.getppid()),
         "check": check,
         "say": lambda message: Display().display(f"    {message}"),
+        "selected": selected_members.of_variables(task_vars),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
     if deployment["spec"]["mode"] == "Binary":

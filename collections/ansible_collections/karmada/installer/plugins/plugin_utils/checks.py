@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     mode_fields,
     namespace_checks,
     releases,
+    selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import collected
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
@@ -58,7 +59,7 @@ class Findings:
 
 def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
     """Everything that is wrong, told at once. Changes nothing. Plain hosts that have left may be given up by name."""
-    members = run.spec["members"]
+    members = selected_members.entries(run)
     with ThreadPoolExecutor(min(len(members), MEMBERS_AT_ONCE) + 6) as pool:
         # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
         access = pool.submit(collected, partial(_place_access, run))
@@ -73,6 +74,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
                 if isinstance(run, EtcdOnHostsRun)
                 else ()
             ),
+            partial(_with_host, access, partial(selected_members.problems, run)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
         ]
@@ -83,7 +85,8 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
     for name, problems in (host_preflight.of_members(run) if isinstance(run, HostsRun) else {}).items():
-        wrong[name] += problems
+        if selected_members.holds(run, name):
+            wrong[name] += problems
     found = Findings(
         [problem for found in (version, access.result(), *others) for problem in found],
         {name: found for name, found in wrong.items() if found},

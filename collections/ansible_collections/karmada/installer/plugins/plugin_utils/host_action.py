@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import EXPECTED_ERRORS, make_run
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import CONTROL, EXPECTED_ERRORS, make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView, RunWithHosts
 
-CONTROL = "karmada_control"
 #: Modules that change what a host is; how far a host has come is told by the tasks that ran them.
 CHANGING_MODULES = ("host_tree", "host_program_files")
 

@@ -351,6 +351,11 @@ class HostsRun(RunWithHosts):
             self.save(replace(state, hosts={**state.hosts, **hosts}, member_places=self.member_places))
 
     @property
+    def has_agents_on_hosts(self) -> bool:
+        """Whether any host has agents of members, is to have them, or had them."""
+        return any(self.on_host(name).has_agents() for name in self.hosts)
+
+    @property
     def member_places(self) -> Mapping[str, int]:
         """Which of the estimators of a host is a member's own, and so which ports it has."""
         return member_places(self.spec, self.state.member_places)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cached_property
@@ -78,6 +78,7 @@ class InstanceFacts(ABC):
 
     ``operation`` names what the playbook is doing, for the journal. ``holder`` is the identity under which this
     playbook holds the lock, the same in each of its actions. ``say`` shows a line to the person who waits.
+    ``selected`` are the names of the members to work on; empty means all.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class InstanceFacts(ABC):
         holder: str,
         check: bool,
         say: Callable[[str], None],
+        selected: Collection[str] = (),
     ) -> None:
         self.deployment = deployment
         self.spec: Mapping[str, Any] = deployment["spec"]
@@ -97,6 +99,7 @@ class InstanceFacts(ABC):
         self.holder = holder
         self.check = check
         self.say = say
+        self.selected = selected
         self.now = datetime.now(UTC)
         #: why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none
         self.endpoint_trouble = ""

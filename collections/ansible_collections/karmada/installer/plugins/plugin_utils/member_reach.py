@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_checks, member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    member_checks,
+    member_join,
+    members,
+    selected_members,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CA
@@ -79,7 +84,7 @@ def _endpoint(run: HostsRun, member: str) -> list[Target]:
 
 
 def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
-    return [entry for entry in run.spec["members"] if member_checks.is_unknown(registered.get(entry["name"]))]
+    return [entry for entry in selected_members.entries(run) if member_checks.is_unknown(registered.get(entry["name"]))]
 
 
 def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:

@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_reach,
     probe_pods,
     reach_probe,
+    selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import collected
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
@@ -88,7 +89,7 @@ def _require_a_place(run: Run) -> None:
 def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[Problem]]:
     due = [
         entry
-        for entry in run.spec["members"]
+        for entry in selected_members.entries(run)
         if pulls(entry) and not agent_hosts(entry) and member_checks.is_unknown(registered.get(entry["name"]))
     ]
     if not due:

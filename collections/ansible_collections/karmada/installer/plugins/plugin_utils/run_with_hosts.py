@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -54,8 +54,11 @@ class RunWithHosts(Run):
         check: bool,
         say: Callable[[str], None],
         handover: Handover,
+        selected: Collection[str] = (),
     ) -> None:
-        super().__init__(deployment, connection, operation=operation, holder=holder, check=check, say=say)
+        super().__init__(
+            deployment, connection, operation=operation, holder=holder, check=check, say=say, selected=selected
+        )
         self.handover = handover
         self.hosts = {host.name: host for host in render.all_hosts(self.spec)}
         self.observed = handover.all_observed(self.hosts)

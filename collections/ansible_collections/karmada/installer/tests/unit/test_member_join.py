@@ -155,13 +155,18 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
 
 
 def joined(
-    monkeypatch: pytest.MonkeyPatch, identities: dict[str, str], broken: list[dict[str, str]], on_broken_member: str
+    monkeypatch: pytest.MonkeyPatch,
+    identities: dict[str, str],
+    broken: list[dict[str, str]],
+    on_broken_member: str,
+    selected: tuple[str, ...] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """What the action makes of these members, and which of them it registered."""
     done: list[str] = []
     entries = [{"name": name, "mode": "Push", "secretRef": {"name": name}} for name in identities]
     run = fake_run(document({"members": entries}), FakeCluster("host cluster"), stored=state())
     run.__dict__["control_plane"] = FakeCluster("control plane")
+    run.selected = selected
 
     def survey(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome, _inside: Any) -> None:
         outcome.cluster_id = identities[entry["name"]]
@@ -191,6 +196,13 @@ def test_broken_members_stop_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["broken_members"][0] == refused
     assert "no answer" in found["broken_members"][1]["problem"]
     assert [each["joined"] for each in found["members"]] == [False, False, True]
+
+
+def test_members_that_were_not_selected_are_neither_asked_nor_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, done = joined(monkeypatch, {"m1": "", "m2": "2", "m3": "3"}, [], "fail", selected=("m3",))
+    assert done == ["m3"]
+    assert "failed" not in found
+    assert [each["name"] for each in found["members"]] == ["m3"]
 
 
 def test_broken_members_make_the_step_fail_that_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:

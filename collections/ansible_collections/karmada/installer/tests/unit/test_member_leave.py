@@ -385,8 +385,16 @@ def test_works_that_are_changed_back_for_ever_end_with_the_time_of_the_member(mo
 # -- the action ------------------------------------------------------------------------------------------------
 
 
-def act(world: World, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+def act(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    check: bool = False,
+    selected: tuple[str, ...] = (),
+    **arguments: Any,
+) -> dict[str, Any]:
     run = world.run(check=check)
+    run.selected = selected
 
     @contextlib.contextmanager
     def writing(_step: str) -> Any:
@@ -412,7 +420,8 @@ def test_the_member_is_forgotten_when_it_is_gone(monkeypatch: pytest.MonkeyPatch
     assert [(each["name"], each["gone"], each["workloads"]) for each in result["members"]] == [("m1", True, "Retain")]
     assert (world.state.members, world.state.owned) == ({}, {})
     world.control_plane.log.clear()
-    assert act(world, monkeypatch) == {"changed": False, "members": [], "broken_members": []}
+    nothing = {"changed": False, "members": [], "broken_members": [], "has_agents_on_hosts": False}
+    assert act(world, monkeypatch) == nothing
     assert world.control_plane.log == []
 
 
@@ -445,6 +454,17 @@ def test_two_at_once_are_asked_for_before_anything_is_done(stage: str, monkeypat
     assert world.control_plane.log == []
     found = act(world, monkeypatch, stage="confirm", confirm="m1,m2")
     assert [each["name"] for each in found["members"]] == ["m1", "m2"]
+
+
+def test_of_two_the_one_that_was_selected_leaves_and_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.state = state(members={**world.state.members, "m2": RECORD}, owned=world.state.owned)
+    assert act(world, monkeypatch, selected=("m3",))["members"] == []
+    asked = act(world, monkeypatch, stage="confirm", selected=("m1",))
+    assert [each["name"] for each in asked["members"]] == ["m1"]
+    left = act(world, monkeypatch, selected=("m1",))
+    assert [(each["name"], each["gone"]) for each in left["members"]] == [("m1", True)]
+    assert list(world.state.members) == ["m2"]
 
 
 def test_check_mode_asks_nothing_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

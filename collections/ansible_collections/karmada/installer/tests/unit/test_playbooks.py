@@ -21,13 +21,15 @@ COLLECTION = Path(__file__).parents[2]
 NOTES = """
 import json, os
 from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils import selected_members
 
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         name = self._task.action.rpartition(".")[2]
         with open(os.environ["STEPS"], "a") as steps:
-            steps.write(json.dumps({"step": name, **self._task.args}) + "\\n")
+            selected = selected_members.of_variables(task_vars)
+            steps.write(json.dumps({"step": name, "selected": selected, **self._task.args}) + "\\n")
         results = json.loads(os.environ["RESULTS"])
         return results.get(f"{name} {self._task.args.get('stage')}") or results.get(name) or {"changed": False}
 """
@@ -58,7 +60,16 @@ def run(
     """The command, and what each step was given, in order."""
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
-    for part in ("playbooks", "roles", "meta", "galaxy.yml", "plugins/modules", "plugins/doc_fragments"):
+    for part in (
+        "playbooks",
+        "roles",
+        "meta",
+        "galaxy.yml",
+        "plugins/modules",
+        "plugins/doc_fragments",
+        "plugins/module_utils",
+        "plugins/plugin_utils",
+    ):
         (collection / part).symlink_to(COLLECTION / part)
     for action in (COLLECTION / "plugins/action").glob("*.py"):
         (collection / "plugins/action" / action.name).write_text(NOTES)
@@ -105,7 +116,7 @@ def test_in_pods_a_broken_member_stops_no_step_and_the_run_fails_when_it_has_bee
     assert given(steps, "member_leave")[-1]["on_broken_member"] == "tell"
     # What the run did was brought to its end, and the lock is let go of.
     assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
-    assert steps[-1] == {"step": "report", "broken_members": [*BROKEN, *STAYS]}
+    assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *STAYS]}
     assert done.returncode == 2, done.stdout + done.stderr
     said = done.stdout + done.stderr
     assert said.index("what there is") < said.index("m1: it does not answer")
@@ -117,7 +128,7 @@ def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str
     registration, readiness = given(steps, "member_join")
     assert (registration["broken"], registration["on_broken_member"]) == (BROKEN, "tell")
     assert (readiness["broken"], readiness["on_broken_member"]) == (BROKEN, "tell")
-    assert steps[-1] == {"step": "report", "broken_members": [*BROKEN, *LATE, *STAYS]}
+    assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *LATE, *STAYS]}
     assert given(steps, "instance_state")[-1]["event"] == "finished"
     assert done.returncode == 2, done.stdout + done.stderr
 
@@ -183,7 +194,7 @@ def test_on_hosts_it_is_told_why_a_member_is_not_ready(playbook: str, tmp_path: 
     _, steps = run(playbook, tmp_path, {**RESULTS, **found}, mode="Binary")
     last = given(steps, "member_join")[-1]
     assert (last["stage"], last["broken"], last["on_broken_member"]) == ("reasons", LATE, "tell")
-    assert steps[-1] == {"step": "report", "broken_members": explained}
+    assert steps[-1] == {"step": "report", "selected": [], "broken_members": explained}
 
 
 def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:
@@ -214,7 +225,7 @@ def test_the_check_alone_fails_for_a_broken_member(tmp_path: Path) -> None:
     [
         ("cordon", ["--limit", "m2"], "cordoned", ["m2"]),
         ("drain", ["--limit", "karmada_members"], "drained", ["m1", "m2"]),
-        ("uncordon", ["-e", "karmada_members=m1,m9"], "uncordoned", "m1,m9"),
+        ("uncordon", ["-e", "karmada_members=m9,m1"], "uncordoned", ["m1", "m9"]),
         ("cordon", ["-e", '{"karmada_members": ["m9"]}', "--limit", "m2"], "cordoned", ["m9"]),
         ("cordon", [], "cordoned", []),
         ("cordon", ["--limit", "karmada_control"], "cordoned", []),
@@ -226,5 +237,84 @@ def test_members_are_chosen_by_limit_or_by_name_and_none_by_default(
     done, steps = run(playbook, tmp_path, {"member_scheduling": {"changed": False, "left": []}}, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     (step,) = given(steps, "member_scheduling")
-    assert (step["state"], step["members"]) == (state, members)
-    assert step["deployment"]["kind"] == "KarmadaDeployment"
+    assert (step["state"], step["selected"]) == (state, members)
+
+
+CHOSEN = {
+    "join": (["member_join all"], ["member_leave confirm", "member_leave leave", "scheduler_estimators"]),
+    "leave": (["member_leave confirm", "member_leave leave"], ["member_join all", "scheduler_estimators"]),
+    "estimators": (["scheduler_estimators"], ["member_join all", "member_leave confirm", "member_leave leave"]),
+}
+GATEWAY = {"gw1": {"ansible_connection": "local", "karmada_host": {"name": "gw1", "roles": ["agent"]}}}
+
+
+def named(steps: list[dict[str, Any]]) -> list[str]:
+    return [f"{each['step']} {each.get('stage', '')}".strip() for each in steps]
+
+
+@pytest.mark.parametrize("tag", CHOSEN)
+def test_in_pods_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Path) -> None:
+    done, steps = run("members", tmp_path, RESULTS, "--tags", tag)
+    wanted, others = CHOSEN[tag]
+    assert [name for name in named(steps) if name in {*wanted, *others}] == wanted, done.stdout + done.stderr
+    # Nothing of what every run needs is left out.
+    assert {"require_document", "preflight", "report"} <= set(named(steps))
+    assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
+
+
+@pytest.mark.parametrize("tag", CHOSEN)
+def test_on_hosts_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Path) -> None:
+    there = {"has_agents_on_hosts": True}
+    results = {
+        **{name: {**result, **there} if name.startswith("member_") else result for name, result in RESULTS.items()},
+        "scheduler_estimators": {"changed": True, "due": True},
+    }
+    done, steps = run("members", tmp_path, results, "--tags", tag, mode="Binary", hosts=GATEWAY)
+    wanted = {"join": ["member_join registration", "member_join readiness"]}.get(tag, CHOSEN[tag][0])
+    others = {
+        "member_join registration",
+        "member_join readiness",
+        *(name for each in CHOSEN.values() for name in each[0]),
+    }
+    assert [name for name in named(steps) if name in others] == wanted, done.stdout + done.stderr
+    assert {"require_document", "host_observe", "preflight", "report"} <= set(named(steps))
+    written = [each["state"] for each in given(steps, "host_journal")]
+    assert written[-2:] == ["written", "released"]
+    units = [each["components"] for each in given(steps, "host_components") if "components" in each]
+    assert (
+        units
+        == {
+            "join": [["karmada-agent"], ["karmada-agent"]],
+            "leave": [["karmada-agent"]],
+            "estimators": [["karmada-scheduler-estimator"]],
+        }[tag]
+    )
+
+
+@pytest.mark.parametrize("limit", ["m1", "karmada_members:!m2", "karmada_control:m1"])
+def test_a_limit_chooses_members(limit: str, tmp_path: Path) -> None:
+    done, steps = run("members", tmp_path, RESULTS, "--limit", limit)
+    assert named(steps) == [
+        *("require_document", "preflight", "member_leave confirm", "member_join all", "scheduler_estimators"),
+        *("member_leave leave", "operation", "operation", "report"),
+    ], done.stdout + done.stderr
+    assert given(steps, "require_document")[0]["limit"] == "members"
+    assert [each["selected"] for each in steps[1:]] == [["m1"]] * (len(steps) - 1)
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+@pytest.mark.parametrize("options", [[], ["-e", "karmada_members=m2"], ["-e", '{"karmada_members": ["m2"]}']])
+def test_members_are_chosen_by_name_in_both_modes(options: list[str], mode: str, tmp_path: Path) -> None:
+    done, steps = run("members", tmp_path, RESULTS, *options, mode=mode)
+    joining = given(steps, "member_join")
+    assert [each["selected"] for each in joining] == [["m2"] if options else []] * len(joining), done.stdout
+    assert joining
+
+
+@pytest.mark.parametrize("playbook", ["install", "uninstall", "preflight", "members"])
+@pytest.mark.parametrize("limit", ["m1", "karmada_control", "gw1"])
+def test_whatever_the_limit_is_somebody_looks_at_it(playbook: str, limit: str, tmp_path: Path) -> None:
+    refused = {**RESULTS, "require_document": {"failed": True, "msg": "it leaves out gw1"}}
+    done, steps = run(playbook, tmp_path, refused, "--limit", limit, mode="Binary", hosts=GATEWAY)
+    assert named(steps) == ["require_document"]
+    assert done.returncode == 2

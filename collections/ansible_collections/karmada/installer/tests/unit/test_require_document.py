@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action.require_document import _of_limit
 from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
 from ansible_collections.karmada.installer.tests.unit import ansible_commands, corpus_files
 
@@ -125,3 +126,48 @@ def test_a_member_called_localhost_does_not_take_the_place_of_localhost(site: Pa
     done = play(site, "-i", "site.karmada.yml", "--list-hosts")
     assert "member_localhost" not in done.stdout.partition("Use it")[0]
     assert "localhost" in done.stdout.partition("Use it")[0]
+
+
+GROUPS = {"karmada_members": ["m1", "m2"], "karmada_hosts": []}
+
+
+def of_limit(limit: str, within: list[str], hosts: tuple[str, ...] = (), *, takes_members: bool) -> list[str]:
+    groups = {**GROUPS, "karmada_hosts": [*hosts]}
+    known = {"ansible_limit": limit, "groups": groups, "ansible_play_hosts_all": within}
+    return [f"{each.where}: {each.what}; {each.remedy}" for each in _of_limit(known, takes_members=takes_members)]
+
+
+@pytest.mark.parametrize(
+    ("within", "hosts", "takes_members"),
+    [
+        (["karmada_control"], (), False),
+        (["karmada_control", "m1"], (), False),
+        (["karmada_control", "cp1"], ("cp1",), False),
+        (["m1"], (), True),
+        (["karmada_control", "m1"], (), True),
+        (["karmada_control"], (), True),
+        (["karmada_control", "cp1"], ("cp1",), True),
+    ],
+)
+def test_a_limit_that_leaves_what_the_run_needs_is_taken(
+    within: list[str], hosts: tuple[str, ...], takes_members: bool
+) -> None:
+    assert of_limit("x", within, hosts, takes_members=takes_members) == []
+
+
+def test_a_limit_that_leaves_out_the_control_plane_is_refused() -> None:
+    whole = "and this playbook works on the control plane as a whole"
+    remedy = "leave it out; for single members: karmada.installer.members -e karmada_members=m1"
+    (told,) = of_limit("m1", ["m1"], takes_members=False)
+    assert told == f"--limit m1: it leaves out karmada_control, {whole}; {remedy}"
+    for takes_members in (False, True):
+        assert of_limit("cp1", ["cp1"], ("cp1", "cp2"), takes_members=takes_members) == [
+            f"--limit cp1: it leaves out karmada_control, cp2, {whole}; leave it out"
+        ]
+
+
+def test_where_there_are_plain_hosts_members_are_chosen_by_name() -> None:
+    what = "a control plane on plain hosts is worked on with all of them, so that a limit cannot choose members"
+    for within in (["m2", "m1"], ["karmada_control", "cp1", "m1", "m2"]):
+        (told,) = of_limit("x", within, ("cp1",), takes_members=True)
+        assert told == f"--limit x: {what}; choose them with -e karmada_members=m1,m2"
