@@ -84,7 +84,8 @@ def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Prob
     groups, within = variables["groups"], set(variables["ansible_play_hosts_all"])
     of_control_plane = [CONTROL, *groups.get("karmada_hosts", ())]
     members = sorted(within & set(groups.get(GROUP, ())))
-    where, named = f"--limit {variables['ansible_limit']}", f"-e karmada_members={','.join(members[:SHOWN])}"
+    where = f"--limit {variables['ansible_limit']}"
+    named = f"-e karmada_members={','.join(members[:SHOWN])}{',…' if len(members) > SHOWN else ''}"
     if members and takes_members:
         if len(of_control_plane) == 1:
             return []

@@ -171,3 +171,11 @@ def test_where_there_are_plain_hosts_members_are_chosen_by_name() -> None:
     for within in (["m2", "m1"], ["karmada_control", "cp1", "m1", "m2"]):
         (told,) = of_limit("x", within, ("cp1",), takes_members=True)
         assert told == f"--limit x: {what}; choose them with -e karmada_members=m1,m2"
+
+
+def test_of_many_members_some_are_named() -> None:
+    many = [f"m{number}" for number in range(10, 40)]
+    groups = {"karmada_members": many, "karmada_hosts": ["cp1"]}
+    known = {"ansible_limit": "x", "groups": groups, "ansible_play_hosts_all": many}
+    (problem,) = _of_limit(known, takes_members=True)
+    assert problem.remedy.endswith("m28,m29,…")
