@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.karmada_in_memory import Api, Killed
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
 
 M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
@@ -224,13 +225,25 @@ def test_one_cluster_that_is_listed_twice_is_not_joined_under_either_name(monkey
 # -- what changes in place -----------------------------------------------------------------------------------
 
 
+class WithWriters(Api):
+    """Says of each object who has made it, as an API server does."""
+
+    def apply(self, obj: dict[str, Any], *, dry_run: bool = False, **more: Any) -> Any:
+        found = super().apply(obj, dry_run=dry_run, **more)
+        if not dry_run:
+            self.objects[self._key(obj)]["metadata"]["managedFields"] = MADE_BY_APPLY
+        return found
+
+
 class Site:
     """A control plane and a member that fills the tokens of its accounts, in memory."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
-        self.member = FakeCluster("member m1", system)
-        self.inside = FakeCluster("control plane")
+        self.member = WithWriters("member m1", system)
+        self.inside = WithWriters("control plane")
+        # Both count the writes of the run, which ends when none is left.
+        self.inside.shared = self.member
         self.state = state()
         self.token = "t"
         self.said: list[str] = []
@@ -238,7 +251,7 @@ class Site:
         monkeypatch.setattr(member_join, "connected", self._connected)
 
     @contextmanager
-    def _connected(self, _run: Run, _entry: Any) -> Iterator[FakeCluster]:
+    def _connected(self, _run: Run, _entry: Any) -> Iterator[Api]:
         yield self.member
 
     def _credentials(self, *_: Any) -> members.Credentials:
@@ -254,6 +267,8 @@ class Site:
         member_join.survey_member(run, entry, registered, survey)
         if not member_join.needs_work(entry, survey, self.state):
             return []
+        # How it is reached is on record before it is touched, what was made there only afterwards.
+        self.state = member_join.recorded(self.state, entry, [])
         member_join.register_member(run, entry, registered, outcome)
         self.state = member_join.recorded(self.state, entry, outcome.on_member)
         return sorted(f"{change.action} {change.ref}" for change in outcome.changes)
@@ -263,6 +278,39 @@ class Site:
         found = self.inside.get(members.CLUSTER_API, "Cluster", "m1")
         assert found
         return found
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        M1,
+        {**M1, "labels": {"tier": "prod"}, "taints": [{"key": "example.com/reserved", "effect": "NoSchedule"}]},
+        {**M1, "scopedRights": [{"apiGroup": "apps", "resources": ["deployments"]}]},
+    ],
+)
+def test_killed_at_any_write_and_run_again_it_is_joined_as_if_it_had_not_been(
+    entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = Site(monkeypatch)
+    undisturbed.member.writes_left = 1000
+    undisturbed.run(entry)
+    writes = 1000 - undisturbed.member.writes_left
+    assert writes > 10
+    for allowed in range(writes):
+        site = Site(monkeypatch)
+        site.member.writes_left = allowed
+        with pytest.raises(Killed):
+            site.run(entry)
+        site.member.writes_left = None
+        site.run(entry)
+        for name in ("member", "inside"):
+            found, expected = (getattr(each, name).objects for each in (site, undisturbed))
+            assert found.keys() == expected.keys(), f"killed after {allowed} writes"
+        # What is not on record is not removed when the member leaves.
+        owned, expected = (each.state.owned["member/m1"] for each in (site, undisturbed))
+        assert owned.keys() == expected.keys(), f"killed after {allowed} writes"
+        assert site.cluster["spec"] == undisturbed.cluster["spec"]
+        assert site.run(entry) == []
 
 
 @pytest.mark.parametrize("what", ["token", "address"])
