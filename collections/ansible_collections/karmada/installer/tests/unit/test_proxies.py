@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,23 +81,30 @@ def test_a_proxy_that_does_not_lead_there_is_told_of(
 
 @BOTH
 def test_a_proxy_that_is_not_there_is_told_of(
-    members: SimulatedMembers, proxy: ProxyServer, tmp_path: Path, scheme: str, kind: str
+    members: SimulatedMembers, tmp_path: Path, scheme: str, kind: str
 ) -> None:
-    proxy.__exit__()
-    address = f"{scheme}://127.0.0.1:{proxy.port}"
-    with behind(members, tmp_path, address) as member, pytest.raises(ApiError) as raised:
-        member.get("v1", "Namespace", "kube-system")
+    del kind
+    with socket.socket() as nobody:
+        # The port belongs to this test, and nobody listens there.
+        nobody.bind(("127.0.0.1", 0))
+        address = f"{scheme}://127.0.0.1:{nobody.getsockname()[1]}"
+        with behind(members, tmp_path, address) as member, pytest.raises(ApiError) as raised:
+            member.get("v1", "Namespace", "kube-system")
     assert f"the proxy {address}" in str(raised.value)
     assert "connection refused" in str(raised.value)
 
 
 @BOTH
 def test_a_name_that_does_not_resolve_is_that_of_the_proxy(
-    members: SimulatedMembers, tmp_path: Path, scheme: str, kind: str
+    members: SimulatedMembers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, kind: str
 ) -> None:
-    with behind(members, tmp_path, f"{scheme}://{kind}.invalid:3128") as member, pytest.raises(ApiError) as raised:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with behind(members, tmp_path, f"{scheme}://{kind}.example.com:3128") as member, pytest.raises(ApiError) as raised:
         member.get("v1", "Namespace", "kube-system")
-    assert f"the name {kind}.invalid does not resolve" in str(raised.value)
+    assert f"the name {kind}.example.com does not resolve" in str(raised.value)
 
 
 def test_the_login_at_a_proxy_of_the_environment_is_shown_to_nobody(
@@ -104,6 +112,8 @@ def test_the_login_at_a_proxy_of_the_environment_is_shown_to_nobody(
 ) -> None:
     for variable in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(variable, "http://somebody:p4ssw0rd@127.0.0.1:1")
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
     with behind(members, tmp_path, "") as member, pytest.raises(ApiError) as raised:
         member.get("v1", "Namespace", "kube-system")
     assert "through the proxy http://127.0.0.1:1: " in str(raised.value)
