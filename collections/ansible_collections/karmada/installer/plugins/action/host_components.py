@@ -45,7 +45,8 @@ class ActionModule(HostAction):
             if state == "compared" or (every and not self.view.is_load_balancer):
                 parts.append(self.view.load_balancer_tree())
         tree = render.merged(parts, instance.owner)
-        if not ends and not tree["units"] and not (tree["held"] or self.view.may_have(tree["absent"])):
+        some = tree["units"] or tree["watched"] or tree["held"]
+        if not ends and not some and not self.view.may_have(tree["absent"]):
             return {"changed": False, "changes": [], "outdated": []}
         found = self.on_host(
             "host_tree",

@@ -13,6 +13,7 @@ A tree is what ``render_systemd`` on the controller makes, as JSON:
   ``health`` is ``{url, authority}`` or null; a url that begins with tcp is a port that has to be open. One that is not
   ``awaited`` is asked how it is, and not waited for. ``hash`` of a unit that can take new settings without a restart
   has two parts with a hyphen between: what a restart takes, and what a reload takes
+* ``watched``: ``{name, health}`` of units that are left as they are, and told of like the others
 * ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, that must not be there
 * ``held``: see ``held_units``
 
@@ -103,7 +104,8 @@ def outdated(system: System, tree: Tree, started: Iterable[str] = ()) -> list[st
 
 def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
     """Each unit of the tree that is there: the program that runs, and why it is not healthy (empty if it is)."""
-    present = units(system, [unit["name"] for unit in tree["units"]])
+    looked_at = [*tree["units"], *tree.get("watched", [])]
+    present = units(system, [unit["name"] for unit in looked_at])
     return {
         unit["name"]: {
             "program": system.program_of(present[unit["name"]].process),
@@ -111,7 +113,7 @@ def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
             if present[unit["name"]].active in _RUNNING
             else present[unit["name"]].detail,
         }
-        for unit in tree["units"]
+        for unit in looked_at
         if present[unit["name"]].known
     }
 

@@ -238,7 +238,12 @@ def component_tree(
     }
 
 
-_PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "held")
+def watched(instance: Instance, component: Component, where: Layout) -> Tree:
+    """A component that is left as it is: only how its unit is, if there is one, is told."""
+    return {"watched": [{"name": unit_name(instance, component), "health": _health(instance, component, where)}]}
+
+
+_PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "watched", "held")
 #: What can be taken away.
 _NAMED = ("users", "folders", "units")
 

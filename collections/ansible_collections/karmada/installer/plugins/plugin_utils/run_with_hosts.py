@@ -20,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess, addition
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Holds
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Holds, Layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     KARMADA_AGENT_ON_HOST,
@@ -198,8 +198,13 @@ class HostView:
         names = set(names)
         wanted = self.components(names)
         instance = self.run.instance
-        able = [each for each in wanted if not each.member or each.member in self._member_access]
-        tree = render.merged(map(self._component, able), instance.owner)
+        parts = [
+            self._component(each)
+            if not each.member or each.member in self._member_access
+            else render.watched(instance, each, self._layout(each))
+            for each in wanted
+        ]
+        tree = render.merged(parts, instance.owner)
         every, kept = names == set(BY_NAME), {component.name for component in wanted}
         gone = [
             render.ended(instance, each)
@@ -277,9 +282,11 @@ class HostView:
             raise ProblemsError(problem)
         return load_balancer.tree(run.instance, self.host, interface, run.state.authorities[KARMADA_CA].certificate)
 
+    def _layout(self, component: Component) -> Layout:
+        return render.layout(self.run.instance, self.host, component, self.run.endpoint_host)
+
     def _component(self, component: Component) -> Object:
-        run = self.run
-        where = render.layout(run.instance, self.host, component, run.endpoint_host)
+        run, where = self.run, self._layout(component)
         more = {}
         if component.row == KARMADA_AGENT_ON_HOST.name:
             access = self._agents[component.member]

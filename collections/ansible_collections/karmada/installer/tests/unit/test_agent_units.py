@@ -222,6 +222,11 @@ def test_one_that_was_not_looked_at_keeps_what_it_has(runs: Runs) -> None:
     found = tree(joined(runs, *BOTH, names=("m2",)))
     assert [each["name"] for each in found["units"]] == ["karmada-prod-agent-m2.service"]
     assert found["absent"]["units"] == []
+    # How it is, is told all the same.
+    (watched,) = found["watched"]
+    assert watched["name"] == "karmada-prod-agent-m1.service"
+    health = {each["name"]: each["health"] for each in tree(joined(runs, *BOTH))["units"]}
+    assert watched["health"] == health["karmada-prod-agent-m1.service"]
 
 
 # -- what it never gets ------------------------------------------------------------------------------------------------

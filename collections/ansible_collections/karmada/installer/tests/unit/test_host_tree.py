@@ -419,6 +419,13 @@ def test_a_unit_is_observed_with_its_program_and_what_is_wrong_with_it(
     found = host_tree.observed(host, wanted)[UNIT]
     assert found["program"] == (program if running else "")
     assert (reason in found["reason"]) if reason else found["reason"] == ""
+    left_alone = {"units": [], "watched": [{key: wanted["units"][0][key] for key in ("name", "health")}]}
+    assert host_tree.observed(host, left_alone) == {UNIT: found}
+
+
+def test_a_unit_that_is_watched_and_not_there_is_not_told_of(host: Host) -> None:
+    nobody = {"units": [], "watched": [{"name": "karmada-nobody.service", "health": None}]}
+    assert host_tree.observed(host, nobody) == {}
 
 
 def test_stopping_ends_what_runs_keeps_it_from_the_next_boot_and_leaves_all_else(host: Host) -> None:
