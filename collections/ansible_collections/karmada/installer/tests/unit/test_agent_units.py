@@ -24,10 +24,12 @@ from ansible_collections.karmada.installer.plugins.module_utils import reach as 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
     agent_units,
+    checks,
     host_checks,
     host_list_checks,
     host_preflight,
     host_sockets,
+    member_checks,
     member_join,
     member_reach,
     mode_fields,
@@ -45,6 +47,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, KARMADA_AGENT_ON_HOST
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import MemberStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -404,6 +407,12 @@ def test_hosts_that_cannot_have_anything_of_it_are_not_asked(runs: Runs) -> None
         step = Asked(host_components.ActionModule, runs.step(deployment(*BOTH)), host)
         step.perform(components=[ROW], state="present", restart=True, wait_for="none", timeout=1)
         assert len(step.asked) == asks, host
+    # An agent that is left as it is, is looked at.
+    left_alone = runs.step(deployment(*BOTH))
+    left_alone.handover.agents = {}
+    step = Asked(host_components.ActionModule, left_alone, "gw1")
+    step.perform(components=[ROW], state="present", restart=True, wait_for="none", timeout=1)
+    assert [json.loads(each["tree"])["units"] for each in step.asked] == [[]]
     assert not runs.step(deployment(*BOTH)).on_host("cp1").has_agents()
     facts = {**NO_FACTS, "units": {"karmada-prod-agent-m1.service": {"owner": "x", "description": ""}}}
     runs.see(cp1={"facts": facts})
@@ -550,6 +559,19 @@ def test_what_is_wrong_with_a_host_is_a_problem_of_its_members_alone(
     assert set(later.missing_programs()) == {"cp1", "gw2"}, "nothing is fetched for it"
     step = Asked(host_components.ActionModule, later, "gw1")
     assert (step.perform(**arguments_of(host_components.ActionModule)), step.asked) == ({"changed": False}, [])
+
+
+def test_what_is_wrong_with_a_host_is_not_told_of_members_that_were_not_selected(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Checked(runs, {"refusal": "it does not answer"}).run(*BOTH)
+    for check in ("_version", "_hosts", "_crds", "_external_etcd", "_place_access"):
+        monkeypatch.setattr(checks, check, lambda *_: [])
+    monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
+    monkeypatch.setattr(member_checks.MemberChecks, "problems", lambda *_: [])
+    assert set(checks.findings(run).members) == {"m1", "m2"}
+    run.selected = ("m2",)
+    assert set(checks.findings(run).members) == {"m2"}
 
 
 def test_a_host_that_is_well_has_no_problem_and_needs_no_address_of_its_own(runs: Runs) -> None:

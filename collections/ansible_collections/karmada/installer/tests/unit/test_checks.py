@@ -211,6 +211,18 @@ def test_what_is_wrong_with_a_member_is_its_own_problem(monkeypatch: pytest.Monk
     assert found.all == found.members["m1"]
 
 
+def test_a_member_that_was_not_selected_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = member("m1")
+    dead.dead = True
+    run = with_members(monkeypatch, m1=dead, m2=member("m2"))
+    run.selected = ("m2",)
+    assert checks.findings(run).all == []
+    assert dead.closed == 0, "nobody was connected to it"
+    run.selected = ("m2", "m3")
+    (problem,) = checks.findings(run).problems
+    assert problem.what == "there is no member m3 in the document, and none that would leave"
+
+
 @pytest.mark.parametrize(
     ("registered", "broken"),
     [

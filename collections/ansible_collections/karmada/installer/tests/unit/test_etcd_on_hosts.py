@@ -7,10 +7,12 @@ import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import workloads
+from ansible_collections.karmada.installer.plugins.action.ssh_files import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import checks, host_list_checks, observe_hosts, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import make_run
@@ -20,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts im
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -142,9 +145,21 @@ def test_host_and_pods_trust_the_same_authority(runs: Runs) -> None:
     ],
 )
 def test_the_document_says_which_run_it_is(spec: Object, kind: type[Run]) -> None:
-    made = make_run(document(spec), {}, {}, check=True)
+    made = make_run(document(spec), {}, {"karmada_members": "m2,m1"}, check=True)
     assert type(made) is kind
+    assert made.selected == ("m1", "m2")
     assert isinstance(made, RunWithHosts) == ("hosts" in spec)
+
+
+@pytest.mark.parametrize("own", [{}, {"karmada_member_name": "m1"}])
+def test_on_other_hosts_than_ours_the_document_is_found(own: Object) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action._task = SimpleNamespace(check_mode=True)
+    control = {"karmada_deployment": document(), "karmada_connection": {"secrets": "./secrets"}}
+    made = action._make_run({}, {**own, "hostvars": {"karmada_control": control}})
+    assert (made.name, made.connection.secrets) == (document()["metadata"]["name"], "./secrets")
+    with pytest.raises(ProblemsError, match="no KarmadaDeployment is known here"):
+        action._make_run({}, {**own, "hostvars": {}})
 
 
 def test_a_first_state_says_that_etcd_is_on_hosts(runs: Runs) -> None:

@@ -56,9 +56,10 @@ class Site:
         monkeypatch.setattr(Run, "secret", lambda _run, name, _where: self.secrets[name])
         monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(self.registered))
 
-    def targets(self) -> dict[str, list[str]]:
+    def targets(self, *selected: str) -> dict[str, list[str]]:
         action: Any = Targets.__new__(Targets)
         run = self.runs.step(self.document)
+        run.selected = selected
         run.say = self.said.append
         found: dict[str, list[str]] = action.perform(run, {})["hosts"]
         return found
@@ -106,6 +107,7 @@ def test_hosts_of_the_control_plane_look_at_members_that_push(site: Site) -> Non
 def test_nobody_is_asked_where_nothing_has_to_be_known(site: Site, tmp_path: Path, monkeypatch: Any) -> None:
     site.registered = ready("m1") | ready("m2", "False")
     assert site.targets() == {"cp1": ["m2"], "cp2": ["m2"]}
+    assert site.targets("m1") == {}
     site.registered = ready("m1") | ready("m2")
     assert site.targets() == {}
     assert Site(tmp_path / "none", monkeypatch, entry("p1", mode="Pull")).targets() == {}

@@ -49,9 +49,16 @@ class Site:
         self.said: list[str] = []
 
     def run(
-        self, wanted: str, *names: str, check: bool = False, spec: Any = EVICTS, timeout: int = 0
+        self,
+        wanted: str,
+        *names: str,
+        check: bool = False,
+        spec: Any = EVICTS,
+        timeout: int = 0,
+        selected: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         run = fake_run(document(spec), FakeCluster("host cluster"), stored=state(), check=check)
+        run.selected = selected
         run.__dict__["control_plane"] = self.inside
         run.say = self.said.append
         perform: Any = action_module.ActionModule.perform
@@ -62,6 +69,12 @@ class Site:
     def taints(self) -> list[str]:
         spec = self.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]["spec"]
         return [f"{each['key']}:{each['effect']}" for each in spec.get("taints") or []]
+
+
+def test_without_names_those_are_meant_that_the_run_has_selected() -> None:
+    assert Site().run("cordoned", selected=("m1",))["changes"] == ["changed Cluster m1"]
+    with pytest.raises(ProblemsError, match="m9"):
+        Site().run("cordoned", "m9", selected=("m1",))
 
 
 def test_cordon_drain_and_uncordon_keep_the_taints_of_others_and_change_nothing_twice() -> None:

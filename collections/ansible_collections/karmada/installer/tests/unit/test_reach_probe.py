@@ -307,6 +307,9 @@ def test_a_member_that_does_not_reach_the_control_plane(monkeypatch: pytest.Monk
     site.member.status = ended(ERROR.format(HANDSHAKE.format("x509: certificate is valid for a, not b")))
     (told,) = site.problems()
     assert "the certificate is not for karmada.example.com. see who answers" in told
+    site.run.selected = ("m1",)
+    assert site.problems() == [], "it was not selected"
+    site.run.selected = ()
     site.member.status = ended(REACHED)
     assert site.problems() == []
     assert site.said == []
