@@ -13,10 +13,10 @@ from ansible.inventory.data import InventoryData
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import inventory_loader
 from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
+from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.selected_members import GROUP, SHOWN
+from ansible_collections.karmada.installer.plugins.plugin_utils.selected_members import SHOWN
 
-CONTROL = "karmada_control"
 _HOW_TO_START = f"Write an inventory source that names your document, and give it with -i:\n{inventory_source.EXAMPLE}"
 
 
@@ -82,8 +82,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Problem]:
     """What ``--limit`` keeps from the run that it cannot be without. The hosts of this play are those it has left."""
     groups, within = variables["groups"], set(variables["ansible_play_hosts_all"])
-    of_control_plane = [CONTROL, *groups.get("karmada_hosts", ())]
-    members = sorted(within & set(groups.get(GROUP, ())))
+    of_control_plane = [CONTROL, *groups.get(HOSTS, ())]
+    members = sorted(within & set(groups.get(MEMBERS, ())))
     where = f"--limit {variables['ansible_limit']}"
     named = f"-e karmada_members={','.join(members[:SHOWN])}{',…' if len(members) > SHOWN else ''}"
     if members and takes_members:

@@ -232,10 +232,9 @@ if not __name__.startswith("ansible_collections."):
     ]
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source, ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
-CONTROL = "karmada_control"
-HOSTS = "karmada_hosts"
 #: For hosts that have left the document, which no document names: a run that finds some puts them there.
 LEAVING = "karmada_hosts_leaving"
 ON_HOSTS = "karmada_on_hosts"
@@ -247,7 +246,6 @@ ROLE_GROUPS = {
     "loadBalancer": "karmada_load_balancer",
     "agent": "karmada_agent",
 }
-MEMBERS = "karmada_members"
 JOIN = f"{MEMBERS}_join"
 KEEP = f"{MEMBERS}_keep"
 LEAVE = f"{MEMBERS}_leave"

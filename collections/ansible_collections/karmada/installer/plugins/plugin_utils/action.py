@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import App
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -27,8 +28,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.references impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
 
-#: The host of the inventory that knows the document.
-CONTROL = "karmada_control"
 #: Everything that a user can do something about. Anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
 

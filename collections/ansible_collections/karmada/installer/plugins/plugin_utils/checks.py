@@ -74,7 +74,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
                 if isinstance(run, EtcdOnHostsRun)
                 else ()
             ),
-            partial(_with_host, access, partial(selected_members.problems, run)),
+            partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
         ]

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import CONTROL, EXPECTED_ERRORS, make_run
+from ansible_collections.karmada.installer.plugins.plugin_utils.action import EXPECTED_ERRORS, make_run
+from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView, RunWithHosts
 

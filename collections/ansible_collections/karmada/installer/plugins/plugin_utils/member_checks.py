@@ -117,7 +117,7 @@ class MemberChecks:
 
 def registered_clusters(run: Run) -> Clusters:
     """The Cluster objects of the control plane by name, as far as there is one that answers."""
-    if not run.spec["members"]:
+    if not run.spec["members"] and not run.selected:
         return Clusters()
     try:
         if run.stored_state is None or not run.control_plane_exists:

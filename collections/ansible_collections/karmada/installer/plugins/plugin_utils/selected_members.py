@@ -7,13 +7,15 @@ and leaves is selected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
-GROUP = "karmada_members"
+if TYPE_CHECKING:
+    from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
 #: How many of the names that there are a message shows.
 SHOWN = 20
 
@@ -29,7 +31,7 @@ def of_variables(variables: Mapping[str, Any]) -> tuple[str, ...]:
         named = named.split(",")
     names = {str(name).strip() for name in named} - {""}
     if not names and variables.get("ansible_limit"):
-        members = set((variables.get("groups") or {}).get(GROUP, ()))
+        members = set((variables.get("groups") or {}).get(MEMBERS, ()))
         hosts = [name for name in variables.get("ansible_play_hosts_all") or () if name in members]
         names = {str(variables["hostvars"][name]["karmada_member_name"]) for name in hosts}
     return tuple(sorted(names))
@@ -45,12 +47,17 @@ def entries(run: Run) -> list[Mapping[str, Any]]:
     return [entry for entry in run.spec["members"] if holds(run, entry["name"])]
 
 
-def problems(run: Run) -> Iterable[Problem]:
-    """Names that nobody has. A member that is on record and no longer listed may be named: it leaves."""
+def problems(run: Run, registered: Callable[[], Collection[str]]) -> Iterable[Problem]:
+    """Names that nobody has. ``registered`` gives those of the clusters in the control plane.
+
+    A member that is not listed any more may be named: it leaves. Clusters of others, which a limit to all members
+    holds, too, are left alone.
+    """
     if not run.selected:
         return
     listed = [entry["name"] for entry in run.spec["members"]]
     unknown = sorted({*run.selected} - {*listed} - {*run.state.members})
+    unknown = [name for name in unknown if name not in registered()] if unknown else []
     if not unknown:
         return
     more = f", and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""

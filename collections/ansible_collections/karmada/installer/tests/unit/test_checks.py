@@ -221,6 +221,10 @@ def test_a_member_that_was_not_selected_is_not_looked_at(monkeypatch: pytest.Mon
     run.selected = ("m2", "m3")
     (problem,) = checks.findings(run).problems
     assert problem.what == "there is no member m3 in the document, and none that would leave"
+    monkeypatch.setattr(
+        member_checks, "registered_clusters", lambda _run: Clusters({"m3": {"metadata": {}, "spec": {}}})
+    )
+    assert checks.findings(run).all == []
 
 
 @pytest.mark.parametrize(

@@ -51,16 +51,20 @@ def test_only_those_that_are_selected_are_worked_on() -> None:
 
 
 def test_a_name_that_nobody_has_is_told_with_those_that_there_are() -> None:
-    (problem,) = selected_members.problems(of_run(("m1", "m3", "n"), recorded=("m3",)))
+    (problem,) = selected_members.problems(of_run(("m1", "m3", "n"), recorded=("m3",)), tuple)
     assert problem.what == "there is no member n in the document, and none that would leave"
     assert problem.where == "karmada_members"
     assert problem.remedy == "name some of these: m1, m2"
-    assert not [*selected_members.problems(of_run(("m3",), recorded=("m3",)))]
-    assert not [*selected_members.problems(of_run(()))]
+    assert not [*selected_members.problems(of_run(("m3",), recorded=("m3",)), tuple)]
+    assert not [*selected_members.problems(of_run(()), tuple)]
 
 
 def test_of_many_names_a_few_are_told() -> None:
-    (problem,) = selected_members.problems(of_run(("n",), tuple(f"m{number}" for number in range(25))))
+    (problem,) = selected_members.problems(of_run(("n",), tuple(f"m{number}" for number in range(25))), tuple)
     assert problem.remedy.endswith("m18, m19, and 5 more")
-    (problem,) = selected_members.problems(of_run(("n",), ()))
+    (problem,) = selected_members.problems(of_run(("n",), ()), tuple)
     assert problem.remedy == "leave it out"
+
+
+def test_a_limit_to_all_members_may_hold_clusters_of_others() -> None:
+    assert not [*selected_members.problems(of_run(("m1", "theirs")), lambda: ("m1", "theirs"))]
