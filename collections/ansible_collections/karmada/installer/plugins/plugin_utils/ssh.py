@@ -10,6 +10,8 @@ from typing import Any
 PRIVATE_KEY, KNOWN_HOSTS = "ssh-privatekey", "known_hosts"
 #: Field of the document → that key.
 REFERENCES = {"privateKeySecretRef": PRIVATE_KEY, "knownHostsSecretRef": KNOWN_HOSTS}
+#: The option by which ssh refuses a host whose key is not known.
+CHECKED = "StrictHostKeyChecking=yes"
 #: Where a run keeps their content if they are objects of a cluster (``ssh_files``), as a template: an inventory may be
 #: read by another process than the one that connects, and that knows its own folder only.
 OF_THIS_RUN = "{{ lookup('karmada.installer.ssh_folder') }}"
@@ -38,8 +40,12 @@ def variables(
         "ansible_host": host["address"],
         "ansible_port": host.get("port", settings["port"]),
         "ansible_pipelining": True,
-        # Ansible's own default compresses, which for programs takes longer than any network of a data centre.
-        "ansible_ssh_args": "-o ControlMaster=auto -o ControlPersist=60s",
+        # ansible-runner and AWX switch the check off in the environment. Ansible then tells ssh not to check, before it
+        # passes on our options, and of an option that is there twice ssh takes the first.
+        "ansible_host_key_checking": True,
+        # Ansible passes these on before anything else, so nothing that it adds later comes before the check.
+        # Its own default compresses, which for programs takes longer than any network of a data centre.
+        "ansible_ssh_args": f"-o {CHECKED} -o ControlMaster=auto -o ControlPersist=60s",
         # Hosts with systemd have it there; to look for another one takes a round trip to each host.
         "ansible_python_interpreter": "/usr/bin/python3",
     }
@@ -54,7 +60,7 @@ def variables(
 
 def options_of(key: str | None, known_hosts: str | None, fingerprint: str | None) -> list[str]:
     """Options of ssh apart from the key itself, each an argument; ``known_hosts`` is a file."""
-    options = ["StrictHostKeyChecking=yes", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+    options = [CHECKED, "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
     # A host that is gone without a word is known to be after half a minute, and not after the quarter of an hour that
     # the kernel goes on sending.
     options += ["ServerAliveInterval=10", "ServerAliveCountMax=3"]
