@@ -173,6 +173,71 @@ def structure_findings(document: Mapping[str, Any], schema: Schema) -> Iterator[
         yield Finding(keyword, tuple(error.absolute_path), what, remedy)
 
 
+def fits(value: Any, schema: Schema) -> bool:
+    """Whether a value certainly fits the structure of a schema; what is not certain is for ``structure_findings``.
+
+    That takes 0.2 ms for an entry of a few fields, and a thousand entries are read anew by each step of a run.
+    """
+    known = _FITS.get(schema.get("type", ""))
+    return known(value, schema) if known else bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+
+
+def _fits_object(value: Any, schema: Schema) -> bool:
+    if not isinstance(value, dict):
+        return False
+    fields, more = schema.get("properties", {}), schema.get("additionalProperties")
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        more = {"x-kubernetes-preserve-unknown-fields": True}
+    if not isinstance(more, Mapping) and not value.keys() <= fields.keys():
+        return False
+    if not value.keys() >= set(schema.get("required", ())) or not _within(len(value), schema, "Properties"):
+        return False
+    return all(fits(item, fields.get(key, more)) for key, item in value.items())
+
+
+def _fits_array(value: Any, schema: Schema) -> bool:
+    if not isinstance(value, list) or not _within(len(value), schema, "Items"):
+        return False
+    if not all(fits(item, schema.get("items", {})) for item in value):
+        return False
+    kind = schema.get("x-kubernetes-list-type")
+    if kind == "map":
+        fields = schema["x-kubernetes-list-map-keys"]
+        return len({json.dumps([item.get(field) for field in fields]) for item in value}) == len(value)
+    return kind != "set" or len({json.dumps(item, sort_keys=True) for item in value}) == len(value)
+
+
+def _fits_string(value: Any, schema: Schema) -> bool:
+    if not isinstance(value, str) or not _within(len(value), schema, "Length"):
+        return False
+    return value in schema.get("enum", (value,)) and ("pattern" not in schema or matches(schema["pattern"], value))
+
+
+def _fits_integer(value: Any, schema: Schema) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+
+
+def _fits_boolean(value: Any, schema: Schema) -> bool:
+    del schema
+    return isinstance(value, bool)
+
+
+def _within(size: int, schema: Schema, what: str) -> bool:
+    least, most = schema.get(f"min{what}", size), schema.get(f"max{what}", size)
+    return bool(least <= size <= most)
+
+
+_FITS = {
+    "object": _fits_object,
+    "array": _fits_array,
+    "string": _fits_string,
+    "integer": _fits_integer,
+    "boolean": _fits_boolean,
+}
+
+
 @functools.cache
 def _validator() -> Any:
     """A jsonschema validator of the dialect that CRDs are written in."""

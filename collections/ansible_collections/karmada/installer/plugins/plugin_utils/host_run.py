@@ -52,12 +52,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.recorded import read_state
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,
     EtcdState,
     State,
-    from_files,
     to_files,
 )
 
@@ -86,7 +86,7 @@ class Stored:
         if not self.serial:
             return None
         files = {name: base64.b64decode(content) for name, content in (self.files or {}).items()}
-        return from_files(files, "/var/lib/karmada-installer of the hosts")
+        return read_state(files, "/var/lib/karmada-installer of the hosts")
 
     def after(self, state: State) -> Stored:
         """The next one, or this one if nothing differs."""

@@ -57,6 +57,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.recorded import read_state
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import (
     Connection,
     References,
@@ -65,7 +66,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.references impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     EtcdState,
     State,
-    from_files,
 )
 
 Object = dict[str, Any]
@@ -244,7 +244,7 @@ class InstanceFacts(ABC):
         if found is None:
             return None
         files = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-        return from_files(files, f"Secret {self.namespace}/{self.name}-installer-state of the host cluster")
+        return read_state(files, f"Secret {self.namespace}/{self.name}-installer-state of the host cluster")
 
     @cached_property
     def state(self) -> State:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -69,21 +70,24 @@ def access(run: InstanceFacts, entry: Mapping[str, Any], where: str) -> kubeconf
 
 
 def command(source: Mapping[str, Any], key: str | None, known_hosts: str | None) -> list[str]:
-    """The command that prints the file. The schema lets nothing into it that a shell or ssh would heed."""
+    """The command that prints the file, with nothing in it that a shell or ssh would heed.
+
+    Raises ProblemsError if a field is not of the form that the schema asks for.
+    """
     identity = ["-i", key] if key else []
-    user = ["-l", source["user"]] if "user" in source else []
-    path = source["path"]
+    user = ["-l", ssh.word(source, "user")] if "user" in source else []
+    path = shlex.quote(source["path"])
     # Read by who logs in if that is allowed, else by sudo; root needs none, and may have none.
     read = f"if test -r {path} || test $(id -u) = 0; then exec cat {path}; fi; exec sudo -n cat {path}"
     return [
         "ssh",
         *_ALWAYS,
-        *ssh.options_of(key, known_hosts, source.get("hostKeyFingerprint")),
+        *ssh.options_of(key, known_hosts, ssh.word(source, "hostKeyFingerprint")),
         *identity,
-        *("-p", str(source["port"])),
+        *("-p", ssh.word(source, "port")),
         *user,
         "--",
-        source["address"],
+        ssh.word(source, "address"),
         read,
     ]
 

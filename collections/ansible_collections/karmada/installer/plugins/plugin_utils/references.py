@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig, manifest, secret_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
@@ -28,7 +28,7 @@ class Connection:
 
     def folder(self, secret: str) -> Path | None:
         """The directory that stands for a Secret; None if Secrets are objects of a cluster."""
-        return Path(self.secrets) / secret if self.secrets else None
+        return secret_folder.path(self.secrets, secret, "Secret") if self.secrets else None
 
 
 class References:
@@ -89,10 +89,8 @@ def cluster_from_secret(
 
 
 def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:
-    folder = secrets / name
-    # Secret names have no slash, so a name can never lead out of the directory; the check is for documents that were
-    # not validated.
-    if folder.parent != secrets or not folder.is_dir():
+    folder = secret_folder.path(secrets, name, where)
+    if not folder.is_dir():
         raise ProblemsError(
             Problem(
                 what=f"there is no directory {name} among the secrets of this run",

@@ -3,11 +3,24 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import secret_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils.crd import shown
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+
 #: Keys of the Secrets that the document may name.
 PRIVATE_KEY, KNOWN_HOSTS = "ssh-privatekey", "known_hosts"
+#: What is a word of ssh's command line has this form, wherever it comes from. The schema asks for no less.
+_FORMS = {
+    "address": re.compile(r"[A-Za-z0-9:][-A-Za-z0-9.:]*"),
+    "user": re.compile(r"[a-z_][-a-z0-9_]*"),
+    "port": re.compile(r"[1-9][0-9]{0,4}"),
+    "hostKeyFingerprint": re.compile(r"SHA256:[A-Za-z0-9+/]{43}"),
+}
 #: Field of the document → that key.
 REFERENCES = {"privateKeySecretRef": PRIVATE_KEY, "knownHostsSecretRef": KNOWN_HOSTS}
 #: The option by which ssh refuses a host whose key is not known.
@@ -15,14 +28,35 @@ CHECKED = "StrictHostKeyChecking=yes"
 #: Where a run keeps their content if they are objects of a cluster (``ssh_files``), as a template: an inventory may be
 #: read by another process than the one that connects, and that knows its own folder only.
 OF_THIS_RUN = "{{ lookup('karmada.installer.ssh_folder') }}"
+_PLACE = "/folder-of-this-run"
 
 
 def file_of(reference: str, settings: Mapping[str, Any], secrets: str | None, of_this_run: str) -> str | None:
-    """The file with what a field of ``spec.ssh`` refers to; None if it is not given."""
+    """The file with what a field of ``spec.ssh`` refers to; None if it is not given.
+
+    Raises ProblemsError if its name is none that a Secret can have.
+    """
     if reference not in settings:
         return None
-    folder = f"{secrets}/{settings[reference]['name']}" if secrets else of_this_run
+    name = str(settings[reference]["name"])
+    folder = secret_folder.path(secrets, name, reference) if secrets else of_this_run
     return f"{folder}/{REFERENCES[reference]}"
+
+
+def word(entry: Mapping[str, Any], field: str) -> str:
+    """What this field of a host says, as a word for ssh; empty if it is not given.
+
+    Raises ProblemsError if it is not of the form that the schema asks for: an entry may come from a record that others
+    can write, and ssh starts programs that it is told to.
+    """
+    value = entry.get(field)
+    if value is None:
+        return ""
+    if not _FORMS[field].fullmatch(str(value)):
+        raise ProblemsError(
+            Problem(f"{shown(value)} is not used", field, f"write {field} of a host in the form of the reference")
+        )
+    return str(value)
 
 
 def variables(
@@ -34,11 +68,12 @@ def variables(
 
     Keys only, and no host whose key is not known: these are not left to the configuration of who runs the playbook.
     """
-    key = file_of("privateKeySecretRef", settings, secrets, of_this_run)
-    known_hosts = file_of("knownHostsSecretRef", settings, secrets, of_this_run)
+    # A template is put in after all quoting, which it would not survive.
+    folder = _PLACE if of_this_run == OF_THIS_RUN else of_this_run
+    key, known_hosts = (file_of(reference, settings, secrets, folder) for reference in REFERENCES)
     found: dict[str, Any] = {
-        "ansible_host": host["address"],
-        "ansible_port": host.get("port", settings["port"]),
+        "ansible_host": word(host, "address"),
+        "ansible_port": int(word(host, "port") or word(settings, "port")),
         "ansible_pipelining": True,
         # ansible-runner and AWX switch the check off in the environment. Ansible then tells ssh not to check, before it
         # passes on our options, and of an option that is there twice ssh takes the first.
@@ -49,17 +84,21 @@ def variables(
         # Hosts with systemd have it there; to look for another one takes a round trip to each host.
         "ansible_python_interpreter": "/usr/bin/python3",
     }
-    if "user" in settings:
-        found["ansible_user"] = settings["user"]
+    if user := word(settings, "user"):
+        found["ansible_user"] = user
     if key:
-        found["ansible_ssh_private_key_file"] = key
-    options = options_of(key, known_hosts, host.get("hostKeyFingerprint"))
-    found["ansible_ssh_common_args"] = " ".join(_quoted(option) for option in options)
+        found["ansible_ssh_private_key_file"] = key.replace(_PLACE, OF_THIS_RUN)
+    options = options_of(key, known_hosts, word(host, "hostKeyFingerprint"))
+    # By the shell's rules, by which Ansible takes these options apart.
+    found["ansible_ssh_common_args"] = shlex.join(options).replace(_PLACE, OF_THIS_RUN)
     return found
 
 
-def options_of(key: str | None, known_hosts: str | None, fingerprint: str | None) -> list[str]:
-    """Options of ssh apart from the key itself, each an argument; ``known_hosts`` is a file."""
+def options_of(key: str | None, known_hosts: str | None, fingerprint: str) -> list[str]:
+    """Options of ssh apart from the key itself, each an argument; ``known_hosts`` is a file.
+
+    ``fingerprint`` is a ``word``, or empty.
+    """
     options = [CHECKED, "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
     # A host that is gone without a word is known to be after half a minute, and not after the quarter of an hour that
     # the kernel goes on sending.
@@ -71,7 +110,7 @@ def options_of(key: str | None, known_hosts: str | None, fingerprint: str | None
         options += ["UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"]
         options.append(f"KnownHostsCommand={_accepting(fingerprint)}")
     elif known_hosts:
-        options.append(f"UserKnownHostsFile={known_hosts}")
+        options.append(f"UserKnownHostsFile={_file(known_hosts)}")
     return [f"-o{option}" for option in options]
 
 
@@ -87,12 +126,13 @@ def _accepting(fingerprint: str) -> str:
     """A command that knows the key which a host has just shown if, and only if, it has this fingerprint.
 
     ssh puts fingerprint, name, type and key in the places of %f, %H, %t and %K. It asks twice, the first time before it
-    has seen any key, and gives up when the command fails: not to know a key is no failure. The schema lets no other
-    character into the fingerprint than those of base64.
+    has seen any key, and gives up when the command fails: not to know a key is no failure. A fingerprint has no other
+    characters than those of base64 (``word``).
     """
     return f'/bin/sh -c "test %f != {fingerprint} || echo %H %t %K"'
 
 
-def _quoted(option: str) -> str:
-    """As one word for the shell's rules, by which Ansible takes these options apart."""
-    return "'" + option + "'" if " " in option or '"' in option else option
+def _file(path: str) -> str:
+    """A path as one word of ssh's own configuration, which takes words apart at blanks and fills in what follows %."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

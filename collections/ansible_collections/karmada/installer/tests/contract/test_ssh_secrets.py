@@ -33,7 +33,7 @@ for word in "$@"; do
       file=$(echo "${word#*=}" | tr -d '"')
       cat "$file" > "$SEEN/key"
       stat -c %a "$file" > "$SEEN/mode" ;;
-    *UserKnownHostsFile=*) cat "${word#*=}" > "$SEEN/hosts" ;;
+    *UserKnownHostsFile=*) cat "$(echo "${word#*=}" | tr -d '"')" > "$SEEN/hosts" ;;
   esac
 done
 echo "No ED25519 host key is known for 192.0.2.1" >&2

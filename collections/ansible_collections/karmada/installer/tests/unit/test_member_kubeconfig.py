@@ -95,7 +95,7 @@ def test_ssh_gets_keys_only_and_no_host_whose_key_is_not_known(fake_ssh: Path) -
     read(fake_ssh, config(), **references, port=2222, user="admin")
     called = (fake_ssh / "called").read_text().splitlines()
     assert {"-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oPasswordAuthentication=no"} <= set(called)
-    assert {"-oIdentitiesOnly=yes", f"-oUserKnownHostsFile={fake_ssh}/secrets/hosts/known_hosts"} <= set(called)
+    assert {"-oIdentitiesOnly=yes", f'-oUserKnownHostsFile="{fake_ssh}/secrets/hosts/known_hosts"'} <= set(called)
     assert called[called.index("-i") + 1] == f"{fake_ssh}/secrets/key/ssh-privatekey"
     assert called[called.index("-p") + 1 :][:3] == ["2222", "-l", "admin"]
     *_, separator, address, remote = called

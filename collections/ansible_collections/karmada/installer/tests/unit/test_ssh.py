@@ -58,13 +58,13 @@ def test_what_the_document_does_not_say_is_left_to_the_configuration_of_ssh() ->
     [
         ({}, {}, "/s", []),
         ({}, {"privateKeySecretRef": {"name": "key"}}, "/s", ["-oIdentitiesOnly=yes"]),
-        ({}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", ["-oUserKnownHostsFile=/s/hosts/known_hosts"]),
-        ({}, {"knownHostsSecretRef": {"name": "h"}}, "/of me/s", ["-oUserKnownHostsFile=/of me/s/h/known_hosts"]),
+        ({}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", ['-oUserKnownHostsFile="/s/hosts/known_hosts"']),
+        ({}, {"knownHostsSecretRef": {"name": "h"}}, "/of me/s", ['-oUserKnownHostsFile="/of me/s/h/known_hosts"']),
         (
             {},
             {"privateKeySecretRef": {"name": "key"}, "knownHostsSecretRef": {"name": "hosts"}},
             None,
-            ["-oIdentitiesOnly=yes", "-oUserKnownHostsFile=/run of me/known_hosts"],
+            ["-oIdentitiesOnly=yes", '-oUserKnownHostsFile="/run of me/known_hosts"'],
         ),
         ({"hostKeyFingerprint": FINGERPRINT}, {}, None, BY_FINGERPRINT),
         ({"hostKeyFingerprint": FINGERPRINT}, {"knownHostsSecretRef": {"name": "hosts"}}, "/s", BY_FINGERPRINT),

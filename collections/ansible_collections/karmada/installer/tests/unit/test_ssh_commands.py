@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ssh really makes of the command lines that Ansible builds from our variables, asked by ``ssh -G``."""
+"""What ssh and a shell really make of our command lines: ``ssh -G`` says which options have arrived, and as what."""
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils import manifest, member_kubeconfig, ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit import ansible_commands
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 DEPLOYMENT = {
     "apiVersion": manifest.API_VERSION,
@@ -60,3 +66,102 @@ def _connect(site: Path, **environment: str) -> subprocess.CompletedProcess[str]
         SEEN=str(site / "seen"),
         **environment,
     )
+
+
+# -- whatever an entry says -------------------------------------------------------------------------------------------
+
+FINGERPRINT = "SHA256:" + "A" * 43
+#: What takes words apart, ends them or stands for something else: for a shell, for ssh, for its configuration.
+PIECES = [
+    "'",
+    '"',
+    " ",
+    "\\",
+    "\n",
+    "%h",
+    "${HOME}",
+    "$(id)",
+    "`id`",
+    ";",
+    "-o",
+    "ProxyCommand=id",
+    "=",
+    "x",
+    "..",
+    "/",
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
+#: A good word before or behind the bad ones is what breaks out of quotes.
+ODD = st.one_of(
+    TEXTS, TEXTS.map(f"{FINGERPRINT}{{}}".format), TEXTS.map("192.0.2.1{}".format), TEXTS.map("me{}".format)
+)
+ENTRIES = st.fixed_dictionaries(
+    {"address": ODD | st.just("192.0.2.1")},
+    optional={"port": ODD | st.integers(0, 99_999), "hostKeyFingerprint": ODD | st.just(FINGERPRINT)},
+)
+
+
+def understood(arguments: list[str]) -> dict[str, str]:
+    """The options with which ssh would connect, by name in small letters."""
+    done = subprocess.run(
+        ["/usr/bin/ssh", "-F", "/dev/null", "-G", *arguments], capture_output=True, text=True, check=True
+    )
+    return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+
+
+def extra(options: dict[str, str]) -> set[str]:
+    """Options that nobody who builds our command lines has in mind."""
+    plain = understood(["192.0.2.1"])
+    wanted = {"hostname", "user", "port", "stricthostkeychecking", "passwordauthentication", "identitiesonly"}
+    wanted |= {"kbdinteractiveauthentication", "serveraliveinterval", "serveralivecountmax"}
+    # The last one follows from files of host keys that are not the usual ones.
+    wanted |= {"userknownhostsfile", "globalknownhostsfile", "knownhostscommand", "host", "updatehostkeys"}
+    return {name for name, value in options.items() if plain.get(name) != value} - wanted
+
+
+@settings(max_examples=200, deadline=None)
+@given(ENTRIES, st.none() | ODD)
+def test_of_an_entry_nothing_but_the_intended_option_arrives(entry: dict[str, Any], user: str | None) -> None:
+    given = {"port": 22, **({"user": user} if user is not None else {})}
+    try:
+        found = ssh.variables(entry, given, "/s")
+    except ProblemsError:
+        return
+    arguments = shlex.split(found["ansible_ssh_common_args"])
+    # Ansible puts these two there in this form, and the address last, with nothing before it.
+    arguments += ["-o", f"Port={found['ansible_port']}", *(["-o", f'User="{user}"'] if user else [])]
+    if found["ansible_port"] > 65_535:
+        return  # ssh refuses to begin
+    options = understood([*arguments, found["ansible_host"]])
+    assert extra(options) == set()
+    assert options["hostname"].lower() == entry["address"].lower()
+    assert options["stricthostkeychecking"] == "true"
+    if user:
+        assert options["user"] == user
+    if entry.get("hostKeyFingerprint"):
+        assert options["knownhostscommand"] == (f'/bin/sh -c "test %f != {FINGERPRINT} || echo %H %t %K"')
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS)
+def test_a_folder_of_secrets_may_have_any_name(name: str) -> None:
+    """It is the user's own; a line break or a variable of the environment in it is more than ssh can be told."""
+    if "\n" in name or "${" in name:
+        return
+    settings_ = {"port": 22, "knownHostsSecretRef": {"name": "hosts"}}
+    found = ssh.variables({"address": "192.0.2.1"}, settings_, f"/s{name}/s")
+    options = understood([*shlex.split(found["ansible_ssh_common_args"]), "192.0.2.1"])
+    assert extra(options) == set()
+    assert options["userknownhostsfile"] == str(Path(f"/s{name}/s/hosts/known_hosts"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS.map(lambda text: text.replace("/", "").replace("..", "")).filter(bool))
+def test_a_shell_reads_the_file_and_runs_nothing(name: str) -> None:
+    """The words that sshd hands to the shell of a host."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name).write_text("kubeconfig")
+        source = {"address": "192.0.2.1", "port": 22, "path": f"{folder}/{name}"}
+        *_ssh, script = member_kubeconfig.command(source, None, None)
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == ("kubeconfig", "")
