@@ -7,8 +7,9 @@ import json
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored, kept_by
 
 
 class ActionModule(HostAction):
@@ -34,13 +35,15 @@ class ActionModule(HostAction):
         stored = self._stored(needed=arguments["required"])
         if self._task.check_mode or (state != "released" and stored is None):
             return {"changed": False}
-        if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
+        if stored and state == "written" and not self._lacks(needed=arguments["required"]):
             return {"changed": False}
         if seen.get("refusal"):
             # It could not be reached when this run began, or was somebody else's.
             return {"changed": False}
-        content = {"content": json.dumps(stored.plain)} if stored and state == "written" else {}
-        wanted = {"name": run.name, "state": state, "holder": run.holder, **content}
+        wanted = {"name": run.name, "state": state, "holder": run.holder}
+        if stored and state == "written":
+            kept = run.to_keep(self.host_name)
+            wanted |= {"content": json.dumps(kept), "expected": self._expected}
         if arguments["required"]:
             found = self.on_host("host_state", **wanted)
         else:
@@ -49,7 +52,7 @@ class ActionModule(HostAction):
                 self.note(lost={"step": self._task.name, "reason": refusal})
                 return {"changed": False}
         if stored and state == "written" and not found.get("failed"):
-            self.note(stored=stored.plain)
+            self.note(stored=kept)
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
 
     def _stored(self, *, needed: bool) -> Stored | None:
@@ -66,11 +69,17 @@ class ActionModule(HostAction):
                 raise
             return None
 
-    def _lacks(self, stored: Stored, *, needed: bool) -> bool:
+    @property
+    def _expected(self) -> str:
+        """The digest of what this run has seen of the state on this host; empty where there was none."""
+        kept = kept_by({self.host_name: self.seen}).get(self.host_name)
+        return kept.digest if kept else ""
+
+    def _lacks(self, *, needed: bool) -> bool:
         """Whether this host has to be told.
 
         Not ``needed`` is to tell of a run that ended before its first change: no host has anything to remember then.
         """
-        if (self.seen.get("stored") or {}).get("serial") == stored.serial:
+        if not self.karmada.lacks_state(self.host_name):
             return False
         return needed or any((each.get("stored") or {}).get("serial") for each in self.karmada.observed.values())

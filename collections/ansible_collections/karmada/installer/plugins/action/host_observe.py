@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_access
+from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_answer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_is_dead
@@ -43,6 +43,7 @@ class ActionModule(HostAction):
             found, refusal = self._ask(question)
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
+        refusal = refusal or host_answer.refusal(seen)
         self.note(refusal=refusal, **({} if refusal else {**seen, "asked": asked, "answered": answered}))
         return {"changed": False, "reached": not refusal}
 

@@ -3,15 +3,16 @@
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 
-The state of an instance lies in ``/var/lib/karmada-installer/<instance>/``, readable for root only, and is the same on
-all of its hosts after each run. Its ``serial`` grows with each writing, so that the newest is known and never replaced
-by an older one, whichever hosts answer.
+The state of an instance lies in ``/var/lib/karmada-installer/<instance>/``, readable for root only. Hosts with an API
+server keep a copy, all others of the control plane its serial and digest only. After each run it is the same on all of
+them. Which one counts when hosts differ is decided where Ansible runs (``state_on_hosts``).
 """
 
 from __future__ import annotations
 
 import base64
 import fcntl
+import hashlib
 import ipaddress
 import json
 import os
@@ -41,7 +42,10 @@ STATE_FOLDER = "/var/lib/karmada-installer"
 LOCK_FOLDER = RUN_FOLDER
 #: A holder that has said nothing for this long (seconds) is taken for dead.
 LOCK_SILENCE = 600
-SERIAL = "serial"
+#: Files beside those of the state: which one it is, its digest where no copy is kept, the digests of those before it.
+SERIAL, DIGEST, LINEAGE = "serial", "digest", "lineage"
+#: The copy before this one.
+PREVIOUS = "previous"
 _LISTENING = "0A"
 #: ioctl numbers of Linux.
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
@@ -49,27 +53,46 @@ _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _NEIGHBOUR_LOOKS, _NEIGHBOUR_PAUSE = 6, 0.05
 
 
+def digest_of(serial: int, files: dict[str, str]) -> str:
+    """What names a state as a whole, its serial included: SHA-256 of names and contents; ``files`` is name → base64."""
+    content = json.dumps([serial, sorted(files.items())], separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 def read_state(system: System, instance: str) -> dict[str, Any]:
-    """``{serial, files}`` with file name → base64; serial 0 and no files where there is none."""
+    """What this host keeps of the state; serial 0 and no files where there is nothing.
+
+    ``serial``; ``files`` with file name → base64, none on a host that keeps no copy; ``digest`` of the state;
+    ``lineage``, the digests of those before it, newest first; ``previous``, ``serial`` and ``files`` of the copy before
+    it.
+    """
     folder = system.path(f"{STATE_FOLDER}/{instance}")
     if not folder.is_dir():
-        return {"serial": 0, "files": {}}
-    files = {
-        path.name: base64.b64encode(path.read_bytes()).decode()
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name != SERIAL
+        return {"serial": 0, "files": {}, "digest": "", "lineage": [], "previous": {"serial": 0, "files": {}}}
+    serial, files = _copy_in(folder)
+    told = _text(folder / DIGEST)
+    before = _copy_in(folder / PREVIOUS) if (folder / PREVIOUS).is_dir() else (0, {})
+    return {
+        "serial": serial,
+        "files": files,
+        "digest": told or digest_of(serial, files),
+        "lineage": _text(folder / LINEAGE).split(),
+        "previous": {"serial": before[0], "files": before[1]},
     }
-    return {"serial": _serial(folder), "files": files}
 
 
-def write_state(system: System, instance: str, serial: int, files: dict[str, str], check: bool = False) -> bool:
-    """Replace the state as a whole; returns whether it differed. Raises HostError if the host has a newer one."""
+def write_state(system: System, instance: str, wanted: dict[str, Any], expected: str, check: bool = False) -> bool:
+    """Replace the state as a whole; returns whether it differed.
+
+    ``wanted`` is ``{serial, files, digest, lineage}``, without files for a host that keeps no copy. ``expected`` is the
+    digest of what the run has seen here: raises HostError if something else is here by now.
+    """
     present = read_state(system, instance)
-    if present == {"serial": serial, "files": files}:
+    if present["digest"] == wanted["digest"] and bool(present["files"]) == bool(wanted["files"]):
         return False
-    if present["serial"] >= serial:
+    if present["digest"] not in (expected, wanted["digest"]):
         raise HostError(
-            f"the state of {instance} on this host has serial {present['serial']}, and {serial} was to be written: "
+            f"the state of {instance} on this host is not the one that this run has seen (serial {present['serial']}): "
             "another run has been here; run again"
         )
     if check:
@@ -79,8 +102,13 @@ def write_state(system: System, instance: str, serial: int, files: dict[str, str
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{instance}."))
         try:
-            for name, content in {**files, SERIAL: base64.b64encode(str(serial).encode()).decode()}.items():
-                _write_private(fresh / name, base64.b64decode(content))
+            _write_copy(fresh, wanted["serial"], wanted["files"])
+            _write_private(fresh / LINEAGE, "\n".join(wanted["lineage"]).encode())
+            if not wanted["files"]:
+                _write_private(fresh / DIGEST, wanted["digest"].encode())
+            elif before := _predecessor(present, wanted):
+                (fresh / PREVIOUS).mkdir(mode=0o700)
+                _write_copy(fresh / PREVIOUS, before["serial"], before["files"])
         except BaseException:
             shutil.rmtree(fresh)
             raise
@@ -96,6 +124,28 @@ def write_state(system: System, instance: str, serial: int, files: dict[str, str
         shutil.rmtree(aside)
     _sync(folder.parent)
     return True
+
+
+def _predecessor(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """The copy that ``wanted`` follows, of those that are here: until all hosts have the next one, it may be needed."""
+    copies = [each for each in (present, present["previous"]) if each["files"]]
+    found = {digest_of(each["serial"], each["files"]): each for each in copies}
+    return found.get(wanted["lineage"][0]) if wanted["lineage"] else None
+
+
+def _copy_in(folder: Path) -> tuple[int, dict[str, str]]:
+    files = {
+        path.name: base64.b64encode(path.read_bytes()).decode()
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name not in (SERIAL, DIGEST, LINEAGE)
+    }
+    return _serial(folder), files
+
+
+def _write_copy(folder: Path, serial: int, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        _write_private(folder / name, base64.b64decode(content))
+    _write_private(folder / SERIAL, str(serial).encode())
 
 
 def recover(system: System, instance: str) -> None:

@@ -11,15 +11,15 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    The installer's state of a control plane on plain hosts lies on each of them, readable for root only, and is the
-    same on all of them after each run. M(karmada.installer.instance_state) says what is to be written; a host that has
-    it already is not asked.
+    The installer's state of a control plane on plain hosts lies on those with the role C(controlPlane), readable for
+    root only. The others of the control plane know its serial and digest only, because keys of authorities are in it.
+    M(karmada.installer.instance_state) says what is to be written; a host that has it already is not asked.
   - >-
     Beneath a control plane in pods the state is in the host cluster, and a host only has the lock to let go of.
 options:
   state:
     description:
-      - V(written) replaces the state. A host with a newer one refuses it.
+      - V(written) replaces the state. A host on which another one is than this run has seen refuses it.
       - V(absent) removes it.
       - V(released) lets other runs change the host again.
     type: str

@@ -12,7 +12,7 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     The installer's state of a control plane on plain hosts lies on each of them, readable for root only. This reads it,
-    with what preflight wants to know of the host, or writes a newer one.
+    with what preflight wants to know of the host, or writes the next one.
   - >-
     The result holds private keys. Tasks that read are to be marked with C(no_log).
 options:
@@ -52,8 +52,16 @@ options:
     elements: str
     default: []
   content:
-    description: What to write, as JSON, with C(serial) and C(files).
+    description: >-
+      What to write, as JSON, with C(serial), C(files), C(digest) and C(lineage). Without files, the host keeps no copy
+      of the state, and only knows which one it is.
     type: str
+  expected:
+    description: >-
+      The digest of what is there, as this run has seen it; empty for nothing. Should something else be there by now,
+      nothing is written.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -81,7 +89,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stored:
-  description: The state, C(serial) and C(files).
+  description: What is kept of the state, C(serial), C(files), C(digest), C(lineage) and C(previous).
   returned: when it was read
   type: dict
 files:
@@ -122,6 +130,7 @@ def main() -> None:
             "virtual_ip": {"type": "str", "default": ""},
             "folders": {"type": "list", "elements": "str", "default": []},
             "content": {"type": "str", "no_log": True},
+            "expected": {"type": "str", "default": ""},
         },
         required_if=[("state", "written", ["content"])],
         supports_check_mode=True,
@@ -145,7 +154,7 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
         host_state.recover(system, name)
     if state == "written":
         content = json.loads(wanted["content"])
-        return {"changed": host_state.write_state(system, name, content["serial"], content["files"], check)}
+        return {"changed": host_state.write_state(system, name, content, wanted["expected"], check)}
     if state == "absent":
         return {"changed": host_state.remove_state(system, name, check)}
     return {

@@ -224,6 +224,11 @@ def _fits_boolean(value: Any, schema: Schema) -> bool:
     return isinstance(value, bool)
 
 
+def _fits_number(value: Any, schema: Schema) -> bool:
+    del schema
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _within(size: int, schema: Schema, what: str) -> bool:
     least, most = schema.get(f"min{what}", size), schema.get(f"max{what}", size)
     return bool(least <= size <= most)
@@ -235,6 +240,7 @@ _FITS = {
     "string": _fits_string,
     "integer": _fits_integer,
     "boolean": _fits_boolean,
+    "number": _fits_number,
 }
 
 

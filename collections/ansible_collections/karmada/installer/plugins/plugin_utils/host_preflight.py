@@ -106,7 +106,18 @@ def _where(host: Host) -> str:
 
 def hints(run: RunWithHosts) -> list[str]:
     """What is no reason to stop and a person wants to know."""
-    return [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
+    found = [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
+    return [*found, *_with_keys(run)] if isinstance(run, HostsRun) else found
+
+
+def _with_keys(run: HostsRun) -> list[str]:
+    """Hosts without an API server that have a copy of the state, as they had with earlier versions."""
+    held = [name for name, kept in run.kept_by_hosts.items() if kept.copies and not run.to_keep(name)["files"]]
+    return [
+        f"{_where(run.hosts[name])} has the keys of all authorities from an earlier time, and no API server; "
+        "an install takes them away"
+        for name in held
+    ]
 
 
 def _not_cleaned(run: RunWithHosts) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     pki,
     pki_files,
     releases,
+    state_on_hosts,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
@@ -52,62 +53,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.recorded import read_state
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
-    COLLECTION_VERSION,
-    EtcdState,
-    State,
-    to_files,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import COLLECTION_VERSION, EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 
 LOCALHOST = "localhost"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A state as it lies on hosts. ``serial`` 0 means that there is none."""
-
-    serial: int = 0
-    files: Mapping[str, str] | None = None
-
-    @classmethod
-    def of(cls, found: Mapping[str, Any] | None) -> Stored:
-        """From its plain form, ``{serial, files}``."""
-        return cls(found["serial"], found["files"]) if found else cls()
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The reverse."""
-        return {"serial": self.serial, "files": dict(self.files or {})}
-
-    def state(self) -> State | None:
-        """What it says. Raises ProblemsError when it cannot be read."""
-        if not self.serial:
-            return None
-        files = {name: base64.b64decode(content) for name, content in (self.files or {}).items()}
-        return read_state(files, "/var/lib/karmada-installer of the hosts")
-
-    def after(self, state: State) -> Stored:
-        """The next one, or this one if nothing differs."""
-        files = {name: base64.b64encode(content).decode() for name, content in to_files(state).items()}
-        return self if files == self.files else Stored(self.serial + 1, files)
-
-
-def newest(observed: Mapping[str, Mapping[str, Any]], name: str) -> Stored:
-    """The newest of the states of this instance on its hosts. Raises ProblemsError if two of the same serial differ."""
-    found = {name: Stored.of(each["stored"]) for name, each in observed.items() if each.get("stored")}
-    serial = max((each.serial for each in found.values()), default=0)
-    last = {name: each for name, each in found.items() if each.serial == serial}
-    if len({tuple(sorted((each.files or {}).items())) for each in last.values()}) > 1:
-        raise ProblemsError(
-            Problem(
-                what=f"the installer's states on {', '.join(sorted(last))} have the same serial {serial} and differ",
-                where="hosts",
-                remedy=f"find out which of them is right, and remove /var/lib/karmada-installer/{name} from the others",
-            )
-        )
-    return next(iter(last.values()), Stored())
 
 
 class HostsRun(RunWithHosts):
@@ -132,9 +82,29 @@ class HostsRun(RunWithHosts):
 
     @property
     def stored(self) -> Stored:
-        """The state that this run goes on with: the newest of the hosts, until a step has handed on another."""
+        """The state that this run goes on with: the one that the hosts agree on, until a step has handed on another."""
         found = self.handover.stored
-        return newest(self.observed, self.name) if found is None else Stored.of(found)
+        return state_on_hosts.choose(self._observed_of_control_plane, self.name) if found is None else Stored.of(found)
+
+    @property
+    def _observed_of_control_plane(self) -> dict[str, dict[str, Any]]:
+        """What was seen on the hosts that keep the state, or know which one it is: not on those of members."""
+        return {name: self.observed[name] for name, host in self.hosts.items() if not host.is_of_members}
+
+    @property
+    def kept_by_hosts(self) -> dict[str, state_on_hosts.Kept]:
+        """What each host of the control plane keeps of the state, of those that keep anything."""
+        return state_on_hosts.kept_by(self._observed_of_control_plane)
+
+    def to_keep(self, host: str) -> dict[str, Any]:
+        """What a host of the control plane is to keep of the state: keys of authorities beside API servers only."""
+        stored = self.stored
+        return stored.plain if render.CONTROL_PLANE_ROLE in self.hosts[host].roles else stored.without_files
+
+    def lacks_state(self, host: str) -> bool:
+        """Whether a host of the control plane keeps anything else than it is to keep."""
+        wanted, kept = self.to_keep(host), self.kept_by_hosts.get(host)
+        return kept is None or kept.digest != wanted["digest"] or bool(kept.copies) != bool(wanted["files"])
 
     @cached_property
     def stored_state(self) -> State | None:
@@ -250,7 +220,9 @@ class HostsRun(RunWithHosts):
     def save(self, state: State, namespace_uid: str | None = None) -> None:
         """Hand the state on; the next step that writes to the hosts writes it there."""
         del namespace_uid
-        self.handover.stored = self.stored.after(state).plain
+        before = self.stored
+        on_hosts = any(each.digest == before.digest for each in self.kept_by_hosts.values())
+        self.handover.stored = before.after(state, on_hosts=on_hosts).plain
         self.__dict__["state"] = self.__dict__["stored_state"] = state
 
     def resume_lock(self) -> None:
@@ -271,7 +243,7 @@ class HostsRun(RunWithHosts):
         differs = any(
             each.get("differs")
             or each.get("lacking")
-            or (not self.hosts[name].is_of_members and (each.get("stored") or {}).get("serial") != self.stored.serial)
+            or (not self.hosts[name].is_of_members and self.lacks_state(name))
             for name, each in self.observed.items()
         )
         due = differs or state.journal.interrupted or state.document != self.deployment or bool(self.leaving)

@@ -46,12 +46,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import members_with_agent_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, KARMADA_AGENT_ON_HOST
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import MemberStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster
 from ansible_collections.karmada.installer.tests.unit.samples import authorities, document
 from ansible_collections.karmada.installer.tests.unit.test_host_run import Runs, remembered, seen
@@ -289,14 +290,22 @@ def test_a_run_that_ends_before_its_first_change_leaves_no_state(
 
 def test_hosts_that_differ_in_the_state_keep_it_and_are_let_go_of(runs: Runs) -> None:
     """That they do was told before; here it is no second error."""
-    journal = Asked(host_journal.ActionModule, runs.step(deployment(*BOTH)), "cp1")
-    runs.see(gw1=seen(Stored(4).after(after_install(members={"m9": {}}))))
+    second = {"name": "cp2", "address": "192.0.2.2", "roles": ["controlPlane"]}
+    endpoint = {"type": "External", "host": "192.0.2.9"}
+    wanted = deployment(*BOTH, hosts=[CP, second, *GATEWAYS], endpoint=endpoint)
+    journal = Asked(host_journal.ActionModule, runs.step(wanted), "cp1")
+    runs.see(cp2=seen(Stored(4).after(after_install(endpoint_host="x"))))
     for state, sent in (("written", []), ("released", ["released"])):
-        journal.action.karmada = runs.step(deployment(*BOTH))
+        journal.action.karmada = runs.step(wanted)
         journal.perform(state=state, required=False)
         assert [each["state"] for each in journal.asked] == sent
-    with pytest.raises(ProblemsError, match=r"differ\. find out which of them is right, and remove .*/prod from"):
+    with pytest.raises(ProblemsError, match=r"differ, and .* find out which of them is right, and remove .*/prod from"):
         journal.perform(state="written", required=True)
+
+
+def test_a_host_of_members_has_no_say_in_the_state(runs: Runs) -> None:
+    runs.see(gw1=seen(Stored(98).after(after_install(endpoint_host="x"))), gw2=seen(Stored(98).after(remembered())))
+    assert runs.step(deployment(*BOTH)).stored.serial == 5
 
 
 def test_a_host_that_was_one_of_the_control_planes_loses_the_state(runs: Runs) -> None:

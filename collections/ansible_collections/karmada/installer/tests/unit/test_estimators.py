@@ -16,11 +16,12 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import estimators, member_join, members
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, pod_components
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, rendered, state
 from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs, deployment, remembered, seen

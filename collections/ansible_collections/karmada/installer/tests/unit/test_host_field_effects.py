@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.samples import document
 from ansible_collections.karmada.installer.tests.unit.test_agent_units import ACCESS
 from ansible_collections.karmada.installer.tests.unit.test_field_effects import ON_HOSTS, put

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.host_load_balancer import ActionModule
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.test_host_run import (
     HOSTS,
     VIRTUAL,

@@ -23,9 +23,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored, newest
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,
@@ -34,6 +33,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     State,
     to_files,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored, choose
 from ansible_collections.karmada.installer.tests.unit.samples import (
     EXTERNAL_FILES,
     NOW,
@@ -88,7 +88,10 @@ class Runs:
             self.handover.note(name, **what)
 
     def see_all(self, what: Object) -> None:
-        self.see(**dict.fromkeys(NAMES, what))
+        """Of all hosts; what those that only store keep of the state is which one it is."""
+        for host in HOSTS:
+            only_which = "controlPlane" not in host["roles"] and what["stored"]["serial"]
+            self.see(**{host["name"]: {**what, **({"stored": {**what["stored"], "files": {}}} if only_which else {})}})
 
     def step(self, document: Object | None = None, *, check: bool = False, holder: str = "me@here") -> HostsRun:
         run = HostsRun(
@@ -135,38 +138,6 @@ def test_what_was_stored_is_read_again() -> None:
     assert Stored.of(None).state() is None
 
 
-@pytest.mark.parametrize(
-    ("serials", "expected"),
-    [
-        ({}, 0),
-        ({"cp1": None, "cp2": None}, 0),
-        ({"cp1": 0, "cp2": 0}, 0),
-        ({"cp1": 3, "cp2": 0, "etcd1": None}, 3),
-        ({"cp1": 3, "cp2": 12, "etcd1": 4}, 12),
-    ],
-)
-def test_the_newest_state_wins(serials: dict[str, int | None], expected: int) -> None:
-    observed = {
-        name: {} if serial is None else {"stored": {"serial": serial, "files": {"a": str(serial)} if serial else {}}}
-        for name, serial in serials.items()
-    }
-    found = newest(observed, "prod")
-    assert found.serial == expected
-    assert (found.files or {}) == ({"a": str(expected)} if expected else {})
-
-
-def test_two_states_of_the_same_serial_that_differ_are_refused_unless_there_is_a_newer_one() -> None:
-    observed = {
-        "cp1": {"stored": {"serial": 3, "files": {"a": "MQ=="}}},
-        "cp2": {"stored": {"serial": 3, "files": {"a": "Mg=="}}},
-        "etcd1": {"stored": {"serial": 2, "files": {"a": "MQ=="}}},
-    }
-    with pytest.raises(ProblemsError, match="states on cp1, cp2 have the same serial 3 and differ"):
-        newest(observed, "prod")
-    observed["etcd1"] = {"stored": {"serial": 4, "files": {"a": "MQ=="}}}
-    assert newest(observed, "prod").serial == 4
-
-
 # -- when there is something to do ---------------------------------------------------------------------------
 
 
@@ -199,7 +170,7 @@ def of_host(what: Object) -> Callable[[Runs], Object]:
     "change",
     [
         pytest.param(of_host({"stored": {"serial": 0, "files": {}}}), id="a fresh host"),
-        pytest.param(of_host({"stored": Stored(3).after(remembered(endpoint_host="a")).plain}), id="an older serial"),
+        pytest.param(of_host({"stored": Stored(4).after(remembered()).without_files}), id="no copy of the state"),
         pytest.param(of_host({"differs": True}), id="differs"),
         pytest.param(of_host({"lacking": ["karmada-scheduler"]}), id="lacking programs"),
         pytest.param(interrupted, id="interrupted"),
@@ -217,6 +188,15 @@ def test_a_run_is_due_and_only_a_real_one_opens_the_journal(installed: Runs, cha
     assert (journal.operation, journal.run, journal.step) == ("apply", "me@here", "hosts")
     assert installed.step(document).state.collection == COLLECTION_VERSION
     assert installed.step(document).stored.serial == 6
+
+
+def test_who_has_an_api_server_gets_a_copy_and_others_only_which_state_it_is(runs: Runs) -> None:
+    runs.see_all(seen(Stored()))
+    runs.step().begin()
+    kept = {name: runs.step().to_keep(name) for name in NAMES}
+    assert {name for name, each in kept.items() if each["files"]} == {"cp1", "cp2"}
+    assert len({each["digest"] for each in kept.values()}) == 1
+    assert "PRIVATE" not in json.dumps([kept["etcd1"], kept["etcd2"]])
 
 
 def test_a_first_install_is_due_and_its_keys_are_those_of_all_later_steps(runs: Runs) -> None:
@@ -553,6 +533,6 @@ def test_a_step_hands_its_state_on_to_the_next_one(installed: Runs) -> None:
     run.save(replace(run.state, endpoint_host="noted"))
     assert run.state.endpoint_host == "noted"
     assert installed.step().state.endpoint_host == "noted"
-    assert newest(installed.step().observed, "prod").serial == 5, (
+    assert choose(installed.step().observed, "prod").serial == 5, (
         "what lies on the hosts is written by the step for it only"
     )

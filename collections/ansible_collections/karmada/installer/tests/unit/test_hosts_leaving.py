@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action.hosts_leaving import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import ssh, ssh_folder
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.test_host_run import FORMER, HOSTS, Runs, remembered, seen
 
 FINGERPRINT = "SHA256:" + "A" * 43

@@ -14,10 +14,11 @@ from ansible_collections.karmada.installer.plugins.action.member_log import Acti
 from ansible_collections.karmada.installer.plugins.module_utils import host_log
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.samples import document, state
-from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs, Stored, deployment, seen
+from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs, deployment, seen
 
 SAID = "karmada-controller-manager: Failed to do cluster health check for cluster: "
 M1, M2 = ({"name": name, "mode": "Push", "secretRef": {"name": name}} for name in ("m1", "m2"))

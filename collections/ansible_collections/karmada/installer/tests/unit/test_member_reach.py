@@ -17,10 +17,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import checks, m
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.preflight_samples import host
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, document
-from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs, Stored, deployment, seen
+from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs, deployment, seen
 
 CA = pki.new_authority(pki.Authority("ca", "ca"), "ECDSA-P256", NOW).certificate.decode()
 SECRET = "a-token-that-nobody-sees"

@@ -19,9 +19,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_SCHEDULER,
     KARMADA_WEBHOOK,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, Observation
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, authorities
 from ansible_collections.karmada.installer.tests.unit.test_host_run import Runs, deployment, remembered, seen
 
