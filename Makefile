@@ -91,6 +91,7 @@ contract: needs-go ## what we render against the real programs; builds them the 
 ifeq ($(CONTRACT),)
 	@echo 'There are no contract tests yet ($(COLLECTION)/tests/contract).'
 else
+	$(IN_VENV) $(LAB) prepare
 	$(IN_VENV) $(LAB) artifacts
 	$(IN_VENV) pytest $(CONTRACT) $(PYTEST_ARGS)
 endif

@@ -326,7 +326,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self._add_host(host["name"], HOSTS, {"karmada_host": host, **connection})
             for name, value in connection.items():
                 # Our own text, with nothing of the document in it.
-                if isinstance(value, str) and ssh.OF_THIS_RUN in value:
+                if isinstance(value, str) and any(each in value for each in ssh.TEMPLATES):
                     self.inventory.set_variable(host["name"], name, _as_template(value))
             for role in ssh.roles(spec, host):
                 self.inventory.add_host(host["name"], group=ROLE_GROUPS[role])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_folder
-short_description: Folder of this run with the SSH key and host keys of Secrets
+short_description: Folders of SSH in this run
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
@@ -14,8 +14,16 @@ description:
     The folder that M(karmada.installer.ssh_files) writes to in this run of a playbook. It ends with the run. Connection
     variables of P(karmada.installer.karmada#inventory) use it, because an inventory may be read by another process than
     the one that connects.
+  - >-
+    With V(connections), the folder in which Ansible is configured to keep the sockets of connections that stay open.
+    Ours have a folder of their own in it, or a connection that somebody else has opened to the same host, perhaps
+    without looking who is there, would be taken over.
   - It makes nothing and reads no file.
-options: {}
+options:
+  _terms:
+    description: Nothing, or V(connections).
+    type: list
+    elements: str
 seealso:
   - module: karmada.installer.ssh_files
 """
@@ -35,6 +43,8 @@ _raw:
 
 from typing import Any
 
+from ansible import constants
+from ansible.plugins.loader import connection_loader
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.karmada.installer.plugins.plugin_utils import ssh_folder
 
@@ -44,4 +54,8 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no t
 
     def run(self, terms: list[Any], variables: Any = None, **options: Any) -> list[str]:
         """The folder, as the only element."""
-        return [str(ssh_folder.of_this_run())]
+        if not terms:
+            return [str(ssh_folder.of_this_run())]
+        # What it can be set to is known once the plugin is loaded.
+        connection_loader.get("ssh", class_only=True)
+        return [str(constants.config.get_config_value("control_path_dir", plugin_type="connection", plugin_name="ssh"))]

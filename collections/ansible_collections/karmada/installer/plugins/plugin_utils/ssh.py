@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -29,6 +30,10 @@ CHECKED = "StrictHostKeyChecking=yes"
 #: read by another process than the one that connects, and that knows its own folder only.
 OF_THIS_RUN = "{{ lookup('karmada.installer.ssh_folder') }}"
 _PLACE = "/folder-of-this-run"
+#: Where Ansible keeps the sockets of connections that stay open, as a template for the same reason.
+CONTROL_FOLDER = "{{ lookup('karmada.installer.ssh_folder', 'connections') }}"
+#: Our own text, so that a value with it in it may be marked as a template.
+TEMPLATES = (OF_THIS_RUN, CONTROL_FOLDER)
 
 
 def file_of(reference: str, settings: Mapping[str, Any], secrets: str | None, of_this_run: str) -> str | None:
@@ -91,6 +96,9 @@ def variables(
     options = options_of(key, known_hosts, word(host, "hostKeyFingerprint"))
     # By the shell's rules, by which Ansible takes these options apart.
     found["ansible_ssh_common_args"] = shlex.join(options).replace(_PLACE, OF_THIS_RUN)
+    # A connection that another playbook has opened, perhaps without looking who is there, would be taken over from it.
+    looked_at = hashlib.sha256(found["ansible_ssh_common_args"].encode()).hexdigest()
+    found["ansible_control_path_dir"] = f"{CONTROL_FOLDER}/k{looked_at[:6]}"
     return found
 
 

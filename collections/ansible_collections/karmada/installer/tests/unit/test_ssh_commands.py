@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.tests.unit import ansible_commands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-DEPLOYMENT = {
+DEPLOYMENT: dict[str, Any] = {
     "apiVersion": manifest.API_VERSION,
     "kind": manifest.KIND,
     "metadata": {"name": "prod"},
@@ -56,6 +56,33 @@ def test_a_host_whose_key_is_not_known_is_refused_whatever_the_environment_asks_
     assert "user karmada" in options
     assert "stricthostkeychecking true" in options
     assert f"userknownhostsfile {site}/secrets/hosts/known_hosts" in options
+
+
+def test_a_connection_that_another_playbook_has_opened_is_not_taken_over(site: Path) -> None:
+    """It may have been opened without looking who is there."""
+    _connect(site)
+    ours = _control_path(site)
+    _connect(site)
+    assert _control_path(site) == ours, "a later step goes on with the one that it finds"
+    ansible_commands.run(
+        *("ansible", "all", "-i", "192.0.2.1,", "-u", "karmada", "-m", "ansible.builtin.ping"),
+        *("-e", f"ansible_ssh_executable={site}/ssh", "-e", "ansible_port=22"),
+        directory=site,
+        SEEN=str(site / "seen"),
+    )
+    others = _control_path(site)
+    assert ours.name == others.name, "or they would differ for another reason"
+    assert ours.parent.parent == others.parent
+    (site / "prod.yaml").write_text(
+        yaml.safe_dump({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "ssh": {"user": "karmada"}}})
+    )
+    _connect(site)
+    assert _control_path(site).parent != ours.parent, "who is to be known is another question now"
+
+
+def _control_path(site: Path) -> Path:
+    (line,) = [each for each in (site / "seen").read_text().splitlines() if each.startswith("controlpath ")]
+    return Path(line.partition(" ")[2])
 
 
 def _connect(site: Path, **environment: str) -> subprocess.CompletedProcess[str]:
