@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_answer
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_is_dead
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead
 
 
 class ActionModule(HostAction):

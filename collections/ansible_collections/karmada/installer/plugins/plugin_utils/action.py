@@ -6,7 +6,6 @@ An action runs inside ansible-playbook, not as a module: a step costs some 20 ms
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -14,14 +13,14 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.karmada.installer.plugins.plugin_utils import selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_process, selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost, holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
@@ -42,6 +41,7 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate, perform, and turn errors into results."""
+        run_process.end_with_main()
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         del tmp
@@ -84,7 +84,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
     common: dict[str, Any] = {
         "operation": str(task_vars.get("karmada_operation", "apply")),
         # Actions run in forks; what they have in common is the process that forked them.
-        "holder": holder_identity(os.getppid()),
+        "holder": run_process.holder_identity(run_process.main_pid()),
         "check": check,
         "say": lambda message: Display().display(f"    {message}"),
         "selected": selected_members.of_variables(task_vars),

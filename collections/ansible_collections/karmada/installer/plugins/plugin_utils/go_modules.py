@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 MODULES = Path(__file__).parents[2] / "schemas" / "modules"
@@ -169,6 +170,7 @@ class Build:
                 capture_output=True,
                 text=True,
                 check=False,
+                preexec_fn=run_process.ends_with_us(),
             )
         if done.returncode:
             said = "\n".join(done.stderr.strip().splitlines()[-5:])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import EXPECTED_ERRORS, make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
@@ -27,6 +28,7 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate, perform, and turn what a person can mend into a result."""
+        run_process.end_with_main()
         self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, self.variables)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig_fields as fields
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_fields import Origin, problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
 from cryptography import x509
@@ -154,6 +155,7 @@ def _output(command: list[str], environment: Mapping[str, str], who: str, place:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=run_process.ends_with_us(),  # noqa: PLW1509 - one system call, resolved before
         )
     except (OSError, ValueError) as error:
         raise problem(f"{who} cannot be started ({fields.reason(error)})", place, hint) from None

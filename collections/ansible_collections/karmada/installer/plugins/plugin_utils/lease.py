@@ -4,26 +4,24 @@
 
 A holder that stops renewing loses the lock after ``duration_seconds``. Whether it stopped is judged by watching its
 renewTime stand still on our own clock, because the clocks of two machines need not agree. A holder on this very machine
-whose process is gone loses it at once.
+of whose processes none is left loses it at once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import READ_SECONDS, Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead
 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 DURATION_SECONDS = 30
@@ -36,47 +34,6 @@ SAY_SECONDS = 10.0
 
 class LockLost(Exception):  # noqa: N818 - reads as what happened
     """We do not hold the lock any more, or can no longer be sure: nothing may be written from here on."""
-
-
-def holder_identity(pid: int | None = None) -> str:
-    """``<hostname>/<boot id>/<pid>/<start time>`` of the process that holds the lock, unique over time and machines.
-
-    In an action plugin that is the ``ansible-playbook`` process, the parent of the fork this runs in: pass its pid.
-    """
-    pid = os.getpid() if pid is None else pid
-    host = socket.gethostname().replace("/", "_")
-    return f"{host}/{_boot_id()}/{pid}/{_start_time(pid) or 0}"
-
-
-def holder_is_dead(identity: str) -> bool:
-    """Whether the holder was a process of this machine that is gone. False when that cannot be known from here."""
-    parts = identity.split("/")
-    boot_id = _boot_id()
-    if len(parts) < 4 or not boot_id or not parts[2].isdigit() or parts[3] in ("", "0"):
-        return False
-    host, boot, pid, started = parts[:4]
-    if host != socket.gethostname().replace("/", "_") or boot != boot_id:
-        return False
-    return _start_time(int(pid)) != int(started)
-
-
-def _boot_id() -> str:
-    """The boot of this kernel and the process namespace in it: a pid means nothing in another container."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}.{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return ""
-
-
-def _start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is no such process (a zombie is none)."""
-    try:
-        # The second field is the command in parentheses and may hold anything, spaces and parentheses included.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
 class Lock:

@@ -19,7 +19,13 @@ from dataclasses import dataclass
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, kubeconfig, ssh, ssh_files
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    host_access,
+    kubeconfig,
+    run_process,
+    ssh,
+    ssh_files,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_fields import MAX_BYTES
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -99,7 +105,12 @@ def _run(command: Sequence[str]) -> Answer:
     """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        process = subprocess.Popen(command, start_new_session=True, **cast("Any", pipes))
+        process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            preexec_fn=run_process.ends_with_us(),  # noqa: PLW1509 - one system call, resolved before
+            **cast("Any", pipes),
+        )
     except OSError as error:
         return Answer(_SSH_FAILED, b"", f"{command[0]} cannot be started here: {error.strerror}")
     with process, ThreadPoolExecutor(1) as reader:

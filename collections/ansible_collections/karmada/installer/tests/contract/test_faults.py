@@ -23,8 +23,9 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, plan, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 from ansible_collections.karmada.installer.tests.unit.moments import until
 from faulty_proxy import Faults, FaultyProxy, upstream_of

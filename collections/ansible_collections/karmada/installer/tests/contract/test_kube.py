@@ -21,9 +21,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     plan,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, drift, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 from ansible_collections.karmada.installer.tests.unit.moments import until
 
@@ -334,7 +335,8 @@ def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cl
     code = (
         "import sys, time\n"
         "from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster\n"
-        "from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, holder_identity\n"
+        "from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock\n"
+        "from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity\n"
         "lock = Lock(Cluster.from_kubeconfig(sys.argv[1]), sys.argv[2], 'prod-installer', holder_identity(), 6)\n"
         "lock.acquire()\n"
         "with lock.held():\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import holder_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs
 
 HOLDER = "elsewhere/1f0e.4026531836/4711/815"

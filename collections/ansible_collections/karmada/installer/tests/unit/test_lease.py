@@ -14,13 +14,9 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import lease
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import (
-    Lock,
-    LockLost,
-    holder_identity,
-    holder_is_dead,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity, holder_is_dead
 from ansible_collections.karmada.installer.tests.unit.moments import Clock, until
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
 
