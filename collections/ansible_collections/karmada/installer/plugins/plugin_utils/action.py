@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.karmada.installer.plugins.plugin_utils import run_process, selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_end, run_process, selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
@@ -93,8 +94,29 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
     if deployment["spec"]["mode"] == "Binary":
         return HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
     if deployment["spec"].get("hosts"):
-        return EtcdOnHostsRun(deployment, stands, **common, handover=Handover.of_this_run())
-    return Run(deployment, stands, **common)
+        run: Run = EtcdOnHostsRun(deployment, stands, **common, handover=Handover.of_this_run())
+    else:
+        run = Run(deployment, stands, **common)
+    lock = {"deployment": deployment, "connection": asdict(stands)}
+    run.on_lock = lambda held: run_end.holding(lock if held else None)
+    return run
+
+
+def give_back(lock: Mapping[str, Any]) -> None:
+    """Let go of a lock that ``make_run`` noted, in the first process of the run; nothing is said if that fails."""
+    run = Run(
+        lock["deployment"],
+        Connection(**lock["connection"]),
+        operation="",
+        holder=run_process.holder_identity(run_process.main_pid()),
+        check=False,
+        say=lambda _message: None,
+    )
+    try:
+        with suppress(*EXPECTED_ERRORS):
+            run.release_lock()
+    finally:
+        run.close()
 
 
 def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
@@ -116,3 +138,7 @@ def _no_document() -> Problem:
         where="variable karmada_deployment",
         remedy="run on the host karmada_control that karmada.installer.karmada makes, or pass `deployment`",
     )
+
+
+# This is loaded in the first process of a run, too, before it forks.
+run_end.attend(give_back)

@@ -2,7 +2,7 @@
 """What one step of a run on plain hosts leaves for the next: what was seen on each host, and the installer's state.
 
 Both hold private keys, so they do not travel as variables of Ansible, which verbose output, callbacks and caches show.
-They are files in a folder that is ours alone and ends with the run: Ansible's own for temporary files.
+They are files in a folder that is ours alone and ends with the run: see ``run_folder``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible import constants
-from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, run_folder
 
 _STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
 
@@ -27,7 +26,7 @@ class Handover:
     @classmethod
     def of_this_run(cls) -> Handover:
         """That of the playbook run which this process belongs to."""
-        return cls(Path(constants.DEFAULT_LOCAL_TMP) / "karmada-installer")
+        return cls(run_folder.of_this_run())
 
     @property
     def stored(self) -> dict[str, Any] | None:
@@ -72,7 +71,7 @@ class Handover:
         return self._folder / f"host-{host}.json"
 
     def _write(self, path: Path, value: Mapping[str, Any]) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_folder.make(self._folder)
         private_file.write(path, json.dumps(value))
 
 

@@ -35,6 +35,8 @@ class Run(InstanceFacts):
     """One action's view of one instance, and its hand on it."""
 
     _lock_kept = False
+    #: Told that the lock is about to be taken, or has been let go of.
+    on_lock: Callable[[bool], None] = staticmethod(lambda _held: None)
 
     def _require_lock(self) -> None:
         if self._lock_kept:
@@ -93,6 +95,7 @@ class Run(InstanceFacts):
         if self._lock_kept:
             self._lock.check()
             return
+        self.on_lock(True)
         self._lock.acquire(LOCK_WAIT_SECONDS, self.say)
         # Not released at the end of a step: the run as a whole excludes others.
         self._closing.enter_context(self._lock.held(release=False))
@@ -101,6 +104,7 @@ class Run(InstanceFacts):
     def release_lock(self) -> None:
         """Let go of the lock if this run holds it."""
         self._lock.release()
+        self.on_lock(False)
 
     def retire_lock(self) -> None:
         """The lock is among what is deleted next: do not miss it."""

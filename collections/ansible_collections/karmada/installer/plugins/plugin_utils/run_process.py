@@ -146,12 +146,14 @@ def _end_with(parent: int) -> None:
 
 
 def end_forks(seconds: float = 5.0) -> bool:
-    """Kill the forks of this process; returns whether all have ended within that time."""
+    """Kill the forks of this process and what they have started; returns whether all have ended within that time."""
     forks = multiprocessing.active_children()
+    for pid in [each.pid for each in forks if each.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        # And what it has started: a worker of Ansible leads a session of its own, from soon after its beginning.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
     for each in forks:
-        with contextlib.suppress(ValueError):  # it was closed meanwhile, so it has ended
-            each.kill()
-    for each in forks:
-        with contextlib.suppress(ValueError):
-            each.join(seconds)
+        each.join(seconds)
     return not multiprocessing.active_children()

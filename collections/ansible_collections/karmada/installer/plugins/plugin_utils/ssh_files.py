@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The private key and the host keys that SSH reads, where Secrets are objects of a cluster.
 
-They are files in Ansible's own folder for temporary files, for their owner only, and go with that folder when the run
+They are files in the private folder of the run (``run_folder``), for their owner only, and go with that when the run
 ends. Their content is never a variable, an argument or part of a message.
 """
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, ssh, ssh_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, run_folder, ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
@@ -35,7 +35,7 @@ def of_settings(run: InstanceFacts, settings: Mapping[str, Any], where: str) -> 
         yield _files(settings, run.connection.secrets, "")
         return
     # In the folder of the run, so that they end with it if this process does not come to that.
-    ssh_folder.of_this_run().mkdir(mode=0o700, parents=True, exist_ok=True)
+    run_folder.make(ssh_folder.of_this_run())
     with tempfile.TemporaryDirectory(dir=ssh_folder.of_this_run()) as folder:
         _write(run, settings, where, Path(folder))
         yield _files(settings, None, folder)
@@ -57,7 +57,7 @@ def _write(run: InstanceFacts, settings: Mapping[str, Any], where: str, folder: 
         except ProblemsError as error:
             problems += error.problems
             continue
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_folder.make(folder)
         # ssh does not read a key whose last line has no end, as it may be after copying it.
         private_file.write(folder / key, text if text.endswith("\n") else f"{text}\n")
         found.append(folder / key)

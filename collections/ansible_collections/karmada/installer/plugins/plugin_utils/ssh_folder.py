@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible import constants
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_folder
 
 
 def of_this_run() -> Path:
     """That of the playbook run which this process belongs to; it ends with the run."""
-    return Path(constants.DEFAULT_LOCAL_TMP) / "karmada-installer" / "ssh"
+    return run_folder.of_this_run() / "ssh"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that misbehaves on demand, and the client of it; a disk that is full."""
+"""An API server that misbehaves on demand, and the client of it; a disk that is full; no traces of a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.tests.unit.stub_api import StubApi
 
@@ -24,6 +25,12 @@ def api() -> Iterator[StubApi]:
 def cluster(api: StubApi) -> Iterator[Cluster]:
     with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test leaves anything where a run would keep it: nobody takes it away from there when a test ends."""
+    monkeypatch.setattr(run_folder, "places", lambda: iter(()))
 
 
 @pytest.fixture

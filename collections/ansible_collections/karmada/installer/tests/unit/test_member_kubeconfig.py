@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_kubeconfig, pki, ssh_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_kubeconfig, pki, run_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -42,7 +42,7 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(ssh_folder.constants, "DEFAULT_LOCAL_TMP", str(tmp_path / "run"))
+    monkeypatch.setattr(run_folder.constants, "DEFAULT_LOCAL_TMP", str(tmp_path / "run"))
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import ssh_files, ssh_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils import run_folder, ssh_files, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -19,8 +19,8 @@ SECRETS = {"key": {"ssh-privatekey": b"the key"}, "hosts": {"known_hosts": b"cp1
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(ssh_folder.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
-    return tmp_path / "karmada-installer" / "ssh"
+    monkeypatch.setattr(run_folder.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    return ssh_folder.of_this_run()
 
 
 def fetched(objects: dict[str, dict[str, bytes]], settings: dict[str, Any] = SSH, **connection: str) -> list[str]:
@@ -41,7 +41,7 @@ def test_what_secrets_hold_is_in_files_for_their_owner_only(folder: Path) -> Non
     assert (folder / "ssh-privatekey").read_text() == "the key\n", "ssh wants the end of the last line"
     assert (folder / "known_hosts").read_text() == "cp1 ssh-ed25519 AAAA\n"
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {each.stat().st_mode & 0o777 for each in (folder, folder.parent)} == {0o700}
 
 
 def test_nothing_is_made_that_nobody_asked_for(folder: Path) -> None:
