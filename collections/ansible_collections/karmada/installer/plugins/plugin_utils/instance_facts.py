@@ -73,6 +73,15 @@ Object = dict[str, Any]
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
+#: In the place of an object's version: it must not be there. No object has this one, which is that of an empty etcd.
+NOT_STORED: Mapping[str, str] = {"resourceVersion": "1"}
+
+
+def version_of(live: Object) -> dict[str, str]:
+    """Which object this is, and as who last wrote it; an apply that says so is refused when that has changed."""
+    return {key: live["metadata"][key] for key in ("uid", "resourceVersion")}
+
+
 class InstanceFacts(ABC):
     """One instance as it is found, each thing looked at when it is first asked for.
 
@@ -103,6 +112,8 @@ class InstanceFacts(ABC):
         self.now = datetime.now(UTC)
         #: why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none
         self.endpoint_trouble = ""
+        #: as what object ``stored_state`` was read, where that is one
+        self.stored_as: Mapping[str, str] = NOT_STORED
         self._closing = ExitStack()
 
     # -- clusters --------------------------------------------------------------------------------------------------
@@ -241,6 +252,7 @@ class InstanceFacts(ABC):
     def stored_state(self) -> State | None:
         """The state as the host cluster has it; None before the first install and after an uninstall."""
         found = self.host.get("v1", "Secret", f"{self.name}-installer-state", self.namespace)
+        self.stored_as = version_of(found) if found else NOT_STORED
         if found is None:
             return None
         files = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}

@@ -54,7 +54,7 @@ class Lock:
         self._quick = _unguarded(cluster, duration_seconds / 6, duration_seconds / 6)
         self._kept = False  # whether a thread renews it
         self._lease: Object | None = None  # as we last wrote it
-        self._expires = 0.0  # on our monotonic clock
+        self._expires = 0.0  # on our own clock: see _clock
         self._guard = threading.Lock()
 
     def acquire(self, wait_seconds: float = 0.0, progress: Callable[[str], None] | None = None) -> None:
@@ -63,7 +63,7 @@ class Lock:
         Raises ProblemsError naming the holder when it is still held then. Raises NotFound when the namespace is
         missing. Taking a lock that we hold already renews it.
         """
-        deadline = time.monotonic() + wait_seconds
+        deadline = _clock() + wait_seconds
         seen: tuple[str, str] | None = None  # (holder, renewTime) and since when it stands still
         since = said = 0.0
         crossed = 0
@@ -74,7 +74,7 @@ class Lock:
                     return
                 crossed = self._crossed(crossed)
                 continue
-            spec, now = lease["spec"], time.monotonic()
+            spec, now = lease["spec"], _clock()
             current = (spec["holderIdentity"], str(spec.get("renewTime")))
             if current != seen:
                 seen, since = current, now
@@ -111,7 +111,7 @@ class Lock:
             for _ in range(0 if self.released else 3):
                 if self._lease is None or (self._lease.get("spec") or {}).get("holderIdentity") != self.holder:
                     raise self._lost("somebody else took it" if self._lease else "the Lease is gone")
-                started = time.monotonic()
+                started = _clock()
                 try:
                     self._lease = self._quick.replace(
                         {**self._lease, "spec": {**self._lease["spec"], **self._claim(_now())}}
@@ -131,7 +131,7 @@ class Lock:
         While renewals go unanswered for longer than the lock lasts, it may be somebody else's: wait, until one of them
         has shown that nobody took it, or until it is given up.
         """
-        while not self.lost.is_set() and time.monotonic() >= self._expires:
+        while not self.lost.is_set() and _clock() >= self._expires:
             if not self._kept:
                 raise self._lost("it could not be renewed in time")
             self.lost.wait(0.05)
@@ -197,7 +197,7 @@ class Lock:
 
     def _take(self, lease: Object | None) -> bool:
         """Write our name into the Lease as we saw it; False when somebody was faster."""
-        started, now = time.monotonic(), _now()
+        started, now = _clock(), _now()
         try:
             if lease is None:
                 lease = {
@@ -243,7 +243,7 @@ class Lock:
             except ApiError:
                 # The server or the way to it is away: the next try may succeed, and tell that nobody took it.
                 pause = self.duration_seconds / 12
-            if time.monotonic() >= self._expires + REGAIN_PERIODS * self.duration_seconds:
+            if _clock() >= self._expires + REGAIN_PERIODS * self.duration_seconds:
                 if not self.released:
                     self.lost.set()
                 return
@@ -277,6 +277,15 @@ def _told(holder: str) -> str:
     """The holder for people: which process on which machine."""
     parts = holder.split("/")
     return f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
+
+
+def _clock() -> float:
+    """Seconds of a clock that goes on while this machine sleeps, as those of others do.
+
+    ``time.monotonic`` stands still then, and is asked where there is no other.
+    """
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def _now() -> str:

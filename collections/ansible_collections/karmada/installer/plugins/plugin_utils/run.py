@@ -17,11 +17,12 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, overlay
 from ansible_collections.karmada.installer.plugins.plugin_utils import lease as lease_module
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, clashing_names
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object, version_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import COLLECTION_VERSION, State, to_files
@@ -151,12 +152,36 @@ class Run(InstanceFacts):
         return True
 
     def save(self, state: State, namespace_uid: str | None = None) -> None:
-        """Store the state. Only inside ``writing``."""
+        """Store the state. Only inside ``writing``.
+
+        The lock says who may write, and a machine that stood still for a while may not know yet that it was lost; so
+        only what was read under the lock is replaced. Raises LockLost if something else is there by now.
+        """
         if namespace_uid:
             state = state.with_owned(HOST, {f"Namespace {self.namespace}": namespace_uid})
         state = replace(state, collection=COLLECTION_VERSION)
-        self.host.apply(render.secret(self.instance, "installer", "installer-state", to_files(state)))
+        secret = render.secret(self.instance, "installer", "installer-state", to_files(state))
+        try:
+            live = self.host.apply({**secret, "metadata": {**secret["metadata"], **self.stored_as}}).object
+        except Conflict:
+            live = self._written_unheard(secret)
+        self.stored_as = version_of(live)
         self.__dict__["stored_state"] = self.__dict__["state"] = state
+
+    def _written_unheard(self, secret: Object) -> Object:
+        """The state as it is there, if that is what we meant to write: an attempt that we heard nothing of got through.
+
+        Nobody else writes the same, since the journal in it names this run. Raises LockLost otherwise.
+        """
+        live = self.host.get("v1", "Secret", secret["metadata"]["name"], self.namespace)
+        uid = self.stored_as.get("uid")
+        if live and live.get("data") == secret["data"] and uid in (None, live["metadata"]["uid"]):
+            return live
+        stem = f"{self.namespace}/{self.name}-installer"
+        raise LockLost(
+            f"lost the lock {stem} in {self.host.name}: since this run read the state, somebody else has written "
+            f"Secret {stem}-state. It was left as it is; run again when no other run is at work there"
+        )
 
     def _forget(self) -> None:
         for name in ("stored_state", "state", "instance", "seen_families"):

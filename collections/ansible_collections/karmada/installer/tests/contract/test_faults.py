@@ -17,17 +17,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, plan, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 from ansible_collections.karmada.installer.tests.unit.moments import until
+from ansible_collections.karmada.installer.tests.unit.samples import document
 from faulty_proxy import Faults, FaultyProxy, upstream_of
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
@@ -237,3 +241,52 @@ def test_the_proxy_is_nobody_elses_door(api_server: Any, seed: int) -> None:
             pytest.raises(ApiError, match="does not accept our certificate or token"),
         ):
             stranger.get_raw("/version")
+
+
+def test_who_lost_the_lock_unawares_replaces_no_state_of_another_run(
+    api_server: Any, direct: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(holder: str) -> Run:
+        spec = {"components": {"karmadaAPIServer": {"serviceSubnet": "10.96.0.0/16"}}}
+        run = Run(
+            document(spec, namespace=namespace),
+            Connection(kubeconfig=str(api_server.kubeconfig)),
+            operation="install",
+            holder=holder,
+            check=False,
+            say=lambda _: None,
+        )
+        # Each is sure that it has the lock, as after a pause of its machine.
+        monkeypatch.setattr(run, "_hold_lock", lambda: None)
+        monkeypatch.setattr(run, "_lock", Mock())
+        return run
+
+    def stored() -> Any:
+        found = direct.get("v1", "Secret", "prod-installer-state", namespace)
+        assert found
+        return found
+
+    # Both begin the first install.
+    stale, fresh = step("stale"), step("fresh")
+    assert stale.state.owner != fresh.state.owner
+    fresh.save(fresh.state)
+    first = stored()
+    with pytest.raises(LockLost, match="somebody else has written Secret"):
+        stale.save(stale.state)
+    assert stored() == first
+    assert owned_by(first, fresh.state.owner, ()), "it shows its maker"
+    # And both go on.
+    with stale.writing("goes on"):
+        with fresh.writing("takes over"):
+            written = stored()
+        assert written != first
+        with pytest.raises(LockLost):
+            stale.save(stale.state)
+    assert stored() == written
+    # What is removed does not come back.
+    direct.delete("v1", "Secret", "prod-installer-state", namespace)
+    with pytest.raises(LockLost):
+        fresh.save(fresh.state)
+    assert direct.get("v1", "Secret", "prod-installer-state", namespace) is None
+    for each in (stale, fresh):
+        each.close()

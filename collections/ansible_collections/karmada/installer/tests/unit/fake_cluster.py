@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Appl
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State, to_files
+from ansible_collections.karmada.installer.tests.unit.stub_api import is_another
 
 Object = dict[str, Any]
 Kinds = list[tuple[str, str]]  # inside FakeCluster, ``list`` is a method
@@ -52,7 +53,7 @@ class FakeCluster:
 
     def put(self, obj: Object) -> Object:
         """Store as somebody else would."""
-        meta = {"uid": f"uid-{next(_NUMBERS)}", **obj["metadata"]}
+        meta = {"uid": f"uid-{next(_NUMBERS)}", "resourceVersion": f"{next(_NUMBERS)}00", **obj["metadata"]}
         stored = {**copy.deepcopy(obj), "metadata": meta}
         self.objects[self._key(obj)] = stored
         return stored
@@ -130,7 +131,10 @@ class FakeCluster:
     def apply(self, obj: Object, *, dry_run: bool = False, **_: Any) -> Applied:
         self._alive()
         before = self.objects.get(self._key(obj))
-        meta = {"uid": before["metadata"]["uid"] if before else f"uid-{next(_NUMBERS)}", **obj["metadata"]}
+        if is_another(obj, before):
+            raise Conflict(self.name, "PATCH", "/", 409, "Conflict", "somebody else has written")
+        meta = {"uid": f"uid-{next(_NUMBERS)}", **obj["metadata"], "resourceVersion": f"{next(_NUMBERS)}00"}
+        meta["uid"] = before["metadata"]["uid"] if before else meta["uid"]
         after = {**copy.deepcopy(obj), "metadata": meta}
         if before and "status" in before:
             after["status"] = before["status"]
@@ -165,6 +169,7 @@ class FakeCluster:
         if expected is not None and expected != live["metadata"].get("resourceVersion"):
             raise Conflict(self.name, "PATCH", "/", 409, "Conflict", "somebody else has written")
         merge(live, patch)
+        live["metadata"]["resourceVersion"] = f"{next(_NUMBERS)}00"
         self.log.append(f"patch {kind} {name}")
         return copy.deepcopy(live)
 

@@ -343,10 +343,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, self._status(200, "")
         if method == "POST" and live is not None:
             return 409, self._status(409, f'"{name}" already exists', "AlreadyExists")
-        if method == "PUT":
-            assert live is not None
-            if body["metadata"].get("resourceVersion") not in (None, live["metadata"]["resourceVersion"]):
-                return 409, self._status(409, "the object has been modified", "Conflict")
+        if method in ("PUT", "PATCH") and is_another(body, live):
+            return 409, self._status(409, "the object has been modified", "Conflict")
         after = _merged(live or {}, body) if method == "PATCH" else body
         if (live and {**after, "metadata": _versionless(after)} == {**live, "metadata": _versionless(live)}) or dry:
             found = (
@@ -398,6 +396,16 @@ class _Handler(BaseHTTPRequestHandler):
         data = json.dumps(event).encode() + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
+
+
+def is_another(obj: Object, live: Object | None) -> bool:
+    """Whether an apply of ``obj`` is for another object or version than ``live``, as API servers judge that.
+
+    One that names a version but no UID creates what is not there.
+    """
+    wanted, known = obj.get("metadata") or {}, live["metadata"] if live else {}
+    named = ("uid", "resourceVersion") if live else ("uid",)
+    return any(key in wanted and wanted[key] != known.get(key) for key in named)
 
 
 def _versionless(obj: Object) -> Object:

@@ -210,6 +210,94 @@ def test_the_journal_is_written_before_the_first_object() -> None:
     assert journal.interrupted
 
 
+# -- two writers -------------------------------------------------------------------------------------------------------
+
+STATE = ("v1", "Secret", "karmada", "prod-installer-state")
+
+
+def read_by_two(host: FakeCluster) -> tuple[Run, Run]:
+    """Two runs that have both taken the lock, the second while the first stood still."""
+    runs = fake_run(document(), host), fake_run(document(), host)
+    for run, holder in zip(runs, ("first", "second"), strict=True):
+        run.holder = holder
+    return runs
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_who_lost_the_lock_unawares_replaces_no_state_of_another_run() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    first, second = read_by_two(host)
+    fake_run(document(), host, stored=state())
+    with first.writing("begins"):
+        with second.writing("takes over"):
+            second.save(replace(second.state, endpoint_host="192.0.2.9"))
+        written = json.dumps(host.objects[STATE])
+        with pytest.raises(LockLost, match=r"somebody else has written Secret karmada/prod-installer-state\. It was"):
+            first.save(replace(first.state, endpoint_host="192.0.2.1"))
+    assert json.dumps(host.objects[STATE]) == written
+    assert fake_run(document(), host).state.endpoint_host == "192.0.2.9"
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_of_two_first_installs_one_has_its_keys_stored_and_the_other_writes_none() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    first, second = read_by_two(host)
+    assert (first.stored_state, second.stored_state) == (None, None)
+    second.save(second.state)
+    with pytest.raises(LockLost):
+        first.save(first.state)
+    assert fake_run(document(), host).state.authorities == second.state.authorities
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "there again"])
+def test_a_state_that_was_removed_meanwhile_is_not_brought_back(again: bool) -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    with run.writing("begins"):
+        gone = host.objects.pop(STATE)
+        if again:
+            host.put({**gone, "metadata": {**gone["metadata"], "uid": "of another instance"}})
+        with pytest.raises(LockLost):
+            run.save(replace(run.state, endpoint_host="192.0.2.1"))
+    assert (STATE in host.objects) is again
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_each_write_of_a_run_goes_on_from_its_last_one() -> None:
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host)
+    with run.writing("begins"):
+        for passage_of in ("Ingress", "Route"):
+            run.save(replace(run.state, passages=(passage_of,)))
+    with run.writing("goes on"):
+        assert run.state.passages == ("Route",)
+
+
+class Unheard(FakeCluster):
+    """The answer to the next apply of a Secret is lost; it is sent again, as the client does."""
+
+    lost = False
+
+    def apply(self, obj: dict[str, Any], **options: Any) -> Any:
+        if self.lost and obj["kind"] == "Secret":
+            self.lost = False
+            super().apply(obj, **options)
+        return super().apply(obj, **options)
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize("stored", [None, state()], ids=["first", "later"])
+def test_a_write_that_got_through_unheard_is_taken_for_ours(stored: Any) -> None:
+    host = Unheard("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=stored)
+    host.lost = True
+    with run.writing("begins"):
+        assert not host.lost
+        run.save(replace(run.state, endpoint_host="192.0.2.1"))
+    assert fake_run(document(), host).state.endpoint_host == "192.0.2.1"
+
+
 def lease(name: str, holder: str = "another run") -> dict[str, Any]:
     return {
         "apiVersion": "coordination.k8s.io/v1",
