@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 from ansible.plugins.action import ActionBase
@@ -44,6 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             problems = [Problem("a run works on one control plane, and these name more", _listed(ours), remedy)]
         elif known.get("ansible_limit"):
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
+        problems = [*_of_debugging(), *problems]
         if problems:
             return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems))}
         return {**result, "changed": False}
@@ -77,6 +79,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         return [
             Problem("is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy)
         ]
+
+
+def _of_debugging() -> list[Problem]:
+    """Ansible's debug output has what modules answer, keys of the control plane among it, whatever ``no_log`` says."""
+    if not constants.DEFAULT_DEBUG:
+        return []
+    what = "it prints what tasks with no_log read and write, private keys of the control plane among it"
+    return [Problem(what, "ANSIBLE_DEBUG", "leave it out; -vvv tells much, and nothing secret")]
 
 
 def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Problem]:

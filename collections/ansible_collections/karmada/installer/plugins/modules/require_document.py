@@ -16,6 +16,9 @@ description:
     the inventory sources of this run again and fails with everything that is wrong with them or with the document.
   - If no source of this collection was given, it says how to write one.
   - It also fails if more than one was given, because a run works on one control plane.
+  - >-
+    And it fails with E(ANSIBLE_DEBUG), because Ansible then prints what tasks with C(no_log) read and write, such as
+    the keys in the installer's state.
   - It reads files, and the object if a source names one. Changes nothing.
   - >-
     It fails if C(--limit) leaves out what the run cannot be without, which Ansible takes for success. For that the

@@ -54,6 +54,13 @@ def message(done: subprocess.CompletedProcess[str]) -> str:
     return " ".join(done.stdout.partition("TASK [Fail unless")[2].split())
 
 
+def test_output_that_would_show_keys_whatever_no_log_says_is_refused(site: Path) -> None:
+    said = message(play(site, "-i", "site.karmada.yml", ANSIBLE_DEBUG="1"))
+    assert "ANSIBLE_DEBUG: it prints what tasks with no_log read and write, private keys" in said
+    assert "leave it out; -vvv tells much" in said
+    assert play(site, "-i", "site.karmada.yml", ANSIBLE_DEBUG="0").returncode == 0
+
+
 @pytest.mark.parametrize("arguments", [(), ("--check",)])
 def test_a_loaded_document_passes(site: Path, arguments: tuple[str, ...]) -> None:
     done = play(site, "-i", "site.karmada.yml", *arguments)
