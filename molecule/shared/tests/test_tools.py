@@ -237,6 +237,36 @@ def test_a_killed_command_takes_everything_with_it(tmp_path):
     assert orphan not in interrupt.parents()
 
 
+#: Has a child in a session of its own, which ends with it or goes on.
+_FORKS = """
+import ctypes, os, signal, sys, time
+first = os.getpid()
+if os.fork() == 0:
+    os.setsid()
+    if sys.argv[1] == "ends":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("child", "code", "survivors"), [("ends", 137, 0), ("goes-on", 98, 1)])
+def test_a_first_process_that_is_killed_alone_shows_what_goes_on_without_it(tmp_path, child, code, survivors):
+    report = tmp_path / "report"
+    words = [sys.executable, TOOLS / "interrupt.py", "--at-line", "ready", "--report", report, "--first-alone", "--"]
+    # The default is for ansible-playbook on a busy machine.
+    patient = f"import interrupt, sys; interrupt.kill_first.__defaults__ = ({1.0 if survivors else IN_VAIN_SECONDS},)"
+    words[1:2] = ["-c", f"{patient}; sys.exit(interrupt.main())"]
+    done = subprocess.run(
+        [*words, sys.executable, "-c", _FORKS, child], cwd=TOOLS,
+        capture_output=True, text=True, timeout=IN_VAIN_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    found = json.loads(report.read_text())
+    assert (found["processes"], len(found["survivors"])) == (2, survivors)
+    assert ("It went on when its first process was gone" in done.stdout) is bool(survivors)
+
+
 @pytest.mark.parametrize(("command", "code"), [("echo one; touch there; sleep 600", 137), ("exit 5", 5)])
 def test_a_command_is_killed_when_its_witness_says_so(tmp_path, command, code):
     words = [sys.executable, TOOLS / "interrupt.py", "--when", "sh -c 'test -e there'", "--", "sh", "-c", command]

@@ -4,11 +4,14 @@
 
     interrupt.py --record COURSE -- COMMAND...
     interrupt.py (--after SECONDS | --at-line PATTERN | --when WITNESS | --course COURSE --at SHARE) [--report FILE]
-        -- COMMAND...
+        [--first-alone] -- COMMAND...
 
 Processes are found by their parents, as /proc has them, never by name. This program is the reaper of what its command
 leaves behind, so a process that made a session of its own, or whose parent is gone, is still found. Exit code 137 when
 the command was killed, else its own.
+
+--first-alone kills only the first process, as the kernel does that runs out of memory, and whoever cancels a job by its
+process group. The others are given a while to end by themselves; exit code 98 when one does not.
 
 A playbook that goes on where another was killed is faster there, so time alone says little about how far it is.
 --record notes when an undisturbed run came to each of its tasks. --course and --at then find which task it was in
@@ -37,6 +40,9 @@ from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
 _KILLED = 137
+_SURVIVED = 98
+#: How long what is left may take to notice that the first process is gone.
+_NOTICE_SECONDS = 20.0
 #: How often a witness that failed is started anew.
 _ASK_SECONDS = 0.2
 
@@ -88,6 +94,24 @@ def kill_all() -> int:
         time.sleep(0.01)
     _reap()
     return len(killed)
+
+
+def kill_first(first: int, seconds: float = _NOTICE_SECONDS) -> tuple[int, list[str]]:
+    """Kill one process; how many there were with its descendants, and the commands of those that do not end with it."""
+    there = [first, *descendants(parents(), first)]
+    os.kill(first, signal.SIGKILL)
+    deadline = time.monotonic() + seconds
+    while (left := descendants(parents(), os.getpid())) and time.monotonic() < deadline:
+        _reap()
+        time.sleep(0.05)
+    return len(there), [_command_of(each) for each in left]
+
+
+def _command_of(process: int) -> str:
+    try:
+        return (Path("/proc") / str(process) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return str(process)
 
 
 def _reap() -> None:
@@ -166,8 +190,8 @@ def within_course(course: Course, share: float) -> tuple[str, float]:
     return line, round(max(0.0, at - seconds), 2)
 
 
-def run(command: list[str], trigger: Trigger) -> tuple[dict[str, object], Course]:
-    """Run it with its output passed on, until its end or until it is to be killed."""
+def run(command: list[str], trigger: Trigger, *, first_alone: bool = False) -> tuple[dict[str, object], Course]:
+    """Run it with its output passed on, until its end or until it is to be killed, with all it started or alone."""
     become_reaper()
     started = time.monotonic()
     course: Course = []
@@ -193,12 +217,15 @@ def run(command: list[str], trigger: Trigger) -> tuple[dict[str, object], Course
     seconds = round(time.monotonic() - started, 2)
     finished = child.returncode
     trigger.close()
+    count, survivors = kill_first(child.pid) if first_alone and finished is None else (0, [])
     # What it left running in the background when it ended by itself is not ours to keep either.
-    killed = kill_all()
+    killed = kill_all() + count - len(survivors)
     reader.join(5)
     if finished is not None:
         return {"killed": False, "seconds": seconds, "rc": finished, "left_running": killed}, course
-    found = {"killed": True, "seconds": seconds, "rc": _KILLED, "processes": killed, "last_line": last[0]}
+    code = _SURVIVED if survivors else _KILLED
+    found = {"killed": True, "seconds": seconds, "rc": code, "processes": killed, "last_line": last[0]}
+    found |= {"survivors": survivors} if first_alone else {}
     return found | {"last_mark": course[-1][1] if course else ""}, course
 
 
@@ -213,6 +240,7 @@ def main() -> int:
     when.add_argument("--record", type=Path, metavar="COURSE", help="kill nothing, write when each task was come to")
     parser.add_argument("--at", type=float, default=0.5, metavar="SHARE", help="of the course, from 0 to 1")
     parser.add_argument("--report", type=Path, metavar="FILE", help="what happened, as JSON")
+    parser.add_argument("--first-alone", action="store_true", help="kill the first process of the command only")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     trigger = Trigger(after=options.after, at_line=options.at_line, when=options.when or ())
@@ -220,11 +248,13 @@ def main() -> int:
         task, after = within_course([(at, line) for at, line in json.loads(options.course.read_text())], options.at)
         trigger = Trigger(task=task, after=after)
         print(f"To be killed {after} s after: {task}", flush=True)
-    found, course = run(options.command, trigger)
+    found, course = run(options.command, trigger, first_alone=options.first_alone)
     if options.record:
         options.record.write_text(json.dumps(course) + "\n")
     if found["killed"]:
         print(f"Killed {found['processes']} processes after {found['seconds']} s, after: {found['last_mark']}")
+        for survivor in found.get("survivors") or ():  # type: ignore[attr-defined]
+            print(f"It went on when its first process was gone: {survivor}")
     else:
         print(f"It had ended by itself after {found['seconds']} s, with exit code {found['rc']}.")
     if options.report:
