@@ -16,12 +16,17 @@ class ActionModule(HostAction):
     """Write the state that this run has come to, or let go of the host."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "required": True, "choices": ["written", "absent", "released"]},
+        "state": {"type": "str", "required": True, "choices": ["written", "absent", "kept", "released"]},
         "required": {"type": "bool", "default": True},
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The journal is bookkeeping: writing it is no change of the control plane."""
+        if arguments["state"] == "kept":
+            return {"changed": False, **self.keep_lock()}
+        return self._carried(arguments)
+
+    def _carried(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run, state = self.karmada, str(arguments["state"])
         if state == "absent" and not self.leaves and run.spec["deletion"]["policy"] == "Retain":
             # It stays where the data stays, with what this run has learnt.

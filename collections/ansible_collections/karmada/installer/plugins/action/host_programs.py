@@ -26,10 +26,15 @@ class ActionModule(HostAction):
             return {"changed": False, "installed": []}
         if self._task.check_mode:
             return {"changed": True, "installed": sorted(lacking)}
+        arrived = {}
+        for each in lacking.values():
+            if lost := self.keep_lock():
+                return lost
+            arrived[each["sha256"]] = self._send(Path(each["file"]))
         found = self.on_host(
             "host_program_files",
             programs=[{"path": path, "sha256": each["sha256"]} for path, each in sorted(lacking.items())],
-            arrived={each["sha256"]: self._send(Path(each["file"])) for each in lacking.values()},
+            arrived=arrived,
         )
         if not found.get("failed"):
             self.note(lacking={}, programs=[*self.seen["programs"], *sorted(lacking)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plain host knows of an instance: the installer's state, the lock, and what preflight wants to know.
+"""What a plain host knows of an instance: the installer's state, and what preflight wants to know.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 
@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
-    RUN_FOLDER,
     UNIT_FOLDER,
     HostError,
     System,
@@ -38,10 +37,6 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 
 STATE_FOLDER = "/var/lib/karmada-installer"
-#: Locks are gone after a boot: who held one is, too.
-LOCK_FOLDER = RUN_FOLDER
-#: A holder that has said nothing for this long (seconds) is taken for dead.
-LOCK_SILENCE = 600
 #: Files beside those of the state: which one it is, its digest where no copy is kept, the digests of those before it.
 SERIAL, DIGEST, LINEAGE = "serial", "digest", "lineage"
 #: The copy before this one.
@@ -171,47 +166,6 @@ def remove_state(system: System, instance: str, check: bool = False) -> bool:
     return True
 
 
-class LockedError(HostError):
-    """Another run works on the instance on this host."""
-
-    def __init__(self, message: str, holder: str) -> None:
-        self.holder = holder
-        super().__init__(message)
-
-
-def take_lock(system: System, instance: str, holder: str, dead: str = "", now: float | None = None) -> None:
-    """Take or renew the lock of this host. ``dead`` is a holder that is known to have ended without letting go.
-
-    Raises LockedError.
-    """
-    now = time.time() if now is None else now
-    path = system.path(f"{LOCK_FOLDER}/{instance}.lock")
-    with writing(path):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = _lock(path)
-    if found and found["holder"] not in (holder, dead) and now - found["renewed"] < LOCK_SILENCE:
-        silent = max(now - found["renewed"], 0)
-        raise LockedError(
-            f"{found['holder']} is working on {instance} "
-            f"(last seen {silent:.0f} s ago, free after {LOCK_SILENCE - silent:.0f} s more of silence)",
-            found["holder"],
-        )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with writing(path):
-        _write_private(temporary, json.dumps({"holder": holder, "renewed": now}).encode())
-        temporary.rename(path)
-
-
-def release_lock(system: System, instance: str, holder: str) -> None:
-    """Let go of the lock if this holder has it."""
-    path = system.path(f"{LOCK_FOLDER}/{instance}.lock")
-    found = _lock(path)
-    if found and found["holder"] == holder:
-        path.unlink()
-        if not any(path.parent.iterdir()):
-            path.parent.rmdir()
-
-
 def read_files(system: System, folder: str) -> dict[str, str]:
     """Path → base64 of every file below a folder."""
     return {
@@ -253,17 +207,6 @@ def facts(system: System, address: str, folders: list[str], virtual_ip: str = ""
         # Last, so that it is close to the moment at which the answer arrives.
         "time": time.time(),
     }
-
-
-def _lock(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_bytes())
-        return {"holder": str(found["holder"]), "renewed": float(found["renewed"])}
-    except FileNotFoundError:
-        return None
-    except (KeyError, TypeError, ValueError):
-        # Half a lock is nobody's: it is renamed into its place whole.
-        return None
 
 
 def _serial(folder: Path) -> int:

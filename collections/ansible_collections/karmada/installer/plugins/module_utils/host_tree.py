@@ -36,7 +36,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,10 +118,16 @@ def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
     }
 
 
-def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterable[str] | None = None) -> None:
+def wait_until_healthy(
+    system: System,
+    tree: Tree,
+    timeout: float,
+    names: Iterable[str] | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
     """Return when each unit answers; raise HostError saying which does not and why, with its last lines of log.
 
-    ``names`` are the units waited for, if not all.
+    ``names`` are the units waited for, if not all. ``meanwhile`` is called before each look; what it raises ends this.
     """
     deadline = time.monotonic() + timeout
     chosen = {unit["name"] for unit in tree["units"]} if names is None else set(names)
@@ -130,6 +136,7 @@ def wait_until_healthy(system: System, tree: Tree, timeout: float, names: Iterab
     ]
     began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
     while True:
+        meanwhile()
         # Asked before its health: until the old process has ended it is that one that answers.
         now = units(system, [unit["name"] for unit in waiting])
         unhealthy = [

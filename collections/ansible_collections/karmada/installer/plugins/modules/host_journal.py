@@ -21,10 +21,11 @@ options:
     description:
       - V(written) replaces the state. A host on which another one is than this run has seen refuses it.
       - V(absent) removes it.
+      - V(kept) renews the lock of a host if no step has for a while, and fails if this run has lost it.
       - V(released) lets other runs change the host again.
     type: str
     required: true
-    choices: [written, absent, released]
+    choices: [written, absent, kept, released]
   required:
     description: >-
       Whether a host that cannot do it fails the step. Otherwise it is noted for M(karmada.installer.hosts_outcome), so

@@ -13,7 +13,16 @@ description:
   - >-
     Puts programs that were sent to a host into their places, side by side by version, so that an upgrade can go back.
     Each is looked at by its checksum there. M(karmada.installer.host_programs) sends them.
+  - It fails, and changes nothing, unless O(holder) has the lock that M(karmada.installer.host_state) takes.
 options:
+  name:
+    description: Name of the control plane.
+    type: str
+    required: true
+  holder:
+    description: Who holds the lock of the control plane on this host.
+    type: str
+    required: true
   programs:
     description: Programs, each with C(path) and C(sha256).
     type: list
@@ -55,6 +64,8 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Install a program that was sent before
   karmada.installer.host_program_files:
+    name: prod
+    holder: me
     programs:
       - path: /usr/local/lib/karmada/v3.6.16/etcd
         sha256: "{{ etcd_sha256 }}"
@@ -69,6 +80,10 @@ removed:
   type: list
   elements: str
   sample: [/usr/local/lib/karmada/v3.6.16]
+holder:
+  description: Who has the lock.
+  returned: when it is another one
+  type: str
 installed:
   description: Paths of the programs.
   returned: O(state=present)
@@ -77,8 +92,10 @@ installed:
   sample: [/usr/local/lib/karmada/v3.6.16/etcd]
 """
 
+import contextlib
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_program_files
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_program_files
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 
@@ -86,6 +103,8 @@ def main() -> None:
     """Run on the host."""
     module = AnsibleModule(
         argument_spec={
+            "name": {"type": "str", "required": True},
+            "holder": {"type": "str", "required": True},
             "programs": {
                 "type": "list",
                 "elements": "dict",
@@ -97,16 +116,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if module.params["state"] == "absent":
-        gone = host_program_files.remove_unused(System(), "/usr/local/lib/karmada", module.check_mode)
-        module.exit_json(changed=bool(gone), removed=gone)
-    programs = module.params["programs"]
     try:
-        if not module.check_mode:
-            host_program_files.install(System(), programs, module.params["arrived"])
+        result = _perform(System(), module.params, module.check_mode)
+    except host_lock.LockedError as error:
+        module.fail_json(msg=str(error), holder=error.holder)
     except HostError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(programs), installed=[program["path"] for program in programs])
+    module.exit_json(**result)
+
+
+def _perform(system: System, wanted: dict, check: bool) -> dict:
+    with contextlib.nullcontext() if check else host_lock.working(system, wanted["name"], wanted["holder"]):
+        if wanted["state"] == "absent":
+            gone = host_program_files.remove_unused(system, "/usr/local/lib/karmada", check)
+            return {"changed": bool(gone), "removed": gone}
+        programs = wanted["programs"]
+        if not check:
+            host_program_files.install(system, programs, wanted["arrived"])
+        return {"changed": bool(programs), "installed": [program["path"] for program in programs]}
 
 
 if __name__ == "__main__":

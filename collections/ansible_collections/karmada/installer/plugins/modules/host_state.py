@@ -24,11 +24,15 @@ options:
     description:
       - V(read) returns what there is, and changes nothing.
       - V(locked) takes the lock first, or renews it.
-      - V(written) replaces the state, under the lock.
+      - V(kept) renews the lock, and nothing else.
+      - V(written) replaces the state.
       - V(absent) removes the state.
       - V(released) lets go of the lock.
+      - >-
+        V(kept), V(written) and V(absent) fail unless O(holder) has the lock: another run may have worked on the host
+        since.
     type: str
-    choices: [read, locked, written, absent, released]
+    choices: [read, locked, kept, written, absent, released]
     default: read
   holder:
     description: Who holds the lock.
@@ -107,10 +111,11 @@ facts:
   type: dict
 """
 
+import contextlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import host_program_files, host_state
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_program_files, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 
 
@@ -122,7 +127,7 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "default": "read",
-                "choices": ["read", "locked", "written", "absent", "released"],
+                "choices": ["read", "locked", "kept", "written", "absent", "released"],
             },
             "holder": {"type": "str", "required": True},
             "dead_holder": {"type": "str", "default": ""},
@@ -137,7 +142,7 @@ def main() -> None:
     )
     try:
         result = _perform(System(), module.params, module.check_mode)
-    except host_state.LockedError as error:
+    except host_lock.LockedError as error:
         module.fail_json(msg=str(error), holder=error.holder)
     except HostError as error:
         module.fail_json(msg=str(error))
@@ -147,16 +152,22 @@ def main() -> None:
 def _perform(system: System, wanted: dict, check: bool) -> dict:
     name, holder, state = wanted["name"], wanted["holder"], wanted["state"]
     if state == "released":
-        host_state.release_lock(system, name, holder)
+        if not check:
+            host_lock.release(system, name, holder)
         return {"changed": False}
-    if state != "read" and not check:
-        host_state.take_lock(system, name, holder, wanted["dead_holder"])
-        host_state.recover(system, name)
-    if state == "written":
-        content = json.loads(wanted["content"])
-        return {"changed": host_state.write_state(system, name, content, wanted["expected"], check)}
-    if state == "absent":
-        return {"changed": host_state.remove_state(system, name, check)}
+    if state == "locked" and not check:
+        host_lock.take(system, name, holder, wanted["dead_holder"])
+    if state != "read":
+        with contextlib.nullcontext() if check else host_lock.working(system, name, holder):
+            if not check:
+                host_state.recover(system, name)
+            if state == "written":
+                content = json.loads(wanted["content"])
+                return {"changed": host_state.write_state(system, name, content, wanted["expected"], check)}
+            if state == "absent":
+                return {"changed": host_state.remove_state(system, name, check)}
+            if state == "kept":
+                return {"changed": False}
     return {
         "changed": False,
         "stored": host_state.read_state(system, name),

@@ -19,7 +19,18 @@ description:
     killed between writing a file and restarting.
   - >-
     Units and users under the same names that are not of this control plane are refused, before anything is changed.
+  - >-
+    It fails, and changes nothing, unless O(holder) has the lock that M(karmada.installer.host_state) takes. The lock is
+    renewed as long as this works and waits; who loses it meanwhile waits no longer.
 options:
+  name:
+    description: Name of the control plane.
+    type: str
+    required: true
+  holder:
+    description: Who holds the lock of the control plane on this host.
+    type: str
+    required: true
   tree:
     description: The tree, as JSON.
     type: str
@@ -68,6 +79,8 @@ EXAMPLES = r"""
 # The form of a tree, by a unit without any file of its own beside it.
 - name: Run a unit
   karmada.installer.host_tree:
+    name: example
+    holder: me
     tree: "{{ tree | to_json }}"
   vars:
     tree:
@@ -100,6 +113,10 @@ changes:
   sample:
     - change /etc/karmada/prod/karmada-scheduler/config/karmada.config
     - restart karmada-prod-scheduler.service
+holder:
+  description: Who has the lock.
+  returned: when it is another one
+  type: str
 outdated:
   description: Units that run with older files.
   returned: success
@@ -112,16 +129,24 @@ units:
   type: dict
 """
 
+import contextlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import held_units, host_system, host_tree
+from ansible_collections.karmada.installer.plugins.module_utils import (
+    held_units,
+    host_lock,
+    host_system,
+    host_tree,
+)
 
 
 def main() -> None:
     """Run on the host."""
     module = AnsibleModule(
         argument_spec={
+            "name": {"type": "str", "required": True},
+            "holder": {"type": "str", "required": True},
             "tree": {"type": "str", "required": True, "no_log": True},
             "state": {"type": "str", "default": "present", "choices": ["present", "stopped", "absent", "held"]},
             "restart": {"type": "bool", "default": True},
@@ -130,34 +155,40 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    tree, system, check = json.loads(module.params["tree"]), host_system.System(), module.check_mode
     changes: list = []
-    found: dict = {}
     try:
-        if module.params["state"] in ("present", "absent"):
-            changes = held_units.release(system, tree, check)
-        if module.params["state"] == "absent":
-            changes += host_tree.remove(system, tree, check)
-        elif module.params["state"] == "stopped":
-            changes = host_tree.stop(system, tree, check)
-        elif module.params["state"] == "held":
-            changes = held_units.hold(system, tree, check)
-        else:
-            changes += host_tree.converge(system, tree, check, restart=module.params["restart"])
-            if not check:
-                _wait(system, tree, changes, module.params["wait_for"], module.params["timeout"])
-            outdated = host_tree.outdated(system, tree, _started(changes))
-            found = {"outdated": outdated, "units": host_tree.observed(system, tree)}
+        found = _perform(host_system.System(), module.params, module.check_mode, changes)
+    except host_lock.LockedError as error:
+        module.fail_json(msg=str(error), holder=error.holder, **_told(changes))
     except host_system.HostError as error:
         module.fail_json(msg=str(error), **_told(changes))
     module.exit_json(**_told(changes), **found)
 
 
-def _wait(system: host_system.System, tree: dict, changes: list, wait_for: str, timeout: int) -> None:
-    if wait_for == "none":
-        return
-    names = _started(changes) if wait_for == "started" else None
-    host_tree.wait_until_healthy(system, tree, timeout, names)
+def _perform(system: host_system.System, wanted: dict, check: bool, changes: list) -> dict:
+    """Add to ``changes`` what is done, as it is done; returns what else is told."""
+    tree, state, name, holder = json.loads(wanted["tree"]), wanted["state"], wanted["name"], wanted["holder"]
+    with contextlib.nullcontext() if check else host_lock.working(system, name, holder):
+        if state in ("present", "absent"):
+            changes += held_units.release(system, tree, check)
+        if state == "absent":
+            changes += host_tree.remove(system, tree, check)
+        elif state == "stopped":
+            changes += host_tree.stop(system, tree, check)
+        elif state == "held":
+            changes += held_units.hold(system, tree, check)
+        else:
+            changes += host_tree.converge(system, tree, check, restart=wanted["restart"])
+    if state != "present":
+        return {}
+    if not check and wanted["wait_for"] != "none":
+        # Nothing is changed any more: who takes the lock of a run that is gone need not wait for its units.
+        names = _started(changes) if wanted["wait_for"] == "started" else None
+        host_tree.wait_until_healthy(
+            system, tree, wanted["timeout"], names, lambda: host_lock.renew(system, name, holder)
+        )
+    outdated = host_tree.outdated(system, tree, _started(changes))
+    return {"outdated": outdated, "units": host_tree.observed(system, tree)}
 
 
 def _started(changes: list) -> set:

@@ -190,6 +190,19 @@ REASONS: tuple[Reason, ...] = (
         "wait for it to end; if it has died, the host is free after {left} s more of silence. If it is certain that it "
         "is dead, run again with its name: -e karmada_confirm_dead={holder}",
     ),
+    Reason(
+        "locked by a step",
+        r"(?P<holder>\S+) has a step at work on (?P<instance>\S+) here",
+        "a step of another run is at work there, that of {holder} (machine/boot/process/start)",
+        "run again in a minute: it ends by itself, also where its run was killed. If it does not, see what holds up "
+        "systemctl there",
+    ),
+    Reason(
+        "lost lock",
+        r"has lost the lock of (?P<instance>\S+) on this host, and changes nothing more there: (?P<why>[^;]+); ",
+        "this run has lost its lock, and changes nothing more there: {why}",
+        "see that no other run works on this control plane, and run again: it goes on from what is there",
+    ),
     # What ssh said stands behind it, so any reason above says more.
     Reason(
         "lost",

@@ -8,14 +8,19 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import EXPECTED_ERRORS, make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView, RunWithHosts
 
-#: Modules that change what a host is; how far a host has come is told by the tasks that ran them.
+#: Modules that change what a host is; how far a host has come is told by the tasks that ran them. They ask the lock.
 CHANGING_MODULES = ("host_tree", "host_program_files")
+#: What ``host_state`` renews the lock for.
+_RENEWING_STATES = ("locked", "kept", "written")
+#: After how many seconds without a step on a host its lock is renewed before more of them go by.
+RENEW_SECONDS = host_lock.LOCK_SILENCE / 5
 
 
 class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
@@ -109,16 +114,35 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
     def on_host(self, module: str, *, check: bool | None = None, **arguments: Any) -> dict[str, Any]:
         """Run a module of this collection on the host; ``check`` as the task has it unless it is given."""
         own = self._task.check_mode
-        self._task.check_mode = own if check is None else check
+        checks = bool(own if check is None else check)
+        if module in CHANGING_MODULES:
+            arguments = {"name": self.karmada.name, "holder": self.karmada.holder, **arguments}
+        self._task.check_mode = checks
         try:
             found: dict[str, Any] = self._execute_module(
                 module_name=f"karmada.installer.{module}", module_args=arguments, task_vars=self.variables
             )
         finally:
             self._task.check_mode = own
-        if module in CHANGING_MODULES and not (own if check is None else check):
+        if module in CHANGING_MODULES and not checks:
             self.note(**{"stopped" if found.get("failed") else "done": self._task.name})
+        renews = module in CHANGING_MODULES or (module == "host_state" and arguments["state"] in _RENEWING_STATES)
+        if renews and not checks and not found.get("failed"):
+            self.note(renewed=host_lock.clock())
         return found
+
+    def keep_lock(self) -> dict[str, Any]:
+        """Renew the lock of this host if no step has for a while; what the host says if it is lost, else nothing.
+
+        For what takes long between two steps on a host. One that could not be reached when this run began, or was
+        somebody else's, has none of ours.
+        """
+        if self._task.check_mode or self.seen.get("refusal"):
+            return {}
+        if host_lock.clock() - float(self.seen.get("renewed") or 0) < RENEW_SECONDS:
+            return {}
+        found = self.on_host("host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept")
+        return found if found.get("failed") else {}
 
 
 def refusal_of(work: Any) -> tuple[dict[str, Any], str]:

@@ -8,7 +8,7 @@ import string
 from pathlib import Path
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import host_state
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
@@ -146,29 +146,43 @@ def test_the_reason_is_told_by_what_was_said(said: str, name: str, part: str, pr
 
 
 def test_every_reason_is_tried() -> None:
-    assert {each.name for each in host_access.REASONS} - {name for _, name, _ in SAID} == {"locked"}
+    assert {each.name for each in host_access.REASONS} - {name for _, name, _ in SAID} == {
+        "locked",
+        "locked by a step",
+        "lost lock",
+    }
 
 
 def test_who_holds_the_lock_is_told(tmp_path: Path) -> None:
     """In the words of the lock itself."""
     system = System(str(tmp_path))
-    host_state.take_lock(system, "prod", "ben@two:4711", now=1000)
+    host_lock.take(system, "prod", "ben@two:4711", now=1000)
     with pytest.raises(HostError) as refusal:
-        host_state.take_lock(system, "prod", "anna@one:1", now=1100)
+        host_lock.take(system, "prod", "anna@one:1", now=1100)
     problem = host_access.problem(str(refusal.value), host="host1", address="192.0.2.1")
     assert "another run works on this control plane: ben@two:4711 " in problem.what
     assert "last seen 100 s ago" in problem.what
-    assert f"free after {host_state.LOCK_SILENCE - 100} s " in problem.remedy
+    assert f"free after {host_lock.LOCK_SILENCE - 100} s " in problem.remedy
     assert problem.remedy.endswith("-e karmada_confirm_dead=ben@two:4711")
 
 
-def test_a_host_whose_clock_was_set_back_tells_who_holds_the_lock_as_well(tmp_path: Path) -> None:
+def test_who_has_lost_the_lock_is_told_in_the_words_of_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_lock, "STEP_SECONDS", 0)
     system = System(str(tmp_path))
-    host_state.take_lock(system, "prod", "ben@two:4711", now=1000)
-    with pytest.raises(HostError) as refusal:
-        host_state.take_lock(system, "prod", "anna@one:1", now=900)
-    problem = host_access.problem(str(refusal.value), host="host1", address="192.0.2.1")
-    assert "ben@two:4711 " in problem.what
+
+    def told(holder: str, dead: str = "") -> Problem:
+        with pytest.raises(HostError) as refusal:
+            host_lock.take(system, "prod", holder, dead) if dead else host_lock.renew(system, "prod", holder)
+        return host_access.problem(str(refusal.value), host="host1", address="192.0.2.1")
+
+    assert "lost its lock, and changes nothing more there: the host was booted" in told("anna@one:1").what
+    host_lock.take(system, "prod", "ben@two:4711")
+    assert "lost its lock, and changes nothing more there: ben@two:4711 has it" in told("anna@one:1").what
+    assert "run again" in told("anna@one:1").remedy
+    with host_lock.working(system, "prod", "ben@two:4711"):
+        assert "a step of another run is at work there, that of ben@two:4711" in told("anna@one:1", "ben@two:4711").what
 
 
 def test_what_nobody_thought_of_is_told_as_it_was_said() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state on a host: written whole or not at all, never by an older one; one holder of the lock."""
+"""The state on a host: written whole or not at all, never by an older one."""
 
 from __future__ import annotations
 
@@ -100,41 +100,6 @@ def test_removing_one_instance_leaves_the_other(system: System) -> None:
     assert host_state.read_state(system, "test")["serial"] == 1
     host_state.remove_state(system, "test")
     assert not system.path("/var/lib/karmada-installer").exists()
-
-
-def test_one_holder_at_a_time_until_it_lets_go_or_falls_silent(system: System) -> None:
-    host_state.take_lock(system, "prod", "anna@one", now=1000)
-    host_state.take_lock(system, "prod", "anna@one", now=1500)
-    with pytest.raises(HostError, match=r"anna@one .*\(last seen 100 s ago, free after 500 s more of silence\)"):
-        host_state.take_lock(system, "prod", "ben@two", now=1600)
-    host_state.take_lock(system, "test", "ben@two", now=1600)
-    host_state.release_lock(system, "prod", "ben@two")
-    with pytest.raises(HostError):
-        host_state.take_lock(system, "prod", "ben@two", now=1600)
-    host_state.take_lock(system, "prod", "ben@two", now=1500 + host_state.LOCK_SILENCE)
-    host_state.release_lock(system, "prod", "ben@two")
-    host_state.take_lock(system, "prod", "anna@one", now=3000)
-
-
-def test_who_is_refused_is_told_by_whom_and_takes_over_only_from_the_dead_one_that_it_names(system: System) -> None:
-    host_state.take_lock(system, "prod", "anna@one", now=1000)
-    for dead in ("", "carl@three"):
-        with pytest.raises(host_state.LockedError) as error:
-            host_state.take_lock(system, "prod", "ben@two", dead, now=1001)
-        assert error.value.holder == "anna@one"
-    host_state.take_lock(system, "prod", "ben@two", "anna@one", now=1001)
-    with pytest.raises(host_state.LockedError) as error:
-        host_state.take_lock(system, "prod", "anna@one", now=1002)
-    assert error.value.holder == "ben@two"
-
-
-def test_half_a_lock_is_nobodys(system: System) -> None:
-    host_state.take_lock(system, "prod", "anna@one", now=1000)
-    (lock,) = system.path(host_state.LOCK_FOLDER).iterdir()
-    lock.write_text('{"holder": "anna@one"')
-    host_state.take_lock(system, "prod", "ben@two", now=1001)
-    with pytest.raises(host_state.LockedError, match="ben@two is working"):
-        host_state.take_lock(system, "prod", "anna@one", now=1001)
 
 
 class Facts(System):

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lock of an instance on a plain host: one run at a time changes what the instance has there.
+
+Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
+
+The lock is a file, ``/run/karmada-installer/<instance>.lock``, with two things in it that matter:
+
+* **Its content** says which run has the host, from the first step of that run to its last. Between two steps nothing of
+  the run is at work there, so a run that has died is known by silence, or by name.
+* **The kernel's lock of the file** (flock) is held while something is changed. It makes taking exclusive, and ends with
+  the process that has it: a step that outlives its run, because only the connection was cut, is waited for.
+
+Who finds another one's name there, or no lock at all, has lost it and changes nothing: another run may have worked on
+the host since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import (
+    RUN_FOLDER,
+    HostError,
+    System,
+    writing,
+)
+
+#: Locks are gone after a boot: who held one is, too.
+LOCK_FOLDER = RUN_FOLDER
+#: A holder that has said nothing for this long (seconds) is taken for dead.
+LOCK_SILENCE = 600
+#: How long (seconds) a step is waited for whose run is gone. Units of ours are given 60 s to stop.
+STEP_SECONDS = 90
+_LONGEST_PAUSE = 0.05
+
+
+class LockedError(HostError):
+    """Another run has the host, or has had it since this one did. ``holder`` is its name, empty if nobody has it."""
+
+    def __init__(self, message: str, holder: str = "") -> None:
+        self.holder = holder
+        super().__init__(message)
+
+
+def clock() -> float:
+    """Seconds since the boot of this machine, also those that it slept, whatever its time of day is set to."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def take(system: System, instance: str, holder: str, dead: str = "", now: float | None = None) -> None:
+    """Take the lock of this host, or renew it. ``dead`` is a holder that is known to have ended without letting go.
+
+    ``now`` is a time of ``clock``, if not this moment's. Raises LockedError.
+    """
+    # Who is going to be refused need not wait for a step of the one that has it.
+    _refuse_living(_content(_path(system, instance)), instance, (holder, dead), clock() if now is None else now)
+    with _file(system, instance, create=True) as descriptor:
+        now = clock() if now is None else now
+        _refuse_living(_record(_read(descriptor)), instance, (holder, dead), now)
+        _write(descriptor, holder, now)
+
+
+@contextlib.contextmanager
+def working(system: System, instance: str, holder: str) -> Iterator[None]:
+    """Change the host meanwhile: it is this holder's, nobody takes it however long it lasts, and the lock is renewed.
+
+    Raises LockedError unless the holder has the lock.
+    """
+    with _file(system, instance, create=False) as descriptor:
+        found = _record(_read(descriptor))
+        if not found or found["holder"] != holder:
+            raise _lost(instance, found["holder"] if found else "")
+        _write(descriptor, holder, clock())
+        try:
+            yield
+        finally:
+            # Silence begins now. What cannot be written was written when this began.
+            with contextlib.suppress(OSError):
+                _write(descriptor, holder, clock())
+
+
+def renew(system: System, instance: str, holder: str) -> None:
+    """Say that the holder is alive. Raises LockedError unless it has the lock."""
+    with working(system, instance, holder):
+        pass
+
+
+def release(system: System, instance: str, holder: str) -> None:
+    """Let go of the lock if this holder has it."""
+    path = _path(system, instance)
+    with contextlib.suppress(_GoneError), _file(system, instance, create=False) as descriptor:
+        found = _record(_read(descriptor))
+        if found and found["holder"] == holder:
+            path.unlink()
+            # As long as nothing of other instances is in it.
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+
+
+class _GoneError(LockedError):
+    """There is no lock."""
+
+
+def _lost(instance: str, holder: str) -> LockedError:
+    begins = f"this run has lost the lock of {instance} on this host, and changes nothing more there"
+    if holder:
+        return LockedError(f"{begins}: {holder} has it; when that run has ended, run again", holder)
+    return _GoneError(f"{begins}: the host was booted, or another run has been there meanwhile; run again")
+
+
+def _refuse_living(found: dict[str, Any] | None, instance: str, known: tuple[str, str], now: float) -> None:
+    """Raise LockedError if somebody has the lock who is none of those known, and is not silent for too long.
+
+    A time that is far ahead is of no clock of this boot: what nobody can renew would never be free.
+    """
+    if found and found["holder"] not in known and abs(now - found["renewed"]) < LOCK_SILENCE:
+        silent = max(now - found["renewed"], 0)
+        raise LockedError(
+            f"{found['holder']} is working on {instance} "
+            f"(last seen {silent:.0f} s ago, free after {LOCK_SILENCE - silent:.0f} s more of silence)",
+            found["holder"],
+        )
+
+
+def _path(system: System, instance: str) -> Path:
+    return system.path(f"{LOCK_FOLDER}/{instance}.lock")
+
+
+@contextlib.contextmanager
+def _file(system: System, instance: str, *, create: bool) -> Iterator[int]:
+    """The file, for nobody else meanwhile: its descriptor. Where none is to be made, raises LockedError."""
+    path = _path(system, instance)
+    deadline, pause = time.monotonic() + STEP_SECONDS, 0.001
+    while True:
+        try:
+            with writing(path):
+                descriptor = _opened(path, create)
+        except _MissingError:
+            if not create:
+                raise _lost(instance, "") from None
+            continue  # its folder went with the last lock in it, after we have seen that it is there
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that was let go of meanwhile is no longer what others find under the name.
+            if _is_at(path, descriptor):
+                break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                found = _record(_read(descriptor)) or {"holder": "somebody"}
+                os.close(descriptor)
+                raise LockedError(
+                    f"{found['holder']} has a step at work on {instance} here, and it does not end",
+                    found["holder"],
+                ) from None
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class _MissingError(Exception):
+    pass
+
+
+def _opened(path: Path, create: bool) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    if create:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return os.open(path, flags | (os.O_CREAT if create else 0), 0o600)
+    except FileNotFoundError as error:
+        raise _MissingError from error
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _read(descriptor: int) -> bytes:
+    return os.pread(descriptor, 1 << 16, 0)
+
+
+def _write(descriptor: int, holder: str, now: float) -> None:
+    content = json.dumps({"holder": holder, "renewed": now}).encode()
+    os.pwrite(descriptor, content, 0)
+    os.ftruncate(descriptor, len(content))
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    try:
+        return _record(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _record(content: bytes) -> dict[str, Any] | None:
+    """Who has the lock, and when it was renewed last. Half a lock is nobody's: that run ended while it wrote it."""
+    try:
+        found = json.loads(content)
+        return {"holder": str(found["holder"]), "renewed": float(found["renewed"])}
+    except (KeyError, TypeError, ValueError):
+        return None
