@@ -74,7 +74,7 @@ def addition(instance: Instance, component: Component, where: Layout, access: Ag
         service=[
             ("RuntimeDirectory", render.runtime_folder(instance, component)),
             ("RuntimeDirectoryMode", "0700"),
-            ("ExecStartPre", " ".join(unit_text.quoted(part) for part in fetch)),
+            ("ExecStartPre", " ".join(unit_text.argument(part) for part in fetch)),
             ("RuntimeMaxSec", str(seconds_between_starts(instance.spec))),
         ],
         read_at_start=access.identity,

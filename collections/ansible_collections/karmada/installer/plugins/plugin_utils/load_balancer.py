@@ -57,7 +57,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd i
 from ansible_collections.karmada.installer.plugins.plugin_utils.unit_text import (
     HARDENING,
     SYSTEM_CALLS,
-    quoted,
+    environment,
     unit_file,
 )
 
@@ -429,7 +429,7 @@ def _unit_tree(
                 "Service": [
                     ("User", user),
                     ("Group", user),
-                    ("Environment", quoted(f"{HASH_VARIABLE}={digest}")),
+                    ("Environment", environment(HASH_VARIABLE, digest)),
                     *service,
                     ("Restart", "always"),
                     *sorted({**HARDENING, **hardening}.items()),

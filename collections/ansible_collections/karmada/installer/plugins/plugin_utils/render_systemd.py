@@ -323,12 +323,12 @@ def component_unit(
         ("Type", "notify" if component is ETCD else "exec"),
         ("User", user_name(instance, component)),
         ("Group", user_name(instance, component)),
-        ("Environment", unit_text.quoted(f"{HASH_VARIABLE}={digest}")),
+        ("Environment", unit_text.environment(HASH_VARIABLE, digest)),
         *(
-            ("Environment", unit_text.quoted(f"{each['name']}={each.get('value', '')}"))
+            ("Environment", unit_text.environment(each["name"], each.get("value", "")))
             for each in settings.get("extraEnv") or []
         ),
-        ("ExecStart", " \\\n  ".join(unit_text.quoted(part) for part in [program(instance, component), *arguments])),
+        ("ExecStart", " \\\n  ".join(unit_text.argument(part) for part in [program(instance, component), *arguments])),
         ("Restart", "always"),
         ("RestartSec", "2"),
         ("TimeoutStartSec", "infinity"),

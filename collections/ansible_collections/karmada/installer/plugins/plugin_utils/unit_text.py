@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -51,10 +52,39 @@ def unit_file(sections: Mapping[str, Iterable[tuple[str, str]]]) -> str:
     )
 
 
-def quoted(argument: str) -> str:
-    """One word of a unit file: systemd expands ``%`` and ``$``, and reads quotes and backslashes."""
-    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'
+def argument(text: str) -> str:
+    """One word of a command line (``ExecStart=``), in which systemd replaces ``$`` and ``%`` (systemd.service(5)).
+
+    Raises ValueError for a text that no argument of a program can be.
+    """
+    return _quoted(text.replace("$", "$$"))
+
+
+def environment(name: str, value: str) -> str:
+    """One variable of ``Environment=``, in which ``%`` is replaced and ``$`` stands for itself (systemd.exec(5)).
+
+    Raises ValueError for a text that no variable can hold.
+    """
+    return _quoted(f"{name}={value}")
+
+
+def _quoted(text: str) -> str:
+    """One word in quotes, on one line: systemd ends a line at LF, CR and NUL, others also at what Unicode calls one.
+
+    Any character can be given by its number, but for NUL, which ends a text for the kernel.
+    """
+    if "\0" in text:
+        raise ValueError("a text with the character NUL in it cannot be given to a program")
+    return '"' + "".join(map(_escaped, text)).replace("%", "%%") + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '\\"':
+        return f"\\{character}"
+    if unicodedata.category(character) in ("Cc", "Zl", "Zp"):
+        # \x is a byte, and \u a character: below 0x80 that is one.
+        return f"\\x{ord(character):02x}" if ord(character) < 0x80 else f"\\u{ord(character):04x}"
+    return character
 
 
 def shares(resources: Mapping[str, Any]) -> list[tuple[str, str]]:

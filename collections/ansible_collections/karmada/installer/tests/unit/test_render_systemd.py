@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +33,7 @@ from ansible_collections.karmada.installer.tests.unit.samples import (
     document,
     state,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 STACKED = [
@@ -243,27 +245,49 @@ def test_the_components_of_a_host_are_one_tree_in_which_nothing_stands_twice() -
     assert len(merged["units"]) == len(RUNNING)
 
 
-def _read_as_systemd_does(word: str) -> str:
+_ESCAPES = re.compile(r'\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|([\\"]))')
+
+
+def _read_as_systemd_does(word: str, doubled: str) -> str:
     """Quotes and backslashes off, then what systemd would expand put back (systemd.service(5), systemd.unit(5))."""
     assert word[0] == word[-1] == '"'
-    text, found = iter(word[1:-1]), ""
-    for character in text:
-        if character == "\\":
-            found += {"n": "\n", "t": "\t"}.get(following := next(text), following)
-        elif character in "%$":
-            assert next(text) == character
-            found += character
-        else:
-            assert character != '"'
-            found += character
+    text, found = word[1:-1], ""
+    while text:
+        if escape := _ESCAPES.match(text):
+            found += escape[3] or chr(int(escape[1] or escape[2], 16))
+            text = text[escape.end() :]
+            continue
+        assert text[0] not in '\\"'
+        if text[0] in doubled:
+            assert text[:2] == text[0] * 2
+            text = text[1:]
+        found, text = found + text[0], text[1:]
     return found
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=60))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60))
+@example("x\rUser=root\nUser=root\x0bUser=root\x85User=root\u2028User=root\u2029\x7f\x1b[2J")
 def test_no_value_of_the_document_means_anything_to_systemd(value: str) -> None:
-    word = unit_text.quoted(value)
-    assert "\n" not in word
-    assert _read_as_systemd_does(word) == value
+    """And whatever it is, it is one line to systemd (LF, CR and NUL end one), and to Python, which reads units, too."""
+    argument, variable = unit_text.argument(value), unit_text.environment("NAME", value)
+    for word in (argument, variable):
+        assert word.splitlines() == [word]
+        assert not set(word) & set("\n\r\0")
+    assert _read_as_systemd_does(argument, "%$") == value
+    assert _read_as_systemd_does(variable, "%") == f"NAME={value}"
+
+
+@pytest.mark.parametrize("write", [unit_text.argument, lambda value: unit_text.environment("NAME", value)])
+def test_what_no_program_can_be_given_is_refused(write: Callable[[str], str]) -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        write("a\0b")
+
+
+def test_a_dollar_is_one_in_the_environment_and_in_the_arguments_of_a_process() -> None:
+    settings = {"extraArgs": {"v": "a$b"}, "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://u:a$b%c@proxy"}]}
+    lines = unit(instance({"components": {"karmadaScheduler": settings}}), KARMADA_SCHEDULER)
+    assert ("Environment", '"HTTPS_PROXY=http://u:a$b%%c@proxy"') in lines
+    assert '"--v=a$$b"' in dict(lines)["ExecStart"]
 
 
 @pytest.mark.parametrize(("longer", "shorter"), [("192.0.2.10", "192.0.2.1"), ("2001:db8::10", "2001:db8::1")])
