@@ -11,6 +11,7 @@ them. Which one counts when hosts differ is decided where Ansible runs (``state_
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
 import ipaddress
@@ -21,6 +22,7 @@ import pwd
 import re
 import shutil
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -167,12 +169,27 @@ def remove_state(system: System, instance: str, check: bool = False) -> bool:
 
 
 def read_files(system: System, folder: str) -> dict[str, str]:
-    """Path → base64 of every file below a folder."""
-    return {
-        f"/{path.relative_to(system.root)}": base64.b64encode(path.read_bytes()).decode()
-        for path in sorted(system.path(folder).rglob("*"))
-        if path.is_file()
-    }
+    """Path → base64 of every file below a folder. Links are none: users of components may have put them there."""
+    found: dict[str, str] = {}
+    top = system.path(folder)
+    for parent, _folders, names, descriptor in os.fwalk(top) if top.is_dir() else ():
+        for name in names:
+            content = _regular(name, descriptor)
+            if content is not None:
+                found[f"/{Path(parent, name).relative_to(system.root)}"] = base64.b64encode(content).decode()
+    return dict(sorted(found.items()))
+
+
+def _regular(name: str, folder: int) -> bytes | None:
+    """The content of a file of an open folder; None if it is something else, or gone meanwhile."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def facts(system: System, address: str, folders: list[str], virtual_ip: str = "") -> dict[str, Any]:

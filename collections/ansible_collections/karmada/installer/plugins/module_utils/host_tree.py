@@ -6,8 +6,9 @@ A tree is what ``render_systemd`` on the controller makes, as JSON:
 
 * ``owner``: UUID of the control plane. Its units carry it as ``X-KarmadaOwner``, its users in their comment.
 * ``users``: ``{name, home, comment}``, in the order in which they are made
-* ``directories``: ``{path, user, mode}``, parents before children; ``mode`` is a number
-* ``files``: ``{path, content, user, mode, secret}``; ``content`` is base64
+* ``directories``: ``{path, user, group, mode}``, parents before children; ``mode`` is a number, and no ``group``
+  is that of the user's name
+* ``files``: ``{path, content, user, group, mode, secret}``; ``content`` is base64
 * ``folders``: paths in which nothing may be that ``files`` and ``directories`` do not name
 * ``units``: ``{name, hash, health, awaited}`` in the order in which they start; their files are among ``files``.
   ``health`` is ``{url, authority}`` or null; a url that begins with tcp is a port that has to be open. One that is not
@@ -27,10 +28,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import os
 import shutil
 import socket
 import ssl
+import stat
 import tempfile
 import time
 import urllib.error
@@ -232,6 +235,8 @@ def _directories(system: System, tree: Tree, check: bool) -> list[Change]:
     changes = []
     for directory in tree["directories"]:
         path = system.path(directory["path"])
+        if _is_link_of_others(path):
+            raise HostError(f"{path} is a link that is not root's: see who put it there, and remove it")
         if not path.is_dir():
             changes.append(Change("create directory " + directory["path"]))
             if not check:
@@ -249,7 +254,7 @@ def _files(system: System, tree: Tree, check: bool) -> list[Change]:
     changes = []
     for file in tree["files"]:
         path, wanted = system.path(file["path"]), base64.b64decode(file["content"])
-        present = read(path)
+        present = _content(path)
         if present != wanted:
             changes.append(_file_change(file, present, wanted))
             if not check:
@@ -284,20 +289,52 @@ def _write(system: System, path: Path, content: bytes, rights: dict[str, Any]) -
         raise
 
 
+def _content(path: Path) -> bytes | None:
+    """What is in a file; None if there is none. A link is none: where it leads is not ours to read or to show."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def _is_link_of_others(path: Path) -> bool:
+    """Whether somebody else than root (or who this runs as) has put a link here, for us to follow."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid())
+
+
+def _ids(system: System, wanted: dict[str, Any]) -> tuple[int, int] | None:
+    """Numbers of the user and of the group that it should belong to; None if there is no such user."""
+    user, group = (system.user_ids(name) for name in (wanted["user"], wanted.get("group") or wanted["user"]))
+    return (user[0], group[1]) if user and group else None
+
+
 def _wrong_rights(system: System, path: Path, wanted: dict[str, Any]) -> bool:
     try:
         found = path.stat()
     except FileNotFoundError:
         return True
-    return [found.st_uid, found.st_gid] != system.user_ids(wanted["user"]) or found.st_mode & 0o7777 != wanted["mode"]
+    return (found.st_uid, found.st_gid) != _ids(system, wanted) or found.st_mode & 0o7777 != wanted["mode"]
 
 
 def _set_rights(system: System, path: Path, wanted: dict[str, Any]) -> None:
-    ids = system.user_ids(wanted["user"])
+    ids = _ids(system, wanted)
     if ids is None:
-        raise HostError(f"there is no user {wanted['user']}, to whom {path} should belong")
-    os.chown(path, ids[0], ids[1])
-    path.chmod(wanted["mode"])
+        raise HostError(f"there is no user {wanted.get('group') or wanted['user']}, to whom {path} should belong")
+    # A directory may be root's link to another disk. Of a file, a link is never followed: it was read as one.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if path.is_dir() else os.O_NOFOLLOW))
+    try:
+        os.fchown(descriptor, *ids)
+        os.fchmod(descriptor, wanted["mode"])
+    finally:
+        os.close(descriptor)
 
 
 def _surplus(system: System, tree: Tree, check: bool) -> list[Change]:

@@ -70,7 +70,7 @@ def addition(instance: Instance, component: Component, where: Layout, access: Ag
     ]
     user = render.user_name(instance, component)
     return render.Addition(
-        files=[render.file_entry(program, _program(), user, 0o600, secret=False)],
+        files=[render.configuration_file(program, _program(), user)],
         service=[
             ("RuntimeDirectory", render.runtime_folder(instance, component)),
             ("RuntimeDirectoryMode", "0700"),

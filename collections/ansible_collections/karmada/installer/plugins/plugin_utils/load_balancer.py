@@ -48,6 +48,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd i
     LOOPBACK,
     Host,
     Tree,
+    configuration_directory,
+    configuration_file,
     configuration_folder,
     file_entry,
     hosts_of,
@@ -326,8 +328,8 @@ read -r -t 1 _version status _reason <&3 && [[ $status == 200 ]]
 def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
     user, folder = user_named(instance, HAPROXY), configuration_folder(instance, HAPROXY)
     files = [
-        file_entry(f"{folder}/ca.crt", authority, user, 0o600, secret=False),
-        file_entry(f"{folder}/haproxy.cfg", haproxy_configuration(instance, host).encode(), user, 0o600, secret=False),
+        configuration_file(f"{folder}/ca.crt", authority, user),
+        configuration_file(f"{folder}/haproxy.cfg", haproxy_configuration(instance, host).encode(), user),
     ]
     command = f"{PROGRAMS[HAPROXY]} -Ws -f {folder}/haproxy.cfg"
     hardening: dict[str, str] = {}
@@ -451,7 +453,9 @@ def _unit_tree(
                 {"path": path, "user": "root", "mode": 0o755}
                 for path in (CONFIGURATION, f"{CONFIGURATION}/{instance.name}")
             ),
-            {"path": folder, "user": owner, "mode": 0o755 if owner == "root" else 0o700},
+            {"path": folder, "user": "root", "mode": 0o755}
+            if owner == "root"
+            else configuration_directory(folder, owner),
         ],
         "files": [*files, file_entry(f"{UNIT_FOLDER}/{name}", unit, "root", 0o644, secret=False)],
         "folders": [folder],

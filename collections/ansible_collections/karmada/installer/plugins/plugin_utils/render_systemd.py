@@ -228,7 +228,7 @@ def component_tree(
         "users": [{"name": user, "home": "/nonexistent", "comment": f"Karmada {instance.name} {instance.owner}"}],
         "directories": [
             *({"path": path, "user": "root", "mode": 0o755} for path in _shared_parents(instance, component)),
-            *({"path": path, "user": user, "mode": 0o700} for path in _own_folders(where, files)),
+            *(configuration_directory(path, user) for path in _own_folders(where, files)),
             *({"path": path, "user": user, "mode": 0o700} for path in data),
         ],
         "files": [*files, file_entry(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
@@ -355,13 +355,12 @@ def _configuration(
     """The files that a component reads, apart from its unit."""
     for files in table.enabled_file_sets(component, instance.spec):
         for name, content in sorted(contents(files, material, where).items()):
-            yield file_entry(
-                where.path(files.directory, name), content, user, 0o600, secret=name.endswith(_SECRET_FILES)
-            )
+            path = where.path(files.directory, name)
+            yield configuration_file(path, content, user, secret=name.endswith(_SECRET_FILES))
     for configuration_files in component.config_files:
         texts = configuration_files.contents(instance.spec, instance.config_maps)
         for name, text in sorted(texts.items()):
-            yield file_entry(where.path(configuration_files.directory, name), text.encode(), user, 0o600, secret=False)
+            yield configuration_file(where.path(configuration_files.directory, name), text.encode(), user)
     if component is ETCD:
         own = url(where.bind_address, ETCD.listens(instance.spec)["peer"])
         member = next(each for each in where.etcd_members if each.peer_url == own)
@@ -373,7 +372,7 @@ def _configuration(
             generation=etcd.generation,
             extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
         )
-        yield file_entry(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user, 0o600, secret=False)
+        yield configuration_file(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user)
 
 
 #: Names of files that hold something secret.
@@ -389,6 +388,16 @@ def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool)
         "mode": mode,
         "secret": secret,
     }
+
+
+def configuration_file(path: str, content: bytes, user: str, *, secret: bool = False) -> dict[str, Any]:
+    """A file that a user reads and cannot change: root's, and for the group of the user's name."""
+    return {**file_entry(path, content, "root", 0o640, secret=secret), "group": user}
+
+
+def configuration_directory(path: str, user: str) -> dict[str, Any]:
+    """A directory of such files. Nobody but root puts anything there, not even a link for root to follow."""
+    return {"path": path, "user": "root", "group": user, "mode": 0o750}
 
 
 def _digest(component: Component, files: Sequence[Mapping[str, Any]], unit: str) -> str:

@@ -131,7 +131,7 @@ def test_a_host_runs_the_agents_of_its_members_each_with_ports_user_and_folder(r
     assert [each["name"] for each in found["users"]] == ["karmada-prod-agent-m1", "karmada-prod-agent-m2"]
     files = {each["path"]: each for each in found["files"]}
     config = files["/etc/karmada/prod/karmada-agent-m2/member/member.config"]
-    assert (config["user"], config["mode"], config["secret"]) == ("karmada-prod-agent-m2", 0o600, True)
+    assert (config["group"], config["mode"], config["secret"]) == ("karmada-prod-agent-m2", 0o640, True)
     assert json.loads(base64.b64decode(config["content"]))["clusters"][0]["cluster"]["server"] == SERVER
     assert [each["name"] for each in tree(joined(runs, *BOTH), "gw2")["units"]] == ["karmada-prod-agent-m2.service"]
     assert tree(joined(runs, *BOTH), "cp1")["units"] == []

@@ -238,3 +238,21 @@ def test_units_with_names_like_ours_and_whose_they_are(system: System) -> None:
         "karmada-agent.service": {"owner": "", "description": ""},
         "karmada-prod-etcd.service": {"owner": "1-2", "description": "etcd"},
     }
+
+
+def test_files_are_read_and_links_in_their_places_are_not(system: System, tmp_path: Path) -> None:
+    """Root reads where users of components could once write."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "shadow").write_text("secret of the machine")
+    folder = system.path("/etc/karmada/prod/etcd")
+    (folder / "pki").mkdir(parents=True)
+    (folder / "pki/ca.crt").write_text("ours")
+    (folder / "etcd.yaml").symlink_to(outside / "shadow")
+    (folder / "more").symlink_to(outside)
+    os.mkfifo(folder / "waits")
+    found = host_state.read_files(system, "/etc/karmada/prod")
+    assert found == {"/etc/karmada/prod/etcd/pki/ca.crt": base64.b64encode(b"ours").decode()}
+    assert host_state.read_files(system, "/etc/karmada/other") == {}
+    system.path("/etc/karmada/other").symlink_to(outside)
+    assert host_state.read_files(system, "/etc/karmada/other") == {}

@@ -234,13 +234,13 @@ class TestTree:
 
     def test_gives_to_root_what_keepalived_runs(self) -> None:
         rights = {
-            entry["path"]: (entry["user"], entry["mode"])
+            entry["path"]: (entry["user"], entry.get("group"), entry["mode"])
             for part in ("files", "directories")
             for entry in tree(instance())[part]
         }
-        assert rights["/etc/karmada/prod/keepalived"] == ("root", 0o755)
-        assert rights["/etc/karmada/prod/keepalived/check"] == ("root", 0o755)
-        assert rights["/etc/karmada/prod/haproxy/haproxy.cfg"] == ("karmada-prod-haproxy", 0o600)
+        assert rights["/etc/karmada/prod/keepalived"] == ("root", None, 0o755)
+        assert rights["/etc/karmada/prod/keepalived/check"] == ("root", None, 0o755)
+        assert rights["/etc/karmada/prod/haproxy/haproxy.cfg"] == ("root", "karmada-prod-haproxy", 0o640)
 
     def test_says_where_health_is(self) -> None:
         one, other = tree(instance(port=6443))["units"]

@@ -82,15 +82,18 @@ class TestEveryComponent:
         assert command(of, component)[1:] == component.flags(of.spec, where)
 
     def test_has_a_user_and_a_folder_of_its_own_that_nobody_else_can_read(self, component: Component) -> None:
+        """And that the user cannot change: root works there, and would follow links."""
         found = tree(instance(), component)
         user = found["users"][0]["name"]
         assert dict(unit(instance(), component))["User"] == user
-        own = [entry for entry in found["directories"] if entry["user"] == user]
+        own = [entry for entry in found["directories"] if entry.get("group") == user]
         assert own
-        assert all(entry["mode"] == 0o700 for entry in own)
+        assert all((entry["user"], entry["mode"]) == ("root", 0o750) for entry in own)
+        data = [entry for entry in found["directories"] if entry["user"] == user]
+        assert [(entry["path"], entry["mode"]) for entry in data] == [(path, 0o700) for path in found["data_folders"]]
         files = [file for file in found["files"] if not file["path"].endswith(".service")]
         assert files
-        assert all((file["user"], file["mode"]) == (user, 0o600) for file in files)
+        assert all((file["user"], file["group"], file["mode"]) == ("root", user, 0o640) for file in files)
         assert all(file["path"].startswith(f"/etc/karmada/prod/{component.name}/") for file in files)
 
     def test_has_every_file_that_it_is_told_to_read(self, component: Component) -> None:
