@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import run_proce
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import EXPECTED_ERRORS, make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import HostView, RunWithHosts
 
 #: Modules that change what a host is; how far a host has come is told by the tasks that ran them. They ask the lock.
@@ -50,7 +51,7 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             result.update(failed=True, changed=False, msg=str(error))
         except AnsibleError as error:
             # The connection, or a file on its way. Ansible tells it; what else it means is told at the end of the run.
-            self.note(lost={"step": self._task.name, "reason": str(error)})
+            self.note(lost={"step": self._task.name, "reason": redacted(str(error))})
             raise
         finally:
             self.karmada.close()
@@ -124,6 +125,9 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             )
         finally:
             self._task.check_mode = own
+        if module in CHANGING_MODULES or found.get("failed"):
+            # For people, and partly in the words of the host: journals, names of files, what programs complain of.
+            found = _told(found)
         if module in CHANGING_MODULES and not checks:
             self.note(**{"stopped" if found.get("failed") else "done": self._task.name})
         renews = module in CHANGING_MODULES or (module == "host_state" and arguments["state"] in _RENEWING_STATES)
@@ -145,12 +149,21 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         return found if found.get("failed") else {}
 
 
+def _told(found: Any) -> Any:
+    """What a module tells, without secrets that others have written into logs."""
+    if isinstance(found, dict):
+        return {key: _told(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_told(each) for each in found]
+    return redacted(found) if isinstance(found, str) else found
+
+
 def refusal_of(work: Any) -> tuple[dict[str, Any], str]:
     """The result of a module, and why the host did not let us have one (empty if it did)."""
     try:
         found: dict[str, Any] = work()
     except AnsibleError as error:
-        return {}, str(error)
+        return {}, redacted(str(error))
     if found.get("failed") or found.get("unreachable"):
         told = [found.get(key) for key in ("module_stderr", "module_stdout", "msg")]
         return found, next((str(each).strip() for each in told if each), "it gives no reason")
