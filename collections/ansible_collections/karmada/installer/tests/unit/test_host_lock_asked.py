@@ -139,6 +139,7 @@ def test_who_waits_for_units_renews_the_lock_and_ends_when_it_is_lost(
 
     def unhealthy(_health: Object) -> str:
         looks.append(now[0])
+        assert len(looks) < 10, "it waits on"
         now[0] += host_lock.LOCK_SILENCE / 2
         if len(looks) == 5:
             host_lock.take(host, "prod", BEN, dead=ANNA)
