@@ -12,7 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_answer import EndlessError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
+
+#: Characters of the one word that says why.
+_WORD = 100
 
 
 class ApiError(Exception):
@@ -55,6 +60,10 @@ class Invalid(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """The server refuses the content of the object."""
 
 
+class TooMuch(ApiError):  # noqa: N818 - as the others
+    """What answers goes beyond what is taken from an API server (``api_answer.Limits``). Asking again helps nobody."""
+
+
 class Expired(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """The resource version is too old to go on from (410): list again."""
 
@@ -72,8 +81,8 @@ BY_STATUS: dict[int, type[ApiError]] = {
 
 def from_status(cluster: str, server: str, method: str, path: str, code: int, status: dict[str, Any]) -> ApiError:
     """The error that a Status document (or what is known of it) with this code means."""
-    reason = str(status.get("reason") or {401: "Unauthorized", 404: "NotFound"}.get(code, "Error"))
-    message = str(status.get("message") or reason)
+    reason = printable(status.get("reason") or {401: "Unauthorized", 404: "NotFound"}.get(code, "Error"), _WORD)
+    message = printable(status.get("message") or reason)
     if code == 401:
         message = f"the server at {server} does not accept our certificate or token ({message})"
     if "/secrets" in path:
@@ -82,6 +91,15 @@ def from_status(cluster: str, server: str, method: str, path: str, code: int, st
     # A field or type that the schema does not have is an internal error to server-side apply: it stays wrong.
     kind = Invalid if code == 500 and "typed patch object" in message else BY_STATUS.get(code, ApiError)
     return kind(cluster, method, path, code, reason, message)
+
+
+def too_much(cluster: str, server: str, method: str, path: str, what: str) -> TooMuch:
+    """The error of an answer or a list that goes beyond a limit; ``what`` says which, as a sentence about "it"."""
+    message = (
+        f"the answer of {server} is not taken: {what}; see what answers at that address, what is in front of it, and "
+        "whether an API server there serves this path as Kubernetes does"
+    )
+    return TooMuch(cluster, method, path, 0, "TooMuch", message)
 
 
 _NOT_OUR_CA = "the server's certificate is not signed by the CA we were given"
@@ -107,6 +125,8 @@ def explain(error: BaseException, server: str, proxy: str = "") -> tuple[str, bo
     """
     causes = _causes(error)
     to = f"{server} through the proxy {without_login(proxy)}" if proxy else server
+    if any(isinstance(cause, EndlessError) for cause in causes):
+        return f"cannot reach {to}: its answer does not come to an end", True
     for kind, explanation in (
         (ssl.SSLCertVerificationError, _untrusted),
         (socket.gaierror, _unresolved),
@@ -119,7 +139,7 @@ def explain(error: BaseException, server: str, proxy: str = "") -> tuple[str, bo
                 # Names are looked up by the proxy, so one that does not resolve here is the proxy's own.
                 text, passing = explanation(cause, proxy or server)
                 return f"cannot reach {to}: {text}", passing
-    return f"cannot reach {to}: {' '.join(str(error).split())[:300]}", True
+    return f"cannot reach {to}: {printable(error, 300)}", True
 
 
 def without_login(url: str) -> str:
@@ -162,7 +182,7 @@ def _no_tls(error: Any, _server: str) -> tuple[str, bool]:
 def _no_connection(error: Any, _server: str) -> tuple[str, bool]:
     if isinstance(error, TimeoutError):
         return "no answer in time", True
-    return (error.strerror or str(error) or type(error).__name__).lower().rstrip("."), True
+    return printable(error.strerror or str(error) or type(error).__name__).lower().rstrip("."), True
 
 
 def collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:

@@ -19,27 +19,39 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_answer import (
+    Answer,
+    Limits,
+    Seconds,
+    TooMuchError,
+    content,
+    ending,
+    parsed,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import (
     ApiError,
     Invalid,
     Unreachable,
     explain,
     from_status,
+    too_much,
     without_login,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 
 if not hasattr(urllib3, "BaseHTTPResponse"):
     # It checks the names in certificates in its own way, and not at all inside a port-forward.
     raise ImportError("urllib3 2 or newer is needed")
 
 Object = dict[str, Any]
+Taken = TypeVar("Taken")
 
 POOL = 32
 CONNECT_SECONDS = 10.0
@@ -49,6 +61,8 @@ RETRY_SECONDS = 90.0
 RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
 # How often a write is sent again that others keep getting in the way of; with pauses, some 15 s.
 CONFLICTS = 10
+#: Of an answer that is an error no more is read than that.
+ERROR_BYTES = 1024 * 1024
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
 
 
@@ -58,7 +72,7 @@ class Transport:
     ``name`` is what people call it ("host cluster"); it starts every error message. ``retry_seconds`` is how long one
     request may be tried again while the server is away or overloaded. ``counts`` counts requests by verb.
     ``on_trouble`` hears, in a sentence, that a request is being tried again. ``before_write`` is called before each
-    attempt of a write, however late, and stops it by raising.
+    attempt of a write, however late, and stops it by raising. ``limits`` is what is taken from this server.
     """
 
     def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
@@ -66,6 +80,7 @@ class Transport:
         self.access = access
         self.server = access.server
         self.retry_seconds = retry_seconds
+        self.limits = Limits()
         self._read_seconds = READ_SECONDS
         self.counts: Counter[str] = Counter()
         self.on_trouble: Callable[[str], None] | None = None
@@ -126,7 +141,7 @@ class Transport:
         proxy = self._proxy
         if not proxy:
             kind = urllib3.HTTPSConnectionPool if parts.scheme == "https" else urllib3.HTTPConnectionPool
-            return kind(parts.hostname or "", parts.port, **options)
+            return ending(kind(parts.hostname or "", parts.port, **options))
         if proxy.startswith("socks"):
             try:
                 from urllib3.contrib.socks import SOCKSProxyManager  # noqa: PLC0415
@@ -135,8 +150,8 @@ class Transport:
                 raise ProblemsError(Problem(what, without_login(proxy), remedy)) from None
             # The proxy looks the name up, as for kubectl and for the control plane: it may be known there only.
             by_name = urlsplit(proxy)._replace(scheme="socks5h").geturl()
-            return SOCKSProxyManager(by_name, **options).connection_from_url(self.server)
-        return urllib3.ProxyManager(proxy, **options).connection_from_url(self.server)
+            return ending(SOCKSProxyManager(by_name, **options).connection_from_url(self.server))
+        return ending(urllib3.ProxyManager(proxy, **options).connection_from_url(self.server))
 
     def _json(
         self,
@@ -147,21 +162,28 @@ class Transport:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        response = self._request(verb, method, path, query, body, content_type=content_type)
-        return self._content(response.data, method, path)
+        answer = self._request(verb, method, path, query, body, content_type=content_type)
+        return self._content(answer.data, method, path)
 
     def _content(self, data: bytes | str, method: str, path: str) -> Object:
         """The object that an answer is. Raises ApiError for one of something else that listens at this address."""
         try:
-            found = json.loads(data)
+            found = parsed(data, self.limits.answer_values)
+        except TooMuchError as error:
+            raise too_much(self.name, self.server, method, path, str(error)) from None
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            message = f"what answers at {self.server} is not a Kubernetes API server; mend the address"
+            begun = data.lstrip()[:1] in (b"{", "{")
+            message = (
+                f"the answer of {self.server} is cut off, or no JSON; see what is in front of it"
+                if begun
+                else f"what answers at {self.server} is not a Kubernetes API server; mend the address"
+            )
             raise ApiError(self.name, method, path, 0, "NotKubernetes", message)
         return found
 
-    def _request(  # noqa: PLR0913
+    def _request(
         self,
         verb: str,
         method: str,
@@ -171,19 +193,54 @@ class Transport:
         *,
         content_type: str = "application/json",
         outlive_conflicts: bool = False,
-        stream: bool = False,
-        read_seconds: float | None = None,
         retry_seconds: float | None = None,
-    ) -> urllib3.BaseHTTPResponse:
+    ) -> Answer:
         """Send until there is an answer that trying again would not change, or the time for trying is over."""
+
+        def read(response: urllib3.BaseHTTPResponse) -> Answer:
+            return Answer(response.status, response.headers, content(response, self.limits.answer_bytes))
+
+        seconds = (self._read_seconds, self.limits.answer_seconds)
+        return self._sent(
+            read,
+            verb,
+            method,
+            path,
+            query,
+            body,
+            seconds=seconds,
+            content_type=content_type,
+            outlive_conflicts=outlive_conflicts,
+            retry_seconds=retry_seconds,
+        )
+
+    def _stream(
+        self, verb: str, path: str, query: Mapping[str, str | None], seconds: float
+    ) -> urllib3.BaseHTTPResponse:
+        """An answer that is read while it comes, for at most ``seconds`` altogether, silence included."""
+        return self._sent(lambda response: response, verb, "GET", path, query, None, seconds=(seconds, seconds))
+
+    def _sent(  # noqa: PLR0913
+        self,
+        read: Callable[[urllib3.BaseHTTPResponse], Taken],
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str | None] | None,
+        body: Object | None,
+        *,
+        seconds: tuple[float, float],
+        content_type: str = "application/json",
+        outlive_conflicts: bool = False,
+        retry_seconds: float | None = None,
+    ) -> Taken:
+        """What ``read`` takes from the answer; ``seconds`` are those of each wait, and of all of one attempt."""
         chosen = {key: value for key, value in (query or {}).items() if value}
         url = self._base_path + path + (f"?{urlencode(chosen)}" if chosen else "")
         data = None if body is None else json.dumps(body).encode()
         patience = self.retry_seconds if retry_seconds is None else retry_seconds
         started = time.monotonic()
-        limits = urllib3.Timeout(
-            connect=min(CONNECT_SECONDS, self._read_seconds), read=read_seconds or self._read_seconds
-        )
+        connect = min(CONNECT_SECONDS, self._read_seconds)
         attempt, renewed = 0, False
         while True:
             attempt += 1
@@ -203,17 +260,19 @@ class Transport:
                     headers=headers,
                     retries=False,
                     redirect=False,
-                    timeout=limits,
-                    preload_content=not stream,
+                    timeout=urllib3.Timeout(connect=Seconds.of(connect, connect), read=Seconds.of(*seconds)),
+                    preload_content=False,
                 )
+                if response.status < 300:
+                    return read(response)
+            except TooMuchError as error:
+                raise too_much(self.name, self.server, method, path, str(error)) from None
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 message, passing = explain(error, self.server, self._proxy)
                 trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
                 if not passing:
                     raise trouble from None
             else:
-                if response.status < 300:
-                    return response
                 trouble = self._error_of(response, method, path)
                 if response.status == 401 and not renewed and self.access.refresh():
                     renewed = True
@@ -244,17 +303,15 @@ class Transport:
 
     def _error_of(self, response: urllib3.BaseHTTPResponse, method: str, path: str) -> ApiError:
         try:
-            text = response.data.decode("utf-8", "replace")
-        except (urllib3.exceptions.HTTPError, OSError):
+            text = content(response, ERROR_BYTES).decode("utf-8", "replace")
+        except (urllib3.exceptions.HTTPError, OSError, TooMuchError):
             text = ""
         try:
-            status = json.loads(text)
-        except ValueError:
+            status = parsed(text, self.limits.answer_values)
+        except (ValueError, TooMuchError):
             status = None
-        finally:
-            response.release_conn()
         if not isinstance(status, dict):
-            status = {"message": " ".join(text.split())[:300]}
+            status = {"message": printable(text, 300)}
         return self._status_error(method, path, response.status, status)
 
     def _status_error(self, method: str, path: str, code: int, status: Object) -> ApiError:

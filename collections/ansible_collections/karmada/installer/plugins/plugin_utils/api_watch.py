@@ -4,26 +4,31 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import urllib3
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_answer import MIB, TooMuchError, lines, parsed
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 
 Object = dict[str, Any]
+#: Of JSON in one event.
+MAX_VALUES = 300_000
 
 
 class Watch(Iterator[Object]):
     """Events (``{"type": "ADDED"|"MODIFIED"|"DELETED"|"BOOKMARK", "object": …}``) until the server ends the watch.
 
-    A connection that breaks ends it as well: callers go on from the last resource version they saw. Raises Expired when
-    that is too old. ``close`` may be called from another thread and ends a blocked iteration.
+    A connection that breaks ends it as well, and so does what is no event, or longer than ``longest`` bytes: callers go
+    on from the last resource version they saw. Raises Expired when that is too old. ``close`` may be called from
+    another thread and ends a blocked iteration.
     """
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, error: Callable[[Object], ApiError]) -> None:
-        self._response, self._error = response, error
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, error: Callable[[Object], ApiError], longest: int = 64 * MIB
+    ) -> None:
+        self._response, self._error, self._longest = response, error, longest
         self._socket = getattr(getattr(response, "connection", None), "sock", None)
         self._closed = False
         self._events = self._read()
@@ -32,17 +37,14 @@ class Watch(Iterator[Object]):
         return next(self._events)
 
     def _read(self) -> Iterator[Object]:
-        rest = b""
         try:
-            for chunk in self._response.stream(65536, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    event: Object = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise self._error(event["object"])
-                    yield event
-        except (urllib3.exceptions.HTTPError, OSError, ValueError):
-            # Broken, silent for too long, or closed by us (urllib3 then trips over its own closed file).
+            for line in lines(self._response, self._longest):
+                event: Object = parsed(line, MAX_VALUES)
+                if event["type"] == "ERROR":
+                    raise self._error(event["object"])
+                yield event
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, TypeError, KeyError, TooMuchError):
+            # Broken, silent for too long, no events, or closed by us (urllib3 then trips over its own closed file).
             return
         finally:
             self._response.close()

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import kubeconfig as kubeconfig_module
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Expired, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_answer import MIB, Limits
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import (
+    ApiError,
+    Conflict,
+    Expired,
+    NotFound,
+    TooMuch,
+    too_much,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_resources import ApiResources
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import (
     CONFLICTS,
@@ -64,6 +72,31 @@ class Items(list[Object]):
     """The objects of a list, with the resource version from which a watch can go on."""
 
     resource_version: str = ""
+
+
+class _Pages:
+    """The pages of a list, of which there is a last one: a server that ignores ``continue`` gives them for ever."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._asked: set[str] = set()
+        self._bytes = 0
+        self._until = time.monotonic() + limits.list_seconds
+
+    def wrong(self, following: object, items: int, size: int) -> str:
+        """Why there should be no page after that of ``size`` bytes; empty if it may be asked for as ``following``."""
+        limits = self._limits
+        self._bytes += size
+        if not isinstance(following, str) or following in self._asked:
+            return "it is a list that goes on where it has been already"
+        self._asked.add(following)
+        if items > limits.list_items:
+            return f"it is a list of more than {limits.list_items} objects"
+        if self._bytes > limits.list_bytes:
+            return f"it is a list of more than {limits.list_bytes // MIB} MiB"
+        if time.monotonic() > self._until:
+            return f"it is a list that does not come to an end within {limits.list_seconds:.0f} s"
+        return ""
 
 
 class Cluster(ApiResources):
@@ -192,17 +225,26 @@ class Cluster(ApiResources):
         if path is None:
             return Items()
         query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": None}
-        items = Items()
+        items, pages = Items(), _Pages(self.limits)
         while True:
             try:
-                page = self._json("list", "GET", path, query)
+                answer = self._request("list", "GET", path, query)
+                page = self._content(answer.data, "GET", path)
             except NotFound:
                 return Items()
+            except TooMuch:
+                # Objects may be large, and so is a page of many.
+                fewer = int(query["limit"] or 0) // 10
+                if not fewer:
+                    raise
+                query["limit"] = str(fewer)
+                continue
             except Expired:
                 if query["limit"] is None:
                     raise
                 # The continuation is too old, which a slow reader of a busy cluster sees: all in one piece, then.
-                items, query = Items(), {**query, "limit": None, "continue": None}
+                items, pages = Items(), _Pages(self.limits)
+                query = {**query, "limit": None, "continue": None}
                 continue
             for item in page.get("items") or []:
                 items.append({**item, "apiVersion": api_version, "kind": kind})
@@ -211,6 +253,8 @@ class Cluster(ApiResources):
             query["continue"] = meta.get("continue")
             if not query["continue"]:
                 return items
+            if wrong := pages.wrong(query["continue"], len(items), len(answer.data)):
+                raise too_much(self.name, self.server, "GET", path, wrong)
 
     def watch(
         self,
@@ -224,7 +268,7 @@ class Cluster(ApiResources):
     ) -> Watch:
         """Watch from ``resource_version`` for at most ``timeout_seconds``, including bookmarks.
 
-        The connection is given up when it is silent for 10 s longer than that: a half-open one never hangs. Raises
+        The connection is given up 10 s after that, whether it is silent or not: a half-open one never hangs. Raises
         Expired (here or while iterating) when the version is too old, NotFound when the resource type is unknown.
         """
         path = self._path(api_version, kind, namespace)
@@ -238,8 +282,12 @@ class Cluster(ApiResources):
             "labelSelector": labels,
             "fieldSelector": fields,
         }
-        response = self._request("watch", "GET", path, query, stream=True, read_seconds=timeout_seconds + 10.0)
-        watch = Watch(response, lambda status: self._status_error("WATCH", path, status.get("code", 500), status))
+        response = self._stream("watch", path, query, timeout_seconds + 10.0)
+
+        def error(status: Object) -> ApiError:
+            return self._status_error("WATCH", path, status.get("code", 500), status)
+
+        watch = Watch(response, error, self.limits.answer_bytes)
         with self._lock:
             self._watches.add(watch)
         return watch

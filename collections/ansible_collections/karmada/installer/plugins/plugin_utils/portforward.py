@@ -11,6 +11,7 @@ connection that patches ``socket.create_connection`` callers and copies through 
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import socket
 import threading
@@ -21,6 +22,7 @@ from urllib.parse import quote, urlsplit
 import urllib3
 import urllib3.connection
 import websocket
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_answer import Ending, hurry
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, Unreachable
 from urllib3.util.ssltransport import SSLTransport
 
@@ -31,6 +33,18 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 # Sixteen connections opened at once look the pods up once.
 PODS_SECONDS = 3.0
+
+
+class _WebSocket(websocket.WebSocket):
+    """A websocket that waits until a moment, however many pieces a frame comes in."""
+
+    until = math.inf
+
+    def _recv(self, size: int) -> bytes:
+        if self.sock is not None:
+            hurry(self.sock, self.until)
+        found: bytes = super()._recv(size)  # type: ignore[no-untyped-call]
+        return found
 
 
 class ForwardedSocket:
@@ -44,6 +58,16 @@ class ForwardedSocket:
         self._ended = False
         self._closed = False
         self._io_refs = 0  # files made from this socket that are still open; urllib3 counts them here
+
+    @property
+    def until(self) -> float:
+        """The moment of time.monotonic() after which nothing is waited for."""
+        moment: float = self._websocket.until
+        return moment
+
+    @until.setter
+    def until(self, moment: float) -> None:
+        self._websocket.until = moment
 
     def recv(self, size: int, _flags: int = 0) -> bytes:
         """Up to ``size`` bytes, b"" at the end. Raises TimeoutError, or ConnectionError when the pod refuses."""
@@ -141,7 +165,7 @@ class Forwarder:
             raise ConnectionError(str(error)) from None
         base = urlsplit(self.host.access.server)
         path = f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(pod)}/portforward"
-        connection: Any = websocket.WebSocket(skip_utf8_validation=True)
+        connection: Any = _WebSocket(skip_utf8_validation=True)
         try:
             below.settimeout(timeout)
             connection.connect(
@@ -198,7 +222,7 @@ def _ready(pod: dict[str, Any]) -> bool:
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
-class _ForwardedConnection(urllib3.connection.HTTPSConnection):
+class _ForwardedConnection(Ending, urllib3.connection.HTTPSConnection):  # type: ignore[misc]  # see there
     """An HTTPS connection whose bytes go through a Forwarder."""
 
     forwarder: Forwarder
@@ -207,6 +231,7 @@ class _ForwardedConnection(urllib3.connection.HTTPSConnection):
     def connect(self) -> None:
         limit = self.timeout if isinstance(self.timeout, (int, float)) else CONNECT_SECONDS
         below = self.forwarder.open(limit)
+        below.until = time.monotonic() + limit
         try:
             # TLS checks the certificate against this name: the context has check_hostname set.
             self.sock = SSLTransport(below, self.tls, self.server_hostname or self.host)  # type: ignore[arg-type]

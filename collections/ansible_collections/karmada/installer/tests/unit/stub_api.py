@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -47,7 +47,7 @@ KINDS = {
 class Fault:
     """What to do to a request whose method and path match, ``times`` times, instead of or before answering it."""
 
-    kind: str  # status, reset, reset-after, hang, slow
+    kind: str  # status, reset, reset-after, hang, slow, raw
     method: str = ""
     path: str = ""
     status: int = 503
@@ -55,6 +55,10 @@ class Fault:
     seconds: float = 0.0
     times: int = 1
     body: Object | str | None = None
+    #: of a raw one: what is sent, from the path with its query; see ``faulty_answers``
+    pieces: Callable[[str], Iterable[bytes]] = lambda _path: ()
+    #: and whether the connection ends behind it
+    last: bool = False
 
 
 class StubApi:
@@ -191,6 +195,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             elif fault.kind == "reset":
                 self._reset()
+                return
+            elif fault.kind == "raw":
+                self.close_connection = fault.last
+                with contextlib.suppress(OSError):
+                    for piece in fault.pieces(self.path):
+                        self.wfile.write(piece)
+                        self.wfile.flush()
                 return
             elif fault.kind == "reset-after":
                 self._answer(method, body, send=False)

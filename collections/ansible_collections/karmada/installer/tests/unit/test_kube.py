@@ -253,12 +253,12 @@ def test_a_watch_from_too_long_ago_says_so(cluster: Cluster, api: StubApi) -> No
 
 
 def test_a_half_open_watch_does_not_hang(cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Cluster._request
+    real = Cluster._stream
 
-    def impatient(self: Cluster, *args: Any, **options: Any) -> Any:
-        return real(self, *args, **{**options, "read_seconds": 0.3})
+    def impatient(self: Cluster, verb: str, path: str, query: Any, _seconds: float) -> Any:
+        return real(self, verb, path, query, 0.3)
 
-    monkeypatch.setattr(Cluster, "_request", impatient)
+    monkeypatch.setattr(Cluster, "_stream", impatient)
     start = time.monotonic()
     assert list(cluster.watch("v1", "ConfigMap", "ns", resource_version=str(api.version), timeout_seconds=30)) == []
     assert time.monotonic() - start < 20
