@@ -28,12 +28,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import C
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.portforward import ForwardedSocket, Forwarder
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_etcd import host_directory
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, MemberStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 # How long the control plane is asked for a sign of life.
 ANSWER_SECONDS = 5.0
+#: Characters of what a member says in a word.
+_WORD = 100
 _TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
 #: An identity that etcd lets in, for its own account of itself.
 ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
@@ -229,9 +232,10 @@ def _member(cluster: Object) -> MemberStatus:
     return MemberStatus(
         name=cluster["metadata"]["name"],
         mode=cluster["spec"].get("syncMode", ""),
-        version=status.get("kubernetesVersion", ""),
+        # The words of the member.
+        version=printable(status.get("kubernetesVersion", ""), _WORD),
         ready=ready.get("status") == "True",
-        reason=ready.get("reason", "NotSeenYet"),
+        reason=printable(ready.get("reason", "NotSeenYet"), _WORD),
         since=cluster["metadata"].get("creationTimestamp", ""),
         ready_since=ready.get("lastTransitionTime", ""),
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import shown
+
 Object = dict[str, Any]
 Related = Collection[Object]
 
@@ -30,7 +32,8 @@ def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
     if symptom is None:
         return None
     causes = list(dict.fromkeys([*_refused_pods(obj), *(text for one in related if (text := _cause(one)))]))
-    return "; ".join([symptom, *causes, *_warnings(related, " ".join(causes))])
+    # Conditions and events quote whatever failed.
+    return shown("; ".join([symptom, *causes, *_warnings(related, " ".join(causes))]))
 
 
 def hopeless(obj: Object, related: Related = ()) -> str | None:

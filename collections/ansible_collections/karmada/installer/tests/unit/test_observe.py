@@ -90,3 +90,17 @@ def test_a_member_that_has_not_left_is_told() -> None:
     run = fake_run(listed, FakeCluster("host cluster"), stored=state(members=joined))
     (note,) = observe._leaving(run)
     assert note.startswith("member m2 is no longer listed and has not left")
+
+
+def test_the_words_of_a_member_are_shown_without_what_a_terminal_obeys() -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Cluster\x1b[2JReady", "message": ""}
+    cluster = {
+        "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Push"},
+        "status": {"kubernetesVersion": "v1.35\x1b]0;owned\x07\n" + "9" * 1000, "conditions": [ready]},
+    }
+    found = observe._member(cluster)
+    assert found.reason == "ClusterReady"
+    assert found.version.startswith("v1.35 9")
+    assert found.version.isprintable()
+    assert len(found.version) == 100

@@ -118,6 +118,14 @@ def test_kinds_that_report_a_condition(kind: str, type_: str) -> None:
     assert reason_not_ready({"kind": kind, "metadata": {"name": "x"}}) == f"{type_} is not reported yet"
 
 
+def test_what_a_condition_quotes_is_shown_without_what_a_terminal_obeys() -> None:
+    ready = {"type": "Ready", "status": "False", "reason": "Gone", "message": "\x1b]0;owned\x07not\rreachable\u202e"}
+    found = reason_not_ready({"kind": "Cluster", "metadata": {"name": "m1"}, "status": {"conditions": [ready]}})
+    assert found
+    assert "reachable" in found
+    assert not {"\x1b", "\r", "\u202e", "\x07"} & set(found)
+
+
 def test_other_kinds() -> None:
     assert reason_not_ready({"kind": "ConfigMap", "metadata": {"name": "x"}}) is None
     assert reason_not_ready({"kind": "Namespace", "metadata": {"name": "x"}, "status": {"phase": "Active"}}) is None
