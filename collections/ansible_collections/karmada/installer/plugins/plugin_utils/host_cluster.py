@@ -8,17 +8,64 @@ connections, identity and retries as everything else.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied, Cluster, Items
+from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 if TYPE_CHECKING:
     from ansible_collections.karmada.installer.plugins.plugin_utils.openshift_client import OpenShiftClient
 
 OPENSHIFT_GROUP = ".openshift.io/"
+#: The field that allows for a server whose certificate is not verified, as that of a member does.
+INSECURE = "insecureSkipTLSVerification"
+
+
+def refuse_unverified(settings: Mapping[str, Any], access: Access, where: str) -> None:
+    """Raise ProblemsError when it cannot be known who answers: to the host cluster go all keys of the control plane.
+
+    ``settings`` are those of the host cluster in the document, ``where`` is the place that its kubeconfig comes from.
+    Sends nothing.
+    """
+    allowed = bool(settings.get(INSECURE))
+    field = f"spec.hostCluster.{INSECURE}"
+    problems = []
+    if access.insecure and not allowed:
+        problems.append(
+            Problem(
+                "it switches off the verification of the server's certificate (insecure-skip-tls-verify)",
+                where,
+                "Put the CA there instead (certificate-authority-data). "
+                f"If nobody else can answer at that address, allow it: {field}: true.",
+            )
+        )
+    if access.server.startswith("http://"):
+        here = _is_loopback(urlsplit(access.server).hostname or "")
+        if not (here and allowed):
+            way = f" If it is a proxy of your own on this machine, allow it: {field}: true." if here else ""
+            problems.append(
+                Problem(
+                    "it leads to an address without TLS, where all keys of the control plane could be read",
+                    where,
+                    f"Use the https:// address.{way}",
+                )
+            )
+    if problems:
+        raise ProblemsError(problems)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class HostCluster(Cluster):

@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
     control_plane_objects,
     endpoint,
+    host_cluster,
     host_path,
     ip_families,
     kubernetes_layout,
@@ -123,14 +124,16 @@ class InstanceFacts(ABC):
         """The cluster whose nodes run the control plane."""
         settings = self.spec["hostCluster"]
         reference = settings.get("secretRef")
-        if not reference:
+        if reference:
+            where = "spec.hostCluster.secretRef"
+            files, folder = self.secret(reference["name"], where), self.connection.folder(reference["name"])
+            found = cluster_from_secret(files, settings.get("context"), "host cluster", where, HostCluster, folder)
+        else:
+            where = "kubeconfig of the host cluster"
             context = settings.get("context") or self.connection.context
-            return self._kept(HostCluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster"))
-        where = "spec.hostCluster.secretRef"
-        files, folder = self.secret(reference["name"], where), self.connection.folder(reference["name"])
-        return self._kept(
-            cluster_from_secret(files, settings.get("context"), "host cluster", where, HostCluster, folder)
-        )
+            found = HostCluster.from_kubeconfig(self.connection.kubeconfig, context, name="host cluster")
+        host_cluster.refuse_unverified(settings, found.access, where)
+        return self._kept(found)
 
     @cached_property
     def control_plane(self) -> Cluster:

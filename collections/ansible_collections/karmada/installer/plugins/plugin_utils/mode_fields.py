@@ -74,6 +74,7 @@ FIELDS: Mapping[str, Means] = {
     "hostCluster.namespace": _CONTAINER,
     "hostCluster.secretRef.name": _CONTAINER,
     "hostCluster.context": _CONTAINER,
+    "hostCluster.insecureSkipTLSVerification": _CONTAINER,
     # The issuer of service accounts has it, and the name that clients inside of members know.
     "hostCluster.domain": _BOTH,
     "hosts[].name": _HOSTS,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     certificates,
     control_plane_objects,
+    host_cluster,
     instance_facts,
     manifest,
     member_join,
@@ -40,6 +42,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     PROGRAMS,
     wanted_components,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run, node, storage_class
 from ansible_collections.karmada.installer.tests.unit.samples import (
@@ -107,6 +110,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.hostCluster.namespace": (None, "other"),
     "spec.hostCluster.secretRef.name": ("one", "two"),
     "spec.hostCluster.context": (None, "two"),
+    "spec.hostCluster.insecureSkipTLSVerification": (None, True),
     "spec.hostCluster.domain": (None, "cluster.example"),
     "spec.endpoint.type": (None, "NodePort"),
     "spec.endpoint.host": (None, "karmada.example.com"),
@@ -350,6 +354,16 @@ class Recorder:
         return a_host()
 
 
+def _refused_unverified(deployment: Object) -> str:
+    """What a run says of a host cluster that is not verified."""
+    access: Any = SimpleNamespace(insecure=True, server="https://192.0.2.9:6443")
+    try:
+        host_cluster.refuse_unverified(deployment["spec"]["hostCluster"], access, "kubeconfig")
+    except ProblemsError as error:
+        return str(error)
+    return ""
+
+
 def a_host() -> FakeCluster:
     labels = {"app.kubernetes.io/instance": "prod", "installer.karmada.io/owner": state().owner}
     claim = {
@@ -379,7 +393,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     run.__dict__.pop("_crds", None)
     del run.__dict__["host"]
     _ = run.host
-    opened = {"host": list(asked.asked)}
+    opened = {"host": [*asked.asked, _refused_unverified(deployment)]}
     run.__dict__["host"] = a_host()
     etcd = replace(remembered.etcd, storage=run._etcd_storage(), nodes=("node-a", "node-b", "node-c"))
     run.__dict__["stored_state"] = run.__dict__["state"] = replace(remembered, etcd=etcd)
@@ -480,6 +494,7 @@ def differing(path: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 ELSEWHERE: dict[str, str] = {
     "spec.hostCluster.secretRef.name": "connection to the host cluster",
     "spec.hostCluster.context": "connection to the host cluster",
+    "spec.hostCluster.insecureSkipTLSVerification": "connection to the host cluster",
     "spec.artifacts.source": "source of the CRDs",
     "spec.artifacts.url": "source of the CRDs",
     "spec.installCRD": "source of the CRDs",
