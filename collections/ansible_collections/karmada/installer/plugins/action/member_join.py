@@ -66,7 +66,9 @@ def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
     outcomes = {
         each.name: each
         for each in member_join.of_each(
-            entries, lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome, inside)
+            entries,
+            lambda entry, outcome: member_join.survey_member(run, entry, registered, outcome, inside),
+            run.trace,
         )
     }
     identities = {name: each.cluster_id for name, each in outcomes.items() if each.cluster_id}
@@ -91,7 +93,7 @@ def _join(run: Run, work: list[Entry], registered: Clusters) -> dict[str, Outcom
             state = member_join.recorded(state, entry, [])
         run.save(state)
         outcomes = member_join.of_each(
-            work, lambda entry, outcome: member_join.register_member(run, entry, registered, outcome)
+            work, lambda entry, outcome: member_join.register_member(run, entry, registered, outcome), run.trace
         )
         for entry, outcome in zip(work, outcomes, strict=True):
             if outcome.on_member:

@@ -73,11 +73,11 @@ def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], argume
         do(run, entry, registered.get(entry["name"]), timeout, outcome)
 
     if run.check:
-        return _result(run, entries, member_join.of_each(entries, work), arguments)
+        return _result(run, entries, member_join.of_each(entries, work, run.trace), arguments)
     if any(name in registered for name in names):
         member_leave.install_policies(run)
     with run.writing(f"leave {', '.join(names)}"):
-        outcomes = member_join.of_each(entries, work)
+        outcomes = member_join.of_each(entries, work, run.trace)
         result = _result(run, entries, outcomes, arguments)
         state = run.state
         for outcome in outcomes:

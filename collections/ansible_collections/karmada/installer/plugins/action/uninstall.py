@@ -127,7 +127,7 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
     if not entries:
         return {"changed": False}
     with _writing(run, "members"):
-        outcomes = member_join.of_each(entries, clean)
+        outcomes = member_join.of_each(entries, clean, run.trace)
     found = changed_result(change for outcome in outcomes for change in outcome.changes)
     broken = [f"  - {outcome.name}: {outcome.problem}" for outcome in outcomes if outcome.problem]
     if broken:
@@ -143,7 +143,7 @@ def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
     entries = _cleaned(run, abandoned)
     if run.check or not entries:
         return
-    outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout))
+    outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout), run.trace)
     if not _is_going(run):
         state = run.state
         for outcome in outcomes:

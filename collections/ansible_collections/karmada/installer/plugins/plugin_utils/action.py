@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names 
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import shown
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
@@ -55,7 +56,7 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
                 run.resume_lock()
             result.update(self.perform(run, arguments))
         except EXPECTED_ERRORS as error:
-            result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=str(error))
+            result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=shown(str(error)))
         finally:
             if run is not None:
                 run.close()
@@ -87,16 +88,19 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         # Actions run in forks; what they have in common is the process that forked them.
         "holder": run_process.holder_identity(run_process.main_pid()),
         "check": check,
-        "say": lambda message: Display().display(f"    {message}"),
+        # What is said may quote others, and a terminal obeys what it gets.
+        "say": lambda message: Display().display(f"    {shown(message)}"),
         "selected": selected_members.of_variables(task_vars),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
+    run: Run
     if deployment["spec"]["mode"] == "Binary":
-        return HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
-    if deployment["spec"].get("hosts"):
-        run: Run = EtcdOnHostsRun(deployment, stands, **common, handover=Handover.of_this_run())
+        run = HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
+    elif deployment["spec"].get("hosts"):
+        run = EtcdOnHostsRun(deployment, stands, **common, handover=Handover.of_this_run())
     else:
         run = Run(deployment, stands, **common)
+    run.trace = Display().vvv
     lock = {"deployment": deployment, "connection": asdict(stands)}
     run.on_lock = lambda held: run_end.holding(lock if held else None)
     return run

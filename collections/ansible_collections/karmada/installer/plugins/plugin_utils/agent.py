@@ -8,7 +8,6 @@ all that the document says of the member, so the agent makes and changes no Clus
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import secrets
@@ -19,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki, yaml_document
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import AGENT_IDENTITY
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     MEMBER_NAMESPACE,
@@ -212,11 +211,14 @@ def _granted(name: str, home: str | None, rules: list[Object], member: str) -> l
 
 
 def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
-    """What the Secret on a member says; None if there is none, or it cannot be read."""
+    """What the Secret on a member says; None if there is none, or it cannot be read, whatever is in it.
+
+    Whoever may write Secrets there says what it is, so it is read by the reader that has limits.
+    """
     if secret is None:
         return None
     try:
-        config = yaml.safe_load(base64.b64decode((secret.get("data") or {})[SECRET]))
+        (config,) = yaml_document.documents_of(base64.b64decode((secret.get("data") or {})[SECRET]))
         cluster, known = config["clusters"][0]["cluster"], config["users"][0]["user"]
         ca_pem, certificate, key = (
             base64.b64decode(text)
@@ -227,8 +229,9 @@ def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
             )
         )
         issued = (secret["metadata"].get("annotations") or {}).get(ISSUED_ANNOTATION, "")
-        return Identity(pki.Pair(certificate, key), cluster["server"], ca_pem, issued)
-    except (KeyError, IndexError, TypeError, AttributeError, binascii.Error, yaml.YAMLError):
+        return Identity(pki.Pair(certificate, key), str(cluster["server"]), ca_pem, str(issued))
+    # ValueError: not one document, or not base64.
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, yaml_document.UnreadableError):
         return None
 
 
@@ -285,13 +288,16 @@ def other_form(*, on_hosts: bool) -> Ref:
 def host_access(member: str, endpoint: str, secret: Mapping[str, Any] | None) -> bytes | None:
     """What an agent on a host gets to its member with; None while its API server has not filled the Secret.
 
-    It is a kubeconfig in JSON, which is YAML, too: the hosts' Python has no parser for all of that.
+    It is a kubeconfig in JSON, which is YAML, too: the hosts' Python has no parser for all of that. Raises
+    ProblemsError when what fills it is no token.
     """
     data = (secret or {}).get("data") or {}
     if not (data.get("token") and data.get("ca.crt")):
         return None
-    token, ca_pem = base64.b64decode(data["token"]).decode(), base64.b64decode(data["ca.crt"])
-    return json.dumps(pki.kubeconfig(member, endpoint, ca_pem, ROW.name, token, context=member), indent=1).encode()
+    token, ca_pem = (members.filled(data, key, member, str(TOKEN)) for key in ("token", "ca.crt"))
+    return json.dumps(
+        pki.kubeconfig(member, endpoint, ca_pem, ROW.name, token.decode(), context=member), indent=1
+    ).encode()
 
 
 def references() -> list[Ref]:

@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
     Problem,
     ProblemsError,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import shown
 
 #: What a step does with broken members, the value of its option ``on_broken_member``: fail when all others are done,
 #: or only tell, so that the play goes on and fails at its end.
@@ -47,12 +48,12 @@ class BrokenMember:
 def reason_and_next_step(error: Exception) -> tuple[str, str]:
     """Why a member could not be worked on, and what to do about it, of what was raised."""
     if not isinstance(error, ProblemsError):
-        return str(error), _RUN_AGAIN
+        return shown(str(error)), _RUN_AGAIN
     reasons = [f"{each.where}: {each.what}" if each.where else each.what for each in error.problems]
     if error.consequence != NOTHING_CHANGED:
         reasons.append(error.consequence)
     remedies = dict.fromkeys(each.remedy for each in error.problems if each.remedy)
-    return "; ".join(reasons), "; ".join([*remedies, "then run again"]) if remedies else _RUN_AGAIN
+    return shown("; ".join(reasons)), "; ".join([*remedies, "then run again"]) if remedies else _RUN_AGAIN
 
 
 def listing(broken: Iterable[BrokenMember]) -> list[str]:

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    broken_members,
+    control_plane_objects,
+    members,
+    one_member,
+    removal,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import SYSTEM_NAMESPACE, Component
@@ -55,11 +61,15 @@ def joined(run: Run) -> Joined:
     if not wanted:
         return Joined({}, (), stale)
     clusters = {each["metadata"]["name"]: each for each in run.control_plane.list(members.CLUSTER_API, "Cluster")}
-    access = {
-        name: members.estimator_access(clusters[name], secret)
-        for name in wanted
-        if name in clusters and (secret := secrets.get(members.estimator_secret(name)))
-    }
+    access = {}
+    for name in wanted:
+        secret = secrets.get(members.estimator_secret(name))
+        if name in clusters and secret:
+            try:
+                with one_member.apart(name, run.trace):
+                    access[name] = members.estimator_access(clusters[name], secret)
+            except one_member.TOLD as error:
+                run.say(f"member {name} gets no estimator: {'; '.join(broken_members.reason_and_next_step(error))}")
     return Joined(access, tuple(name for name in access if not reason_not_ready(clusters[name])), stale)
 
 

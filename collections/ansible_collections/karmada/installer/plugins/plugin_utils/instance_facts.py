@@ -109,6 +109,8 @@ class InstanceFacts(ABC):
         self.holder = holder
         self.check = check
         self.say = say
+        #: gets what only who looks for a defect wants to see, such as tracebacks
+        self.trace: Callable[[str], None] = lambda _text: None
         self.selected = selected
         self.now = datetime.now(UTC)
         #: why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none

@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_rights,
     member_rights_checks,
     members,
+    one_member,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden
@@ -70,7 +71,11 @@ class MemberChecks:
     identities: dict[str, str] = field(default_factory=dict)
 
     def problems(self, entry: member_join.Entry) -> Iterable[Problem]:
-        """What is wrong with one member."""
+        """What is wrong with one member, up to what keeps the look at it from going on."""
+        with one_member.apart(entry["name"], self.run.trace):
+            yield from self._problems(entry)
+
+    def _problems(self, entry: member_join.Entry) -> Iterable[Problem]:
         with member_join.connected(self.run, entry) as member:
             if ending := member_access.expiring(member.access, self.run.now):
                 self.run.say(f"{member.name}: {ending}")

@@ -22,11 +22,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_taints,
     member_types,
     members,
+    one_member,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_answer import OF_A_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
-    ApplyFailed,
     Change,
     apply_all,
     delete_all,
@@ -108,17 +109,21 @@ class Outcome:
         return [change for change in (*self.on_member, *self.in_control_plane) if change.action != "unchanged"]
 
 
-def of_each(entries: Sequence[Entry], work: Callable[[Entry, Outcome], None]) -> list[Outcome]:
+def of_each(
+    entries: Sequence[Entry], work: Callable[[Entry, Outcome], None], trace: Callable[[str], None] = lambda _text: None
+) -> list[Outcome]:
     """Do the same for every member, a bounded number at once; ``work`` fills in the member's outcome as it goes.
 
-    What goes wrong with one is its own problem, and what it changed before that stays known.
+    What goes wrong with one is its own problem, and what it changed before that stays known. ``trace`` gets the
+    traceback of what nobody has thought of (``Run.trace``).
     """
 
     def guarded(entry: Entry) -> Outcome:
         outcome = Outcome(entry["name"])
         try:
-            work(entry, outcome)
-        except (ProblemsError, ApiError, ApplyFailed, NotReady) as error:
+            with one_member.apart(outcome.name, trace):
+                work(entry, outcome)
+        except one_member.TOLD as error:
             outcome.fail(error)
         return outcome
 
@@ -135,6 +140,7 @@ def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator
     listed = any(each["name"] == entry["name"] for each in run.spec["members"])
     cluster = _over_ssh(run, entry, listed) if "kubeconfigFrom" in entry else _out_of_secret(run, entry, listed)
     run.attend(cluster)
+    cluster.limits = OF_A_MEMBER
     if patience is not None:
         cluster.retry_seconds = min(cluster.retry_seconds, patience)
     try:
@@ -369,7 +375,8 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
                 agent_join.wait(run, member, timeout)
 
     outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
-    outcomes.update((each.name, each) for each in of_each([entry for entry in entries if pulls(entry)], runs))
+    pulling = [entry for entry in entries if pulls(entry)]
+    outcomes.update((each.name, each) for each in of_each(pulling, runs, run.trace))
     sound = [name for name, outcome in outcomes.items() if not outcome.problem]
     targets = {Ref(members.CLUSTER_API, "Cluster", name, None): name for name in sound}
     try:

@@ -11,12 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_join, member_works, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent,
+    agent_join,
+    member_works,
+    members,
+    one_member,
+    removal,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     SAY_SECONDS,
     WORKERS,
-    ApplyFailed,
     Change,
     delete_all,
 )
@@ -113,11 +119,12 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
     try:
         if not members.reached_by(entry):
             raise ProblemsError(Problem("how it is reached is not on record"))
-        with connected(run, entry) as member:
-            member.version(retry_seconds=LAST_CALL_SECONDS)
-        outcome.on_member += removal.clean_member(run, entry, _left(deadline))
+        with one_member.apart(name, run.trace):
+            with connected(run, entry) as member:
+                member.version(retry_seconds=LAST_CALL_SECONDS)
+            outcome.on_member += removal.clean_member(run, entry, _left(deadline))
         remains = [member_works.told(works)]
-    except (ProblemsError, ApiError, ApplyFailed) as error:
+    except one_member.TOLD as error:
         run.say(f"member {name} is given up: {error}")
     outcome.left = ", ".join(each for each in remains if each)
 

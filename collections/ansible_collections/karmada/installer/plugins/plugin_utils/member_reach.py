@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_checks,
     member_join,
     members,
+    one_member,
     selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
@@ -90,9 +91,9 @@ def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
 def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
     def of_entry(entry: member_join.Entry) -> Target | None:
         try:
-            with member_join.connected(run, entry) as member:
+            with one_member.apart(entry["name"], run.trace), member_join.connected(run, entry) as member:
                 return target(entry["name"], member.access)
-        except (ProblemsError, ApiError):
+        except one_member.TOLD:
             return None
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

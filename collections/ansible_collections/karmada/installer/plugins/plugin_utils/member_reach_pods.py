@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_checks,
     member_join,
     member_reach,
+    one_member,
     probe_pods,
     reach_probe,
     selected_members,
@@ -110,7 +111,11 @@ def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) ->
     pod = reach_probe.pod(run.instance, agent.ROW, NAMESPACE_ON_MEMBER, [target], seconds)
     # Those of the document are in other namespaces.
     pod["spec"].pop("imagePullSecrets", None)
-    with member_join.connected(run, entry) as member, _namespace(member, run.instance.owner):
+    with (
+        one_member.apart(name, run.trace),
+        member_join.connected(run, entry) as member,
+        _namespace(member, run.instance.owner),
+    ):
         faults = reach_probe.look(member, pod, [target], seconds)
     yield from member_reach.of_endpoint(name, target, {f"a pod on {name}": each for each in faults.values()})
 

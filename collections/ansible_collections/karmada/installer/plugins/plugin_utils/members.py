@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
     SYSTEM_LABEL,
     owner_labels,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 Object = dict[str, Any]
 
@@ -273,19 +274,47 @@ def token_secrets(member: str, *, estimator: bool) -> tuple[str, ...]:
 def credentials_from(
     secrets: Mapping[str, Mapping[str, Any]], member: str, *, estimator: bool = False
 ) -> Credentials | None:
-    """The credentials in a member's token Secrets (name → Secret); None while its API server has not filled them."""
+    """The credentials in a member's token Secrets (name → Secret); None while its API server has not filled them.
+
+    Raises ProblemsError when it has filled them with something else.
+    """
     data = {name: (secret.get("data") or {}) for name, secret in secrets.items()}
     if not all(data.get(name, {}).get("token") for name in token_secrets(member, estimator=estimator)):
         return None
     ours = data[account(member)]
     if not ours.get("ca.crt"):
         return None
+
+    def filled_in(name: str, key: str = "token") -> bytes:
+        return filled(data[name], key, member, f"Secret {MEMBER_NAMESPACE}/{name}")
+
     return Credentials(
-        token=_decoded(ours["token"]),
-        impersonator_token=_decoded(data[IMPERSONATOR]["token"]),
-        ca_bundle=base64.b64decode(ours["ca.crt"]),
-        estimator_token=_decoded(data[estimator_account(member)]["token"]) if estimator else "",
+        token=filled_in(account(member)).decode(),
+        impersonator_token=filled_in(IMPERSONATOR).decode(),
+        ca_bundle=filled_in(account(member), "ca.crt"),
+        estimator_token=filled_in(estimator_account(member)).decode() if estimator else "",
     )
+
+
+def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes:
+    """What a member has filled into a key, ``token`` or ``ca.crt``, of a Secret with this data: ASCII text.
+
+    Raises ProblemsError for anything else; ``secret`` is how the Secret is called for people.
+    """
+    try:
+        found = base64.b64decode(data[key], validate=True)
+        fits = found.isascii() and (key != "token" or found.decode().isprintable())
+    except (TypeError, ValueError):
+        fits, found = False, b""
+    if not fits:
+        raise ProblemsError(
+            Problem(
+                what=f"its key {key}, which that cluster has filled, holds no {'token' if key == 'token' else 'PEM'}",
+                where=f"member {member}, {secret}",
+                remedy="delete that Secret there, so that it is made and filled anew, and see who else writes it",
+            )
+        )
+    return found
 
 
 def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, external_etcd, member_types, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent,
+    external_etcd,
+    member_types,
+    members,
+    one_member,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
@@ -32,6 +38,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.member_join impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach_probe import NAMESPACE_ON_MEMBER
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
@@ -72,13 +79,13 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
         if entry["name"] in abandoned:
             continue
         try:
-            with connected(run, entry) as member:
+            with one_member.apart(entry["name"], run.trace), connected(run, entry) as member:
                 member.version(retry_seconds=5)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is why this member cannot be cleaned
+        except one_member.TOLD as error:
             left = ", ".join(sorted(run.state.owned.get(f"member/{entry['name']}", {})))
             problems.append(
                 Problem(
-                    what=f"it does not answer, so these would be left on it: {left}. ({error})",
+                    what=f"it does not answer, so these would be left on it: {left}. ({printable(error)})",
                     where=f"member {entry['name']}",
                     remedy="make it reachable, or give it up: "
                     f'-e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',

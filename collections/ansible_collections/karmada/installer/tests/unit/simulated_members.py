@@ -21,13 +21,15 @@ from typing import Any, Self
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import load_client_certificate
-from ansible_collections.karmada.installer.tests.unit import stub_api
+from ansible_collections.karmada.installer.tests.unit import faulty_answers, stub_api
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, Object, StubApi
 
 NAMESPACES, SECRETS, ACCOUNTS = "api/v1/namespaces", "api/v1/secrets", "api/v1/serviceaccounts"
 RBAC = "apis/rbac.authorization.k8s.io/v1"
 #: How one that is broken meets whoever comes.
 BROKEN = ("refuses", "is-silent", "other-authority", "other-token", "no-kubernetes")
+#: How one answers what no API server should: at its first answer, at its lists, in what it fills into Secrets.
+FAULTY = (*faulty_answers.FIRST_ANSWERS, *faulty_answers.LISTS, "token-not-text")
 ACCOUNT_OF_SECRET = "kubernetes.io/service-account.name"
 FOREVER = 10**9
 #: A name of all of them besides their address, which nobody but a proxy knows.
@@ -43,6 +45,8 @@ class Member(StubApi):
         super().__init__()
         self.name, self.authority, self.token = name, authority, f"administrator-of-{name}"
         self.connections = 0
+        #: in the place of the token of an account
+        self.filled: bytes | None = None
         handler = type("Handler", (_Handler,), {"api": self})
         self._server.RequestHandlerClass = handler
         self.listener = self._server.socket
@@ -59,7 +63,8 @@ class Member(StubApi):
             if (ACCOUNTS, obj["metadata"]["namespace"], account) not in self.objects:
                 # A real one deletes such a Secret soon after.
                 return super().put(prefix, obj, event)
-            data = {"token": f"token-of-{account}-on-{self.name}".encode(), "ca.crt": self.authority}
+            token = f"token-of-{account}-on-{self.name}".encode() if self.filled is None else self.filled
+            data = {"token": token, "ca.crt": self.authority}
             encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
             obj = {**obj, "data": {**encoded, **(obj.get("data") or {})}}
         return super().put(prefix, obj, event)
@@ -112,6 +117,14 @@ class SimulatedMembers:
                 member.close()
             elif way == "no-kubernetes":
                 member.faults.append(Fault("status", status=200, body="<html>Welcome</html>", times=FOREVER))
+            elif way in faulty_answers.FIRST_ANSWERS:
+                pieces = faulty_answers.FIRST_ANSWERS[way]
+                member.faults.append(Fault("raw", path="/namespaces/kube-system", pieces=pieces, times=FOREVER))
+            elif way in faulty_answers.LISTS:
+                pieces = faulty_answers.LISTS[way]
+                member.faults.append(Fault("raw", path="/secrets?", pieces=pieces, times=FOREVER))
+            elif way == "token-not-text":
+                member.filled = faulty_answers.NOT_UTF8
         self._accepting.start()
         return self
 

@@ -16,7 +16,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pk
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import AGENT_GROUP
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, OWNER, Rendered, document, rendered, state
+from hypothesis import given
+from hypothesis import strategies as st
 
 PULL = {"endpoint": {"type": "NodePort"}, "members": [{"name": "m1", "mode": "Pull", "secretRef": {"name": "m1"}}]}
 SIGNER = state().authorities[CLIENT_SIGNING_CA]
@@ -130,6 +133,44 @@ def test_the_secret_says_what_it_was_made_of() -> None:
 def test_a_secret_that_cannot_be_read_is_no_identity(data: dict[str, str]) -> None:
     assert agent.identity_of({"metadata": {}, "data": data}) is None
     assert agent.identity_of(None) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a: 2001-99-99",
+        b"a: " + b"9" * 5000,
+        b"[" * 200_000,
+        b"{a: " * 200_000,
+        b"&a [" + b"*a," * 10 + b"]",
+        b"a: &a [x,x]\n" + b"".join(b"%c: &%c [*%c,*%c]\n" % (c, c, c - 1, c - 1) for c in range(98, 122)),
+        b"\xff\xfe\xfd",
+        b"!!python/object/apply:os.system [id]",
+        b"clusters: [{cluster: 3}]\nusers: [{user: 3}]",
+        b"clusters: []\n---\nclusters: []",
+    ],
+    ids=["date", "digits", "brackets", "braces", "alias", "aliases", "not-utf8", "program", "types", "two"],
+)
+def test_a_secret_that_somebody_filled_to_do_harm_is_no_identity(content: bytes) -> None:
+    data = {"karmada-kubeconfig": base64.b64encode(content).decode()}
+    assert agent.identity_of({"metadata": {}, "data": data}) is None
+
+
+@pytest.mark.parametrize("data", [{"karmada-kubeconfig": "ä"}, {"karmada-kubeconfig": 3}, "text", [1]])
+def test_a_secret_of_other_types_is_no_identity(data: Any) -> None:
+    assert agent.identity_of({"metadata": {}, "data": data}) is None
+
+
+@given(st.binary(max_size=300))
+def test_no_secret_whatever_is_in_it_ends_a_run(content: bytes) -> None:
+    agent.identity_of({"metadata": {}, "data": {"karmada-kubeconfig": base64.b64encode(content).decode()}})
+
+
+@pytest.mark.parametrize("token", [b"\xff\xfe", b"a\nb", "ü".encode()])
+def test_a_token_that_is_none_gives_an_agent_on_a_host_nothing(token: bytes) -> None:
+    data = {"token": base64.b64encode(token).decode(), "ca.crt": "Y2E="}
+    with pytest.raises(ProblemsError, match=r"member m1, Secret .*its key token.* holds no token"):
+        agent.host_access("m1", MEMBER_SERVER, {"data": data})
 
 
 def reasons(who: agent.Identity | None, now: datetime = NOW) -> list[str]:

@@ -198,6 +198,19 @@ def test_a_member_that_left_or_all_of_them_leave_nothing_in_the_control_plane() 
         }
 
 
+def test_a_member_whose_credentials_are_none_keeps_no_other_from_its_estimator() -> None:
+    run = a_run("m1", "m2")
+    broken = run.control_plane.get("v1", "Secret", members.estimator_secret("m1"), "karmada-cluster")
+    assert broken
+    run.control_plane.put({**broken, "data": {**broken["data"], "token": base64.b64encode(b"\xff").decode()}})
+    said: list[str] = []
+    run.say = said.append
+    assert set(estimators.joined(run).access) == {"m2"}
+    (line,) = said
+    assert line.startswith("member m1 gets no estimator: ")
+    assert "UnicodeDecodeError" in line
+
+
 # -- as pods -----------------------------------------------------------------------------------------------------------
 
 

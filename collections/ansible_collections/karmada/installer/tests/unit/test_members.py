@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import Credentials, Registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
 SYSTEM = {"karmada.io/system": "true"}
 OURS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
@@ -143,6 +144,29 @@ def test_credentials_are_those_of_both_accounts() -> None:
 )
 def test_half_filled_tokens_are_waited_for(secrets: dict[str, Any]) -> None:
     assert members.credentials_from(secrets, "m1") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("token", base64.b64encode(b"\xff\xfe").decode()),
+        ("token", base64.b64encode(b"line\nbreak").decode()),
+        ("token", base64.b64encode("ü".encode()).decode()),
+        ("token", "not base64"),
+        ("token", "ü"),
+        ("token", 3),
+        ("ca.crt", base64.b64encode(b"\xff\xfe").decode()),
+        ("ca.crt", {"a": "b"}),
+    ],
+)
+def test_what_is_no_token_is_told_of_the_member(key: str, value: Any) -> None:
+    secrets = {
+        "karmada-m1": token_secret(token="t", ca_crt="c"),
+        "karmada-impersonator": token_secret(token="o", ca_crt="c"),
+    }
+    secrets["karmada-m1"]["data"][key] = value
+    with pytest.raises(ProblemsError, match=rf"member m1, Secret karmada-cluster/karmada-m1: its key {key}"):
+        members.credentials_from(secrets, "m1")
 
 
 def test_credentials_do_not_show_themselves() -> None:

@@ -506,11 +506,54 @@ def test_one_member_that_fails_spoils_no_other() -> None:
     assert all(outcome.changes for outcome in found), "what was changed before it failed stays known"
 
 
-def test_a_defect_of_ours_is_not_hidden_as_a_problem_of_a_member() -> None:
-    def work(_entry: Any, _outcome: Any) -> None:
-        raise KeyError("a defect")
+@pytest.mark.parametrize(
+    "error",
+    [
+        RecursionError("maximum recursion depth exceeded"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        ValueError("month must be in 1..12"),
+        KeyError("status"),
+        AttributeError("'str' object has no attribute 'get'"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_goes_wrong_with_one_member_is_its_own_problem(error: Exception) -> None:
+    traces: list[str] = []
 
-    with pytest.raises(KeyError):
+    def work(entry: Any, outcome: member_join.Outcome) -> None:
+        outcome.on_member.append(member_join.Change(Any, "created"))  # type: ignore[arg-type]
+        if entry["name"] == "m2":
+            raise error
+
+    found = member_join.of_each([{"name": f"m{number}"} for number in (1, 2, 3)], work, traces.append)
+    assert [bool(outcome.problem) for outcome in found] == [False, True, False]
+    assert found[1].problem.startswith("member m2: ")
+    assert type(error).__name__ in found[1].problem
+    assert "-vvv" in found[1].next_step
+    assert found[1].changes, "what was changed before it failed stays known"
+    (trace,) = traces
+    assert "in work" in trace, "whoever looks for a defect finds where it is"
+
+
+def test_what_an_error_quotes_is_shown_without_secrets_and_without_what_a_terminal_obeys() -> None:
+    def work(_entry: Any, _outcome: Any) -> None:
+        raise ValueError("\x1b]0;owned\x07cannot read password=hunter22\r\n" + "x" * 5000)
+
+    traces: list[str] = []
+    (found,) = member_join.of_each([{"name": "m1"}], work, traces.append)
+    assert "cannot read password=<redacted>" in found.problem
+    assert found.problem.isprintable()
+    assert len(found.problem) < 1000
+    assert "hunter22" not in traces[0] + found.problem
+    assert "\x1b" not in traces[0]
+
+
+def test_a_lock_that_is_lost_is_of_the_whole_run() -> None:
+    def work(_entry: Any, _outcome: Any) -> None:
+        raise LockLost("somebody else has it")
+
+    with pytest.raises(LockLost):
         member_join.of_each([{"name": "m1"}], work)
 
 

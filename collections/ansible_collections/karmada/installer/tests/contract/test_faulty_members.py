@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that answer what no API server should, one of each kind, among sound ones: each is its own problem only.
+
+They are joined by a process of their own, whose memory is then known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.tests.contract.test_bulk_join import check_joined
+from ansible_collections.karmada.installer.tests.unit.bulk_join import ControlPlane
+from ansible_collections.karmada.installer.tests.unit.simulated_members import FAULTY, SimulatedMembers
+
+GOOD = [f"good-{number}" for number in range(6)]
+BAD = {f"bad-{way}": way for way in FAULTY}
+#: This one, as a process of its own knows it.
+MODULE = "ansible_collections.karmada.installer.tests.contract.test_faulty_members"
+#: What a process may take that meets all of them at once. The bomb alone is four times as much.
+MOST_MIB = 300
+#: In the place of what a member has for a whole answer. What trickles takes thirty times as long.
+SECONDS = 4.0
+WORDS = {
+    "gzip-bomb": "larger than 16 MiB",
+    "too-long": "larger than 16 MiB",
+    "many-values": "more than 300000 values",
+    "trickle": "does not come to an end",
+    "cut-json": "cut off, or no JSON",
+    "nested": "nested too deep",
+    "not-utf8": "cut off, or no JSON",
+    "escapes": "403 Error",
+    "other-types": "AttributeError",
+    "packed-otherwise": "packed in a way that nobody asked for",
+    "endless-list": "a list of more than 50000 objects",
+    "circular-list": "goes on where it has been already",
+    "token-not-text": "holds no token",
+}
+
+
+def join_here(kubeconfig: str, secrets: str, namespace: str) -> None:
+    """What the process of its own does: prints the result of the step, and the memory that it took."""
+    member_join.OF_A_MEMBER = replace(member_join.OF_A_MEMBER, answer_seconds=SECONDS)
+    with ControlPlane(Path(kubeconfig), Path(secrets), namespace) as control_plane:
+        found = control_plane.join([*GOOD, *BAD])
+        again = control_plane.join(GOOD)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    told = {"members": found["members"], "said": control_plane.said, "mib": most, "again": again["changed"]}
+    sys.stdout.write(json.dumps(told))
+
+
+@pytest.fixture(scope="module")
+def joined(api_server: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The result of a join of all of them, and the names of what is on each."""
+    folder = tmp_path_factory.mktemp("faulty")
+    with SimulatedMembers(GOOD, BAD) as simulated:
+        simulated.write_secrets(folder / "secrets")
+        call = f"import sys; from {MODULE} import join_here; join_here(*sys.argv[1:])"
+        arguments = (str(api_server.kubeconfig), str(folder / "secrets"), f"bulk-{uuid.uuid4().hex[:8]}")
+        done = subprocess.run(
+            [sys.executable, "-c", call, *arguments],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return {**found, "names": {name: member.names() for name, member in simulated.members.items()}}
+
+
+def test_the_sound_ones_are_joined_and_ready(joined: dict[str, Any], api_server: Any) -> None:
+    assert {each["name"] for each in joined["members"] if each["joined"]} == set(GOOD)
+    with Cluster.from_kubeconfig(str(api_server.kubeconfig)) as cluster:
+        for name in GOOD:
+            check_joined(cluster, joined["names"][name], name)
+        for name in BAD:
+            assert cluster.get(CLUSTER_API, "Cluster", name) is None
+    assert joined["again"] is False
+
+
+@pytest.mark.parametrize("way", FAULTY)
+def test_each_faulty_one_says_what_is_wrong_with_it(joined: dict[str, Any], way: str) -> None:
+    (found,) = [each for each in joined["members"] if each["name"] == f"bad-{way}"]
+    assert WORDS[way] in found["problem"]
+    assert found["next"]
+    assert (found["problem"] + found["next"]).isprintable()
+
+
+def test_they_take_no_more_memory_than_they_may(joined: dict[str, Any]) -> None:
+    assert joined["mib"] < MOST_MIB
+    assert all(line.isprintable() for line in joined["said"])
