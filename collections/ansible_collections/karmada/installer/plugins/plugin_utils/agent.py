@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import secrets
 import string
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki, yaml_document
+from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
+from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import AGENT_IDENTITY
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     MEMBER_NAMESPACE,
@@ -63,6 +65,13 @@ _SHORTEST_SECONDS = 600
 _LAST_PART = 10
 #: Every address of the pod, of either family.
 _ANY_ADDRESS = ""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what Go takes for a number and Python does not, such as the name of a member."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile("[0-9]+e-?[0-9]+|0o[0-7]+"), list(string.digits))
 
 
 @dataclass(frozen=True, repr=False)
@@ -211,28 +220,39 @@ def _granted(name: str, home: str | None, rules: list[Object], member: str) -> l
 
 
 def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
-    """What the Secret on a member says; None if there is none, or it cannot be read, whatever is in it.
+    """What the Secret on a member says; None if there is none, or it is not as the agent and the installer write it.
 
-    Whoever may write Secrets there says what it is, so it is read by the reader that has limits.
+    It is read as the hosts of agents read it, so what one of them would not take is replaced.
     """
     if secret is None:
         return None
     try:
-        (config,) = yaml_document.documents_of(base64.b64decode((secret.get("data") or {})[SECRET]))
-        cluster, known = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        ca_pem, certificate, key = (
-            base64.b64decode(text)
-            for text in (
-                cluster["certificate-authority-data"],
-                known["client-certificate-data"],
-                known["client-key-data"],
-            )
-        )
-        issued = (secret["metadata"].get("annotations") or {}).get(ISSUED_ANNOTATION, "")
-        return Identity(pki.Pair(certificate, key), str(cluster["server"]), ca_pem, str(issued))
-    # ValueError: not one document, or not base64.
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, yaml_document.UnreadableError):
+        found = _parts(secret)
+    except ValueError:
         return None
+    issued = str((secret["metadata"].get("annotations") or {}).get(ISSUED_ANNOTATION, ""))
+    return Identity(pki.Pair(found.certificate, found.key), found.server, found.authority, issued)
+
+
+def strange(secret: Mapping[str, Any]) -> str:
+    """What in that Secret neither the agent nor the installer writes, in words without its values; empty if nothing."""
+    try:
+        _parts(secret)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _parts(secret: Mapping[str, Any]) -> agent_identity.Parts:
+    """Raises ValueError, which says what is not as it should be."""
+    encoded = (secret.get("data") or {}).get(SECRET)
+    if not encoded:
+        raise ValueError(f"it has no {SECRET}")
+    try:
+        content = base64.b64decode(encoded, validate=True)
+    except (ValueError, TypeError):
+        raise ValueError(f"{SECRET} is not base64") from None
+    return agent_identity.read(content)
 
 
 def reasons_for_a_new_certificate(
@@ -256,7 +276,7 @@ def identity_secret(member: str, owner: str, control_plane: str, identity: Ident
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {"name": SECRET, "namespace": MEMBER_NAMESPACE},
-        "data": {SECRET: base64.b64encode(yaml.safe_dump(config, sort_keys=False).encode()).decode()},
+        "data": {SECRET: base64.b64encode(yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode()).decode()},
     }
     (marked,) = members.marked([secret], owner, control_plane)
     marked["metadata"]["annotations"] = {ISSUED_ANNOTATION: identity.issued}

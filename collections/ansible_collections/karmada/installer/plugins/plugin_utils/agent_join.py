@@ -114,6 +114,11 @@ def install(run: Run, entry: Mapping[str, Any], member: Cluster) -> list[Change]
     """The agent on the member, with its identity. Its Cluster and its rights have to be there."""
     name = entry["name"]
     secret, found = _live_identity(member)
+    if secret and (strange := agent.strange(secret)):
+        run.say(
+            f"member {name}: its Secret {MEMBER_NAMESPACE}/{agent.SECRET} is written anew with another certificate: "
+            f"{strange}; see who else may write it"
+        )
     identity = _as_it_should_be(run, name, found) or _new_identity(run, name)
     objects = _objects_on_member(run, entry, member, identity)
     first = _of_secret(run, name, secret, identity, apply_all, member)

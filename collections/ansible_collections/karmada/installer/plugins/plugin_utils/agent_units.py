@@ -2,7 +2,9 @@
 """The karmada-agent of a member as a unit of plain hosts: what it has there that no other component has.
 
 Its identity in the control plane stays where the agent renews it, in a Secret on the member. Each start fetches it from
-there, with the account that the agent has on its member anyway, so no run of the installer carries it to a host.
+there, with the account that the agent has on its member anyway, so no run of the installer carries it to a host. It is
+certificate and key, and nothing else: others may write that Secret, too, so where the control plane is and who has
+signed for it stands in a file of ours.
 """
 
 from __future__ import annotations
@@ -18,18 +20,23 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki, unit_text
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import AGENT_IDENTITY
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import (
+    AGENT_IDENTITY,
+    CONTROL_PLANE_CONFIG,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     MEMBER_NAMESPACE,
     Component,
     Layout,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
-from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import MEMBER_CONFIG
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import CLUSTER_NAME, MEMBER_CONFIG
 
 #: Where every host with systemd has it; the modules of this collection are run with it, too.
 PYTHON = "/usr/bin/python3"
 _PROGRAM = "fetch_identity.py"
+#: Certificate and key in one file, which is replaced as a whole.
+_PAIR = "identity.pem"
 #: The agent renews its certificate when a fifth of its time is left, and reads it when it starts only. So it starts
 #: anew each time that this part of the validity has passed: a renewed one is in use long before the former one ends.
 _LIFETIMES, _SHORTEST_SECONDS = 20, 60
@@ -61,16 +68,25 @@ class AgentAccess:
         return str(json.loads(self.kubeconfig)["clusters"][0]["cluster"]["server"])
 
 
-def addition(instance: Instance, component: Component, where: Layout, access: AgentAccess) -> render.Addition:
-    """The program that fetches the identity, and the lines of the unit that run it and start the agent anew in time."""
-    program = where.path(_PROGRAM)
+def addition(
+    instance: Instance, component: Component, where: Layout, access: AgentAccess, server: str, ca_pem: bytes
+) -> render.Addition:
+    """The program that fetches the identity, and the lines of the unit that run it and start the agent anew in time.
+
+    ``server`` is the URL of the control plane, ``ca_pem`` the authority that its certificate is from.
+    """
+    program, pair = where.path(_PROGRAM), f"{where.runtime}/{_PAIR}"
     fetch = [
         *(PYTHON, "-I", "-B", program),
-        *(where.path("member", MEMBER_CONFIG), MEMBER_NAMESPACE, AGENT_IDENTITY, f"{where.runtime}/{AGENT_IDENTITY}"),
+        *(where.path("member", MEMBER_CONFIG), MEMBER_NAMESPACE, AGENT_IDENTITY, pair),
     ]
     user = render.user_name(instance, component)
+    config = _control_plane(component.member, server, ca_pem, pair)
     return render.Addition(
-        files=[render.configuration_file(program, _program(), user)],
+        files=[
+            render.configuration_file(program, _program(), user),
+            render.configuration_file(where.path(CONTROL_PLANE_CONFIG), config, user),
+        ],
         service=[
             ("RuntimeDirectory", render.runtime_folder(instance, component)),
             ("RuntimeDirectoryMode", "0700"),
@@ -85,6 +101,13 @@ def seconds_between_starts(spec: Mapping[str, Any]) -> int:
     """How long an agent runs before it starts anew, and so takes up a renewed certificate."""
     validity = pki.parse_duration(spec["certificates"]["validity"])
     return max(_SHORTEST_SECONDS, int(validity.total_seconds()) // _LIFETIMES)
+
+
+def _control_plane(member: str, server: str, ca_pem: bytes, pair: str) -> bytes:
+    """The agent's kubeconfig of the control plane, in JSON; ``pair`` is the path of its certificate and key."""
+    config = pki.kubeconfig(CLUSTER_NAME, server, ca_pem, member, "", context=member)
+    config["users"] = [{"name": member, "user": {"client-certificate": pair, "client-key": pair}}]
+    return json.dumps(config, indent=1).encode()
 
 
 @functools.cache

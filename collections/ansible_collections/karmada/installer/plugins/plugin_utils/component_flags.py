@@ -28,6 +28,8 @@ ESTIMATOR_SERVICE_PREFIX = "estimator"
 #: The Secret on a member with its agent's kubeconfig of the control plane, and the key in it: the agent renews what is
 #: under these names. A file of this name has the same.
 AGENT_IDENTITY = "karmada-kubeconfig"
+#: Where an agent is no pod: how it gets to the control plane, without certificate and key.
+CONTROL_PLANE_CONFIG = "control-plane.config"
 #: The port that this Service has; another one may stand behind it.
 ESTIMATOR_PORT = 10352
 
@@ -243,10 +245,12 @@ def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) ->
 
 
 def agent_on_host(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    """The same where it is no pod: it is told how to get to its member, and has its identity fetched from there."""
+    """The same where it is no pod: it is told how to get to its member, and has certificate and key fetched from there
+    for the kubeconfig that the installer writes.
+    """
     return {
         **agent(spec, layout, ports),
-        "karmada-kubeconfig": f"{layout.runtime}/{AGENT_IDENTITY}",
+        "karmada-kubeconfig": layout.path(CONTROL_PLANE_CONFIG),
         "kubeconfig": _member_access(layout),
     }
 

@@ -291,7 +291,14 @@ class HostView:
         if component.row == KARMADA_AGENT_ON_HOST.name:
             access = self._agents[component.member]
             where = replace(where, member_url=access.server)
-            more["addition"] = addition(run.instance, component, where, access)
+            more["addition"] = addition(
+                run.instance,
+                component,
+                where,
+                access,
+                run.public_url,
+                run.state.authorities[KARMADA_CA].certificate,
+            )
         present, leaves = {}, wanted_leaf_certificates(run.spec, component)
         for leaf in leaves:
             folder = where.path(certificates.file_set_of(leaf, [component]).directory)

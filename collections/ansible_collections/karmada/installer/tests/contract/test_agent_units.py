@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
 from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_units, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT_ON_HOST
@@ -44,7 +44,7 @@ class Unit:
         self.folder, self.component, self.spec = folder, replace(component, ports=ports), instance.spec
         known = render.layout(instance, host, component, "")
         self.where = replace(known, base=str(folder / "etc"), runtime=str(folder / "run"), member_url=server.url)
-        pair = pki.issue(
+        self.pair = pair = pki.issue(
             pki.Certificate("x", "", agent.user("m1"), client=True),
             *(authorities()["client-signing-ca"], "ECDSA-P256", NOW, pki.parse_duration("87600h")),
         )
@@ -66,11 +66,14 @@ class Unit:
         (folder / "run").mkdir()
         (folder / "etc" / "member").mkdir(parents=True)
         (folder / "etc" / "member" / "member.config").write_bytes(access.kubeconfig)
-        lines = dict(agent_units.addition(instance, component, self.where, access).service)
+        addition = agent_units.addition(instance, component, self.where, access, server.url, server.ca.read_bytes())
+        for entry in addition.files:
+            Path(entry["path"]).write_bytes(base64.b64decode(entry["content"]))
+        lines = dict(addition.service)
         self.fetch = [part.strip('"') for part in lines["ExecStartPre"].split(" ")]
 
     def fetched(self) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *self.fetch[1:3], agent_identity.__file__, *self.fetch[4:]]
+        command = [sys.executable, *self.fetch[1:]]
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env={})
 
     def ran(self) -> str:
@@ -86,11 +89,11 @@ def unit(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Uni
     return Unit(api_server, tmp_path_factory.mktemp("agent"))
 
 
-def test_the_account_of_the_agent_fetches_its_identity(unit: Unit, api_server: ApiServer) -> None:
+def test_the_account_of_the_agent_fetches_its_identity(unit: Unit) -> None:
     done = unit.fetched()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    found = (unit.folder / "run" / "karmada-kubeconfig").read_text()
-    assert f"server: {api_server.url}" in found
+    found = (unit.folder / "run" / "identity.pem").read_bytes()
+    assert found == unit.pair.certificate + unit.pair.key
 
 
 def test_the_program_gets_past_its_member_and_is_asked_who_it_is_by_the_control_plane(unit: Unit) -> None:

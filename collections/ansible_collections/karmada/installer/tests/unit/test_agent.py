@@ -122,16 +122,25 @@ def test_the_secret_says_what_it_was_made_of() -> None:
     who = identity()
     secret = agent.identity_secret("m1", OWNER, "karmada/prod", who)
     assert agent.identity_of(secret) == who
+    assert agent.strange(secret) == ""
     config = yaml.safe_load(base64.b64decode(secret["data"]["karmada-kubeconfig"]))
     # The agent takes the name of its user for that of its cluster when it renews the certificate.
     assert config["users"][0]["name"] == config["contexts"][0]["context"]["user"] == "m1"
 
 
 @pytest.mark.parametrize(
-    "data", [{}, {"karmada-kubeconfig": "e30="}, {"karmada-kubeconfig": "!"}, {"karmada-kubeconfig": "Og=="}]
+    "content", [b"{}", b":", b"a: 2001-99-99", b"a: " + b"1" * 5000, b"[" * 200_000, b"\xff", b""], ids=range(7)
 )
-def test_a_secret_that_cannot_be_read_is_no_identity(data: dict[str, str]) -> None:
+def test_what_neither_agent_nor_installer_writes_is_no_identity(content: bytes) -> None:
+    secret = {"metadata": {}, "data": {"karmada-kubeconfig": base64.b64encode(content).decode()}}
+    assert agent.identity_of(secret) is None
+    assert agent.strange(secret)
+
+
+@pytest.mark.parametrize("data", [None, {}, {"karmada-kubeconfig": "!"}, {"karmada-kubeconfig": "\xe4"}])
+def test_a_secret_that_cannot_be_read_is_no_identity(data: dict[str, str] | None) -> None:
     assert agent.identity_of({"metadata": {}, "data": data}) is None
+    assert agent.strange({"metadata": {}, "data": data})
     assert agent.identity_of(None) is None
 
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     account_tokens,
     agent,
@@ -87,6 +88,7 @@ class Site:
             each.writes_left = self.writes_left
         self.state = state()
         self.bearers: list[str] = []
+        self.said: list[str] = []
         self.outcomes: list[member_join.Outcome] = []
         self.refusals: list[Exception] = []
         #: what becomes of a request: its status
@@ -145,6 +147,7 @@ class Site:
         deployment = document({"endpoint": {"type": "NodePort"}, "members": [M1]})
         deployment["spec"]["members"] = [{**deployment["spec"]["members"][0], **entry}]
         run = fake_run(deployment, FakeCluster("host"), stored=self.state)
+        run.say = self.said.append
         run.__dict__["control_plane"] = self.inside
         registered = member_join.registered_clusters(run)
         survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
@@ -225,7 +228,28 @@ def test_one_that_the_agent_has_renewed_is_left_to_it(monkeypatch: pytest.Monkey
     renewed = pki.issue(wanted, site.state.authorities[CLIENT_SIGNING_CA], "RSA-3072", site.now, timedelta(days=365))
     config = pki.kubeconfig("other", who.server, who.ca_pem, "m1", renewed, context="other")
     live = site.member.objects["v1", "Secret", "karmada-cluster", agent.SECRET]
-    live["data"] = {agent.SECRET: base64.b64encode(str(config).encode()).decode()}
+    live["data"] = {agent.SECRET: base64.b64encode(yaml.safe_dump(config).encode()).decode()}
+    assert site.run() == []
+
+
+def test_a_secret_that_somebody_else_has_changed_is_told_and_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    before = agent.identity_of(site.secret)
+    assert before
+    live = site.member.objects["v1", "Secret", "karmada-cluster", agent.SECRET]
+    config = yaml.safe_load(base64.b64decode(live["data"][agent.SECRET]))
+    config["users"][0]["user"]["exec"] = {"command": "/bin/sh"}
+    live["data"] = {agent.SECRET: base64.b64encode(yaml.safe_dump(config).encode()).decode()}
+    site.said.clear()
+    assert "changed Secret karmada-cluster/karmada-kubeconfig" in site.run()
+    (told,) = [each for each in site.said if "is written anew" in each]
+    assert "member m1: its Secret karmada-cluster/karmada-kubeconfig" in told
+    assert "has exec, which neither the agent nor the installer writes there" in told
+    after = agent.identity_of(site.secret)
+    assert after
+    # Whoever could write it could read it, too.
+    assert after.pair.key != before.pair.key
     assert site.run() == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -152,14 +153,14 @@ def test_the_unit_fetches_the_identity_before_it_starts_and_starts_anew_in_time(
         (shlex.split(lines[key][0]) for key in ("ExecStartPre",)),
         (shlex.split(lines[key][0]) for key in ("ExecStart",)),
     )
-    folder, identity = "/etc/karmada/prod/karmada-agent-m1", "/run/karmada-prod-agent-m1/karmada-kubeconfig"
+    folder, identity = "/etc/karmada/prod/karmada-agent-m1", "/run/karmada-prod-agent-m1/identity.pem"
     assert fetch == [
         *("/usr/bin/python3", "-I", "-B", f"{folder}/fetch_identity.py"),
         *(f"{folder}/member/member.config", "karmada-cluster", "karmada-kubeconfig", identity),
     ]
     assert start[0] == f"/usr/local/lib/karmada/{releases.newest().karmada}/karmada-agent"
     assert {
-        f"--karmada-kubeconfig={identity}",
+        f"--karmada-kubeconfig={folder}/control-plane.config",
         f"--kubeconfig={folder}/member/member.config",
         f"--cluster-api-endpoint={SERVER}",
         "--cluster-name=m1",
@@ -172,6 +173,22 @@ def test_the_unit_fetches_the_identity_before_it_starts_and_starts_anew_in_time(
     assert lines["User"] == ["karmada-prod-agent-m1"]
     assert "karmada-prod-apiserver.service" not in lines["After"][0]
     assert {key: value[-1] for key, value in lines.items()}.items() >= unit_text.HARDENING.items()
+
+
+def test_where_the_control_plane_is_stands_in_a_file_that_no_member_writes(runs: Runs) -> None:
+    run = joined(runs, *BOTH)
+    files = {each["path"]: each for each in tree(run)["files"]}
+    entry_of_it = files["/etc/karmada/prod/karmada-agent-m1/control-plane.config"]
+    assert (entry_of_it["user"], entry_of_it["mode"]) == ("karmada-prod-agent-m1", 0o600)
+    config = json.loads(base64.b64decode(entry_of_it["content"]))
+    (known,), (who,) = config["clusters"], config["users"]
+    assert known["cluster"]["server"] == run.public_url == "https://192.0.2.1:5443"
+    authority = run.state.authorities["karmada-ca"].certificate
+    assert base64.b64decode(known["cluster"]["certificate-authority-data"]) == authority
+    identity = "/run/karmada-prod-agent-m1/identity.pem"
+    assert who == {"name": "m1", "user": {"client-certificate": identity, "client-key": identity}}
+    (use,) = config["contexts"]
+    assert (use["context"], config["current-context"]) == ({"cluster": known["name"], "user": "m1"}, use["name"])
 
 
 @pytest.mark.parametrize(("validity", "seconds"), [("8760h", 1576800), ("1h", 180), ("10m", 60)])
@@ -320,8 +337,9 @@ def test_nothing_of_the_control_planes_keys_is_in_what_a_host_gets(runs: Runs) -
     view = run.on_host("gw1")
     whole = [view.tree(names) for names in ([ROW], list(BY_NAME))]
     content = b"".join(base64.b64decode(file["content"]) for each in whole for file in each["files"])
-    assert b"PRIVATE KEY" not in content
+    assert not re.search(rb"BEGIN [A-Z ]*PRIVATE KEY", content)
     assert {file["path"].rsplit("/", 1)[-1] for each in whole for file in each["files"]} == {
+        "control-plane.config",
         "member.config",
         "fetch_identity.py",
         "karmada-prod-agent-m1.service",
