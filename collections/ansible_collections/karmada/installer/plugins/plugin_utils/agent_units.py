@@ -93,6 +93,7 @@ def addition(
             ("ExecStartPre", " ".join(unit_text.argument(part) for part in fetch)),
             ("RuntimeMaxSec", str(seconds_between_starts(instance.spec))),
         ],
+        programs=[PYTHON],
         read_at_start=access.identity,
     )
 

@@ -192,11 +192,12 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
 @dataclass(frozen=True)
 class Addition:
     """What a component has on a host beside what the table says: entries of ``files``, lines of its unit's section
-    Service, and what else it takes a restart to take up.
+    Service, programs that these start, and what else it takes a restart to take up.
     """
 
     files: Sequence[Mapping[str, Any]] = ()
     service: Sequence[tuple[str, str]] = ()
+    programs: Sequence[str] = ()
     read_at_start: str = ""
 
 
@@ -219,9 +220,9 @@ def component_tree(
     """
     user, unit = user_name(instance, component), unit_name(instance, component)
     files = [*_configuration(instance, component, where, material, etcd, user), *addition.files]
-    before = component_unit(instance, component, where, "", addition.service) + addition.read_at_start
+    before = component_unit(instance, component, where, "", addition) + addition.read_at_start
     digest = _digest(component, files, before)
-    text = component_unit(instance, component, where, digest, addition.service)
+    text = component_unit(instance, component, where, digest, addition)
     data = [where.data] if component is ETCD else []
     return {
         "owner": instance.owner,
@@ -295,12 +296,9 @@ def _each_once(entries: Iterable[Any]) -> list[Any]:
 
 
 def component_unit(
-    instance: Instance, component: Component, where: Layout, digest: str, more: Iterable[tuple[str, str]] = ()
+    instance: Instance, component: Component, where: Layout, digest: str, addition: Addition = _NOTHING
 ) -> str:
-    """The unit file of a component. ``digest`` tells which form of its files the process was started with.
-
-    ``more`` are lines of the section Service that others have not.
-    """
+    """The unit file of a component. ``digest`` tells which form of its files the process was started with."""
     settings = settings_of(component, instance.spec)
     arguments = (
         [f"--config-file={where.base}/etcd.yaml"] if component is ETCD else component.flags(instance.spec, where)
@@ -334,10 +332,11 @@ def component_unit(
         ("TimeoutStartSec", "infinity"),
         ("TimeoutStopSec", "60"),
         ("LimitNOFILE", "1048576"),
-        *more,
+        *addition.service,
         *unit_text.shares(settings.get("resources") or {}),
         *((("ReadWritePaths", where.data),) if component is ETCD else ()),
         *sorted(unit_text.HARDENING.items()),
+        *unit_text.execution([program(instance, component), *addition.programs]),
         *(("SystemCallFilter", calls) for calls in unit_text.SYSTEM_CALLS),
     ]
     install = [("WantedBy", "multi-user.target")]

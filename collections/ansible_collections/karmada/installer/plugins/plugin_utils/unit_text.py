@@ -45,6 +45,19 @@ HARDENING: Mapping[str, str] = {
 SYSTEM_CALLS = ("@system-service", "~@privileged @resources")
 
 
+#: Where the dynamic loader and libraries are, on systems that have them in one tree and on others. A program is looked
+#: up there by nobody; one that lies there all the same is not started by a shell, because there is none.
+_LIBRARIES = ("-/lib", "-/lib64", "-/usr/lib", "-/usr/lib64")
+
+
+def execution(programs: Iterable[str]) -> list[tuple[str, str]]:
+    """Lines of the section Service by which a process may execute these programs and nothing else that it reads,
+    fetches or is told to run. systemd has this from 248 on; an older one passes over it.
+    """
+    # A program that is not there is told by the start in better words.
+    return [("NoExecPaths", "/"), ("ExecPaths", " ".join((*(f"-{each}" for each in programs), *_LIBRARIES)))]
+
+
 def unit_file(sections: Mapping[str, Iterable[tuple[str, str]]]) -> str:
     """The text of a unit; a key may stand in it more than once."""
     return "\n".join(

@@ -191,6 +191,19 @@ def test_where_the_control_plane_is_stands_in_a_file_that_no_member_writes(runs:
     assert (use["context"], config["current-context"]) == ({"cluster": known["name"], "user": "m1"}, use["name"])
 
 
+def test_an_agent_executes_its_program_and_python_and_other_components_theirs(runs: Runs) -> None:
+    libraries = ["-/lib", "-/lib64", "-/usr/lib", "-/usr/lib64"]
+    program = f"-/usr/local/lib/karmada/{releases.newest().karmada}/karmada-agent"
+    lines = unit(tree(joined(runs, *BOTH)), "m1")
+    assert (lines["NoExecPaths"], lines["ExecPaths"]) == (["/"], [" ".join([program, "-/usr/bin/python3", *libraries])])
+    of = runs.step(deployment()).instance
+    (host, *_) = render.all_hosts(of.spec)
+    for component in render.components_on(of, host):
+        text = render.component_unit(of, component, render.layout(of, host, component, ""), "")
+        paths = " ".join([f"-{render.program(of, component)}", *libraries])
+        assert f"NoExecPaths=/\nExecPaths={paths}\n" in text
+
+
 @pytest.mark.parametrize(("validity", "seconds"), [("8760h", 1576800), ("1h", 180), ("10m", 60)])
 def test_an_agent_starts_anew_well_before_its_certificate_ends(validity: str, seconds: int) -> None:
     assert agent_units.seconds_between_starts({"certificates": {"validity": validity}}) == seconds
