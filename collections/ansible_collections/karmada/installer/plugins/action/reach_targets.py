@@ -29,7 +29,7 @@ class ActionModule(KarmadaAction):
             raise TypeError("this control plane is not on plain hosts")
         looked_at = pushed_members(run.spec) or members_with_agent_hosts(run.spec)
         registered = member_checks.registered_clusters(run) if looked_at else Clusters()
-        found = member_reach.targets(run, registered)
+        found = [*member_reach.targets(run, registered), *member_reach.endpoint_name(run)]
         hosts = dict.fromkeys(member_reach.looking(run), found) if found else {}
         hosts |= member_reach.for_agents(run, registered)
         for host, targets in hosts.items():

@@ -4,7 +4,8 @@
 Runs on a host with the Python of its distribution and nothing else (standard library, Python 3.9 or newer). Nothing is
 sent but what begins a connection: no credentials, no request.
 
-A target is a mapping: ``name`` for whoever asks, ``host`` and ``port``; ``tls`` whether more than the port is tried;
+A target is a mapping: ``name`` for whoever asks, ``host`` and ``port``; without a port (0) the name is looked up and no
+more. ``tls`` is whether more than the port is tried;
 ``authority`` the PEM certificates that may have signed the other side's, empty if that is not verified; ``server_name``
 the host name or address that its certificate has to be for.
 """
@@ -86,6 +87,8 @@ def _fault(target: Mapping[str, Any], deadline: float, resolved: Callable[[], No
     try:
         places = socket.getaddrinfo(target["host"], target["port"], type=socket.SOCK_STREAM)
         resolved()
+        if not target["port"]:
+            return "", ""
         with _connected([str(place[0]) for *_, place in places], target["port"], deadline) as connection:
             if target["tls"]:
                 context = _context(target["authority"])

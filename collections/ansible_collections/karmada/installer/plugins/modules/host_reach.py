@@ -33,7 +33,7 @@ options:
         type: str
         required: true
       port:
-        description: TCP port.
+        description: TCP port; with 0 the name is looked up, and no more.
         type: int
         required: true
       tls:

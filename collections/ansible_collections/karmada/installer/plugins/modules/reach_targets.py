@@ -13,7 +13,8 @@ description:
   - >-
     The hosts of a control plane connect to the API servers of its members in mode Push. This finds those that are not
     known to be Ready, with the address and the CA of their kubeconfigs, for M(karmada.installer.reach_from_host). Hosts
-    that run agents connect to the members that they serve, and to the endpoint of the control plane.
+    that run agents connect to the members that they serve, and to the endpoint of the control plane. Where its name is
+    new, hosts look it up.
   - >-
     It does not fail. What is wrong is told by M(karmada.installer.preflight), together with everything else.
 extends_documentation_fragment:

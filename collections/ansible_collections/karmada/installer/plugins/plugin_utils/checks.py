@@ -157,6 +157,7 @@ def _host(run: Run) -> Iterable[Problem]:
         component_checks.storage_class,
         component_checks.host_path_nodes,
         endpoint_checks.node_port,
+        endpoint_checks.leads,
         endpoint_checks.ingress,
         endpoint_checks.route,
         component_checks.flags_and_gates,
@@ -173,7 +174,12 @@ def _host(run: Run) -> Iterable[Problem]:
 def _hosts(run: HostsRun, abandoned: Sequence[str]) -> Iterable[Problem]:
     yield from host_preflight.problems(run, abandoned)
     yield from _recorded(run)
-    for check in (component_checks.flags_and_gates, component_checks.audit, fixed_settings.service_subnet):
+    for check in (
+        endpoint_checks.leads,
+        component_checks.flags_and_gates,
+        component_checks.audit,
+        fixed_settings.service_subnet,
+    ):
         yield from collected(partial(check, run))
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -144,6 +145,20 @@ def host(
         found = [address for addresses in nodes for address in addresses]
         return recorded if recorded in found or not found else found[0]
     return ""
+
+
+def named(settings: Object) -> str:
+    """The name or address that the document itself gives; empty where it is found out."""
+    return str(settings.get("host") or (settings.get("virtualIP") or {}).get("address") or "")
+
+
+def is_address(name: str) -> bool:
+    """Whether this is an address, which needs no name service."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def same_place(

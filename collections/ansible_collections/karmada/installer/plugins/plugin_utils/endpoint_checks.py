@@ -3,16 +3,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     endpoint,
+    endpoint_look,
+    load_balancer,
+    member_reach,
+    pki,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     KARMADA_APISERVER,
+    KARMADA_CA,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint_look import Seen
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+
+#: By one of these names pods find the API server of any cluster, so its certificate has them.
+_NAMES_OF_API_SERVERS = {"kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+#: How many letters of a certificate's names are told.
+_MOST_WORDS = 200
 
 
 def node_port(run: Run) -> Iterable[Problem]:
@@ -97,3 +113,113 @@ def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
                 where="spec.endpoint.host",
                 remedy="choose another name, or remove that object",
             )
+
+
+def leads(run: Run) -> Iterable[Problem]:
+    """Whether the endpoint that the document names leads to this control plane, as far as it can be seen from here.
+
+    Those who use it may be elsewhere, with another name service: a name that is not known here, or leads past what the
+    document knows, is told. An API server of somebody else that answers there is nothing that will be right later.
+    """
+    settings = run.spec["endpoint"]
+    name = endpoint.named(settings)
+    if not name or settings["type"] == "ClusterIP":
+        return
+    port = endpoint.port(settings, None)
+    seen = endpoint_look.look(name, port)
+    for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
+        run.say(f"hint: {hint}")
+    if (
+        isinstance(run, HostsRun)
+        and not run.stored_state
+        and any(each.get("refusal") for each in run.observed.values())
+    ):
+        return  # it may be ours, and what tells so be on a host that lets nobody in
+    ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""
+    if stranger := _stranger(seen.certificate, ours):
+        via = "" if endpoint.is_address(name) else f", which leads to {', '.join(seen.addresses)} from here"
+        yield Problem(
+            what=f"another API server answers at {endpoint.url(name, port)}{via}: its certificate is of {stranger}, "
+            "and not signed by the CA of this control plane",
+            where="spec.endpoint.host" if settings.get("host") else "spec.endpoint.virtualIP.address",
+            remedy="let it lead to this control plane, or name another one; a name that is to move here later can "
+            "stand in spec.endpoint.extraSANs until then",
+        )
+
+
+def _stranger(certificate: str, ours: bytes) -> str:
+    """Whose API server it is that has this certificate, in words; empty if it is ours, or no API server.
+
+    Before ours runs a proxy that it is to share with others may answer with a certificate of its own.
+    """
+    try:
+        about = pki.describe(certificate.encode(), *filter(None, [ours])) if certificate else {}
+    except ValueError:
+        return ""
+    if not about or about["issuer_fingerprint"] or not _NAMES_OF_API_SERVERS & {_bare(each) for each in about["sans"]}:
+        return ""
+    said = f"{about['subject'] or 'nobody'}, issued by {about['issuer'] or 'nobody'}"
+    return "".join(letter if letter.isprintable() else "?" for letter in said[:_MOST_WORDS])
+
+
+def _bare(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
+    """What may be right where the clients are, and is not what it looks like from here."""
+    if not seen.addresses:
+        yield (
+            f"{_called(name)} is not known to this machine ({seen.unknown}): kubeconfigs lead there, so let the name "
+            "service of those who use them have it, or name an address"
+        )
+    elif isinstance(run, HostsRun) and not endpoint.is_address(name):
+        yield from _past_hosts(run, name, seen.addresses)
+
+
+def _past_hosts(run: HostsRun, name: str, addresses: Sequence[str]) -> Iterator[str]:
+    """Names whose addresses are none that can serve the endpoint, as far as the document tells."""
+    virtual_ip = (run.spec["endpoint"].get("virtualIP") or {}).get("address")
+    of_hosts = {host.address: host for host in render.all_hosts(run.spec)}
+    known = {_address(each): host for each, host in of_hosts.items()}
+    led_to = ", ".join(addresses)
+    found = [_address(each) for each in addresses]
+    if virtual_ip:
+        if _address(virtual_ip) not in found:
+            yield (
+                f"{_called(name)} leads to {led_to} from here, and not to the virtual IP {virtual_ip}: clients come "
+                "to it only if something passes their connections on"
+            )
+        return
+    if any(each.is_loopback for each in found):
+        yield f"{_called(name)} leads this machine to itself ({led_to}), and others elsewhere"
+    serving = {render.CONTROL_PLANE_ROLE, load_balancer.ROLE}
+    deaf = [known[each].name for each in found if each in known and not serving & set(known[each].roles)]
+    if deaf and len(deaf) == len(found):
+        yield (
+            f"{_called(name)} leads to {', '.join(deaf)} ({led_to}), where no API server runs: clients get through "
+            "only if a load balancer of yours is there"
+        )
+
+
+def _of_hosts(run: Run, name: str) -> Iterator[str]:
+    """Hosts that do not know the name; those that run agents have it told of their members."""
+    faults: dict[Fault, list[str]] = {}
+    for host, observed in run.observed.items() if isinstance(run, HostsRun) else ():
+        found: Mapping[str, str] = (observed.get("unreached") or {}).get(member_reach.ENDPOINT) or {}
+        if found.get("fault") == kinds.UNKNOWN_NAME:
+            faults.setdefault(Fault(kinds.UNKNOWN_NAME, found["detail"]), []).append(host)
+    for fault, hosts in faults.items():
+        yield (
+            f"{_called(name)} is not known on {', '.join(hosts)} ({fault.detail}): the control plane does without, "
+            "who uses a kubeconfig there does not"
+        )
+
+
+def _called(name: str) -> str:
+    return f"the name {name} (spec.endpoint.host)"
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    # An address of a link has its interface behind it.
+    return ipaddress.ip_address(text.partition("%")[0])

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    endpoint,
     member_checks,
     member_join,
     members,
@@ -33,8 +34,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
 AT_ONCE = 32
-#: Behind the name of a member: what its agent has to reach beside it.
-_ENDPOINT = "/endpoint"
+#: Behind the name of a member: what its agent has to reach beside it. Without one: what everybody has to find.
+ENDPOINT = "/endpoint"
 _OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
 REMEDY_OF_PLACE = f"let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
 REMEDY_OF_CERTIFICATE = (
@@ -59,7 +60,8 @@ def targets(run: Run, registered: Clusters) -> list[Target]:
 
 
 def for_agents(run: HostsRun, registered: Clusters) -> dict[str, list[Target]]:
-    """Host → what the agents on it have to reach: the members that they serve, and the endpoint once that answers us.
+    """Host → what the agents on it have to reach: the members that they serve, and the endpoint. Until that answers us
+    they look up its name.
 
     As with ``targets``, of members that are not known to be Ready.
     """
@@ -80,8 +82,22 @@ def _endpoint(run: HostsRun, member: str) -> list[Target]:
     except (ApiError, ProblemsError):
         # The run may be there to mend it.
         answers = None
-    authority = run.state.authorities[KARMADA_CA].certificate.decode() if answers else ""
-    return [Target.of_url(f"{member}{_ENDPOINT}", run.public_url, authority)] if answers else []
+    if answers:
+        authority = run.state.authorities[KARMADA_CA].certificate.decode()
+        return [Target.of_url(f"{member}{ENDPOINT}", run.public_url, authority)]
+    return _name(run, member)
+
+
+def endpoint_name(run: HostsRun) -> list[Target]:
+    """The endpoint, where hosts are to look up a name that is new."""
+    before = run.stored_state.document if run.stored_state else None
+    settings = (before or {}).get("spec", {}).get("endpoint", {})
+    return [] if before and endpoint.named(settings) == run.endpoint_host else _name(run)
+
+
+def _name(run: HostsRun, member: str = "") -> list[Target]:
+    name = run.endpoint_host
+    return [] if endpoint.is_address(name) else [Target.of_name(f"{member}{ENDPOINT}", run.public_url)]
 
 
 def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
@@ -117,7 +133,7 @@ def from_hosts(run: HostsRun) -> dict[str, list[Problem]]:
     for host, observed in run.observed.items():
         by_name = {each["name"]: Target.of(each) for each in observed.get("targets") or ()}
         for name, fault in (observed.get("unreached") or {}).items():
-            if fault["fault"] == kinds.NOT_TRIED:
+            if fault["fault"] == kinds.NOT_TRIED and name != ENDPOINT:
                 untried.setdefault(host, set()).add(name)
             else:
                 found.setdefault(name, (by_name[name], {}))[1][host] = Fault(fault["fault"], fault["detail"])
@@ -126,7 +142,7 @@ def from_hosts(run: HostsRun) -> dict[str, list[Problem]]:
     entries = {entry["name"]: entry for entry in run.spec["members"]}
     problems: dict[str, list[Problem]] = {}
     for name, each in found.items():
-        member = name.removesuffix(_ENDPOINT)
+        member = name.removesuffix(ENDPOINT)
         if member in entries:
             told = of_endpoint(member, *each) if name != member else of_member(entries[member], *each)
             problems.setdefault(member, []).extend(told)

@@ -46,6 +46,11 @@ class Target:
         return cls(name, url, host, port, tls=False)
 
     @classmethod
+    def of_name(cls, name: str, url: str) -> Target:
+        """An API server that does not answer yet, of which no more than its name is looked up."""
+        return cls(name, url, _place(url)[0], 0, tls=True)
+
+    @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Target:
         """From its plain form."""
         return cls(**plain)

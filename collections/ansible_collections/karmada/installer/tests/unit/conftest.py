@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import run_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint_look, run_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.tests.unit.stub_api import StubApi
 
@@ -31,6 +31,12 @@ def cluster(api: StubApi) -> Iterator[Cluster]:
 def nothing_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test leaves anything where a run would keep it: nobody takes it away from there when a test ends."""
     monkeypatch.setattr(run_folder, "places", lambda: iter(()))
+
+
+@pytest.fixture(autouse=True)
+def no_name_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of documents lead to an address that is for documentation, and nobody answers there."""
+    monkeypatch.setattr(endpoint_look, "look", lambda *_: endpoint_look.Seen(("192.0.2.1",)))
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS
 CA = pki.new_authority(pki.Authority("ca", "ca"), "ECDSA-P256", NOW).certificate.decode()
 SECRET = "a-token-that-nobody-sees"
 REMEDY = member_reach.REMEDY_OF_PLACE
+#: No name that hosts would have to look up.
+DIRECT = {"type": "External", "host": "192.0.2.1"}
 URL = "https://192.0.2.7:6443"
 
 
@@ -49,7 +51,7 @@ class Site:
     """A control plane on hosts with these members, and the secrets that they have."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *entries: dict[str, Any], **secrets: Any) -> None:
-        self.runs, self.document = Runs(folder / "run"), deployment(members=list(entries))
+        self.runs, self.document = Runs(folder / "run"), deployment(members=list(entries), endpoint=DIRECT)
         self.runs.see_all(seen(Stored()))
         self.registered: dict[str, Any] = {}
         self.said: list[str] = []

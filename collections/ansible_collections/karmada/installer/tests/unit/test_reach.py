@@ -103,6 +103,19 @@ def test_one_with_the_right_certificate_is_reached() -> None:
         assert reach.look([target(port, host="localhost", server_name="localhost")], ENOUGH) == {}
 
 
+def test_without_a_port_the_name_is_looked_up_and_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach.socket, "create_connection", None)
+    monkeypatch.setattr(reach.socket, "getaddrinfo", always("192.0.2.1"))
+    assert reach.look([target(0, host="karmada.example.com")], ENOUGH) == {}
+
+    def unknown(*_where: Any, **_how: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(reach.socket, "getaddrinfo", unknown)
+    told = {"fault": reach.UNKNOWN_NAME, "detail": "Name or service not known"}
+    assert reach.look([target(0, host="karmada.example.com")], ENOUGH) == {"m1": told}
+
+
 def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> None:
     with server(certificate(addresses=())) as port:
         assert kind(port) == reach.OTHER_NAME
