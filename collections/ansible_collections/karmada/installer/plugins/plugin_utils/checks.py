@@ -161,6 +161,7 @@ def _host(run: Run) -> Iterable[Problem]:
         endpoint_checks.ingress,
         endpoint_checks.route,
         component_checks.flags_and_gates,
+        component_checks.own_images,
         component_checks.priority_classes,
         component_checks.pull_secrets,
         component_checks.audit,
@@ -177,6 +178,7 @@ def _hosts(run: HostsRun, abandoned: Sequence[str]) -> Iterable[Problem]:
     for check in (
         endpoint_checks.leads,
         component_checks.flags_and_gates,
+        component_checks.own_images,
         component_checks.audit,
         fixed_settings.service_subnet,
     ):

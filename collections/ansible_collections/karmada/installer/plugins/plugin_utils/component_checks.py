@@ -10,9 +10,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     host_path,
     host_rights,
+    manifest,
     overlay,
     program_flags,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils import own_images as own_images_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Component,
@@ -144,6 +146,14 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
                         where=f"{path}.{field}.{name}",
                         remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known, kind)}",
                     )
+
+
+def own_images(run: Run) -> Iterable[Problem]:
+    """Images that the document names for single components: whether they are used, and go with the others."""
+    before, release = run.state.document, run.instance.release
+    for hint in own_images_of.hints(run.spec, release):
+        run.say(f"hint: {hint}")
+    yield from own_images_of.problems(run.spec, release, manifest.with_defaults(before)["spec"] if before else None)
 
 
 def _listed(names: Sequence[str], kind: str) -> str:

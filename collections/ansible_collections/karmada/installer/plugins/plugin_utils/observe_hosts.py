@@ -38,7 +38,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
-_VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[^/]+)/")
+_VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[0-9]+\.[0-9]+\.[0-9]+)[^/]*/")
 
 
 def observe_hosts(run: HostsRun) -> Observation:

@@ -139,9 +139,19 @@ def user_named(instance: Instance, what: str) -> str:
 
 
 def program(instance: Instance, component: Component) -> str:
-    """Where the program of a component is. Versions lie side by side, so that an upgrade can go back."""
-    version = getattr(instance.release, component.image.release)
-    return f"{PROGRAMS}/{version}/{component.binary.rsplit('/', 1)[-1]}"
+    """Where the program of a component is. Versions lie side by side, so that an upgrade can go back.
+
+    One out of an image that the document names for this component has a folder by that: another instance of the host
+    may have the publisher's, and another image is another program.
+    """
+    release, spec = instance.release, instance.spec
+    version, settings = getattr(release, component.image.release), settings_of(component, spec)
+    folder, tag = version, settings.get("imageTag") or version
+    if spec["artifacts"]["source"] == "Image" and (settings.get("imageRepository") or tag != version):
+        reference = component.image.reference(spec["images"], release, settings)
+        # No tag has this letter.
+        folder = f"{tag}~{hashlib.sha256(reference.encode()).hexdigest()[:8]}"
+    return f"{PROGRAMS}/{folder}/{component.binary.rsplit('/', 1)[-1]}"
 
 
 def layout(instance: Instance, host: Host, component: Component, endpoint_host: str) -> Layout:
