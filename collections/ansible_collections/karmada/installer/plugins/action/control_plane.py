@@ -29,8 +29,7 @@ class ActionModule(KarmadaAction):
             return changed_result(Change(Ref.of(each), "created", None, diff(None, each)) for each in objects)
         step = f"control plane: {stage}"
         changes = run.apply_to_control_plane(step, lambda: control_plane_stages.objects(run, stage))
-        if stage in ("withdrawal", "addons"):
-            changes += run.remove_from_control_plane(step, control_plane_stages.switched_off(run))
+        changes += run.remove_from_control_plane(step, control_plane_stages.switched_off(run, [stage]))
         if run.check:
             return changed_result(changes)
         waited_for = [

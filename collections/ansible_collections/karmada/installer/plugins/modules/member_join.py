@@ -20,7 +20,8 @@ description:
     only; the control plane keeps none of it.
   - >-
     A member in mode Pull gets a karmada-agent on top, with a client certificate of its own for the control plane. The
-    module asks for that certificate with a bootstrap token that it deletes afterwards, and not again while it is good.
+    module asks for that certificate, approves the request and deletes it afterwards, and does not ask again while the
+    certificate is good.
   - >-
     A member is joined when the control plane itself finds it Ready. This is waited for, also for members at which
     nothing had to be changed.

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 import secrets
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -31,7 +30,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     AGENT_GROUP,
-    BOOTSTRAP_TOKEN_GROUP,
+    AGENT_PREFIX,
     SYSTEM_LABEL,
     owner_labels,
 )
@@ -52,9 +51,6 @@ DEPLOYMENT = Ref("apps/v1", "Deployment", ROW.name, MEMBER_NAMESPACE)
 TOKEN = Ref("v1", "Secret", ACCOUNT, MEMBER_NAMESPACE)
 #: On that Secret: the fingerprint of the certificate that the installer put there. The agent leaves it when it renews.
 ISSUED_ANNOTATION = "installer.karmada.io/issued"
-TOKEN_NAMESPACE = "kube-system"  # noqa: S105 - the name of a namespace
-#: How long a token lives that nobody took away, because the run was killed.
-TOKEN_LIFETIME = timedelta(minutes=10)
 CSR_API = "certificates.k8s.io/v1"
 _LEASE_API = "coordination.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io"
@@ -87,7 +83,7 @@ class Identity:
 
 def user(member: str) -> str:
     """The name of this member's agent in the control plane."""
-    return f"system:karmada:agent:{member}"
+    return f"{AGENT_PREFIX}{member}"
 
 
 # -- in the control plane ----------------------------------------------------------------------------------------------
@@ -145,34 +141,8 @@ def leases(member: str) -> tuple[Ref, Ref]:
     )
 
 
-def bootstrap_token(member: str, owner: str, now: datetime) -> tuple[str, Object]:
-    """A token with which a certificate for an agent can be asked for, and the Secret that makes it one."""
-    alphabet = string.ascii_lowercase + string.digits
-    token_id, secret = ("".join(secrets.choice(alphabet) for _ in range(length)) for length in (6, 16))
-    content = {
-        "token-id": token_id,
-        "token-secret": secret,
-        "usage-bootstrap-authentication": "true",
-        "auth-extra-groups": BOOTSTRAP_TOKEN_GROUP,
-        "expiration": (now + TOKEN_LIFETIME).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "description": f"for the agent of member {member}, once",
-    }
-    made = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "bootstrap.kubernetes.io/token",
-        "metadata": {
-            "name": f"bootstrap-token-{token_id}",
-            "namespace": TOKEN_NAMESPACE,
-            "labels": _labels(member, owner),
-        },
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items()},
-    }
-    return f"{token_id}.{secret}", made
-
-
 def signing_request(member: str, owner: str, request_pem: bytes, validity: timedelta) -> Object:
-    """The request for the agent's certificate, which Karmada approves and kube-controller-manager signs."""
+    """The request for the agent's certificate, which kube-controller-manager signs when it is approved."""
     return {
         "apiVersion": CSR_API,
         "kind": "CertificateSigningRequest",
@@ -184,6 +154,13 @@ def signing_request(member: str, owner: str, request_pem: bytes, validity: timed
             "usages": _USAGES,
         },
     }
+
+
+def approved(request: Object, why: str) -> Object:
+    """A request, as the API server has it, with the word of whoever asked for it that it may be signed."""
+    status = request.get("status") or {}
+    condition = {"type": "Approved", "status": "True", "reason": "ListedMember", "message": why}
+    return {**request, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
 
 
 def selector(member: str, owner: str) -> str:

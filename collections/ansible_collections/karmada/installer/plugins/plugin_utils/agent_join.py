@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Members in mode Pull: an agent on each, with an identity of its own in the control plane.
 
-The installer asks for the agent's certificate as somebody who may do nothing else: with a token that it makes for this
-and takes away at once. Every step looks at what is there, so that a run that was killed is carried on by the next.
+The installer asks for the agent's certificate and approves the request itself, so that nobody else has to be allowed to
+get one without being asked. Every step looks at what is there, so that a run that was killed is carried on by the next.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import account_tokens, agent, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent import Identity
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Unauthorized
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
@@ -33,8 +34,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
-#: How long the API server may take to know a token, and the control plane to sign a certificate.
-TOKEN_SECONDS, CERTIFICATE_SECONDS = 15.0, 60.0
+#: How long the control plane may take to sign a certificate.
+CERTIFICATE_SECONDS = 60.0
 _PAUSE = 0.2
 Look = Callable[..., list[Change]]
 
@@ -155,12 +156,9 @@ def _there(cluster: Cluster, *refs: Ref) -> list[tuple[Ref, str]]:
 
 
 def _left_by_a_killed_run(run: Run, name: str) -> list[tuple[Ref, str]]:
-    """Tokens and requests that were made for this agent, which live for seconds unless their run ends early."""
+    """Requests that were made for this agent, which live for seconds unless their run ends early."""
     labels = agent.selector(name, run.instance.owner)
-    found = [
-        *run.control_plane.list("v1", "Secret", agent.TOKEN_NAMESPACE, labels=labels),
-        *run.control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels),
-    ]
+    found = run.control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels)
     return [(Ref.of(each), each["metadata"]["uid"]) for each in found]
 
 
@@ -195,51 +193,40 @@ def _validity(run: Run) -> timedelta:
 
 
 def _new_identity(run: Run, name: str) -> Identity:
-    """A certificate for the agent, asked for with a token that is good for nothing else and gone afterwards."""
+    """A certificate for the agent; the request for it is gone afterwards."""
     owner, control_plane = run.instance.owner, run.control_plane
     algorithm = run.spec["certificates"]["keyAlgorithm"]
     request, key = pki.certificate_request(agent.user(name), (AGENT_GROUP,), algorithm)
     wanted = agent.signing_request(name, owner, request, _validity(run))
-    token, secret = agent.bootstrap_token(name, owner, run.now)
     run.say(f"member {name}: asking for the certificate of its agent")
-    control_plane.create(secret)
     try:
-        with run.control_plane_as(token) as applicant:
-            certificate = _signed(applicant, wanted)
+        certificate = _signed(control_plane, wanted, f"{run.instance.full_name} lists member {name}")
     finally:
-        made = _there(control_plane, Ref.of(secret), Ref.of(wanted))
-        delete_all(control_plane, made, progress=run.say)
+        delete_all(control_plane, _there(control_plane, Ref.of(wanted)), progress=run.say)
     authority = run.state.authorities[KARMADA_CA].certificate
     return Identity(pki.Pair(certificate, key), run.public_url, authority, pki.fingerprint(certificate))
 
 
-def _signed(applicant: Cluster, wanted: Object) -> bytes:
+def _signed(control_plane: Cluster, wanted: Object, why: str) -> bytes:
     """The certificate that was asked for, when it was approved and signed. Raises ProblemsError when it is not."""
-    known_by = time.monotonic() + TOKEN_SECONDS
-    while True:
-        try:
-            applicant.create(wanted)
-        except Conflict:
-            break  # an attempt that was not heard has made it
-        except Unauthorized:
-            # The API server learns of a new token a moment later.
-            if time.monotonic() > known_by:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            break
+    # A conflict: an attempt that was not heard has made it.
+    with suppress(Conflict):
+        control_plane.create(wanted)
     name, deadline = wanted["metadata"]["name"], time.monotonic() + CERTIFICATE_SECONDS
     while time.monotonic() < deadline:
-        live = applicant.get(agent.CSR_API, "CertificateSigningRequest", name) or {}
-        status = live.get("status") or {}
+        live = control_plane.get(agent.CSR_API, "CertificateSigningRequest", name)
+        status = (live or {}).get("status") or {}
+        conditions = {each["type"]: each for each in status.get("conditions") or []}
         if status.get("certificate"):
             return base64.b64decode(status["certificate"])
-        refusals = [each for each in status.get("conditions") or [] if each["type"] in ("Denied", "Failed")]
-        if refusals:
-            raise _not_signed(name, f"was refused: {refusals[0].get('message') or refusals[0].get('reason')}")
+        for refusal in (conditions[each] for each in ("Denied", "Failed") if each in conditions):
+            raise _not_signed(name, f"was refused: {refusal.get('message') or refusal.get('reason')}")
+        if live and "Approved" not in conditions:
+            # Karmada approves what an administrator asks for, too, and may be faster.
+            with suppress(Conflict):
+                control_plane.replace(agent.approved(live, why), "approval")
         time.sleep(_PAUSE)
-    approved = any(each["type"] == "Approved" for each in status.get("conditions") or [])
-    raise _not_signed(name, f"was {'not signed' if approved else 'not approved'} within {CERTIFICATE_SECONDS:.0f} s")
+    raise _not_signed(name, f"was not signed within {CERTIFICATE_SECONDS:.0f} s")
 
 
 def _not_signed(name: str, what: str) -> ProblemsError:
@@ -247,7 +234,6 @@ def _not_signed(name: str, what: str) -> ProblemsError:
         Problem(
             what=f"the request for the certificate of its agent {what}",
             where=f"CertificateSigningRequest {name} in the control plane",
-            remedy="see that agentcsrapproving of karmada-controller-manager and csrsigning of kube-controller-manager "
-            "run (their flag controllers), then run again",
+            remedy="see that csrsigning of kube-controller-manager runs (its flag controllers), then run again",
         )
     )

@@ -25,6 +25,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import collected
 from ansible_collections.karmada.installer.plugins.plugin_utils.certificates import unusable_authorities
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import RIGHTS_GENERATOR
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
@@ -66,6 +68,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
         registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
+            partial(_agents, run),
             partial(_hosts, run, abandoned_hosts)
             if isinstance(run, HostsRun)
             else partial(_with_host, access, partial(_host, run)),
@@ -134,6 +137,18 @@ def _place_access(run: Run) -> Iterable[Problem]:
         return
     run.host.version(retry_seconds=5)
     yield from host_rights.problems(run)
+
+
+def _agents(run: Run) -> Iterable[Problem]:
+    """The agent of a member of this name would be who may do everything where clusters may register themselves."""
+    for position, entry in enumerate(run.spec["members"]):
+        if pulls(entry) and entry["name"] == RIGHTS_GENERATOR:
+            yield Problem(
+                what=f"the agent of a member {RIGHTS_GENERATOR} would have the name by which karmadactl register makes "
+                "rights, and with registration.karmadactl it would have all of them",
+                where=f"spec.members[{position}].name",
+                remedy="give the member another name",
+            )
 
 
 def _host(run: Run) -> Iterable[Problem]:

@@ -40,8 +40,12 @@ MEMBER_NAMESPACE = component_types.MEMBER_NAMESPACE
 SYSTEM_LABEL = "karmada.io/system"
 _REGISTRATION = "apiregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io"
-#: Whoever has a token of this group may ask for the certificate of an agent, and gets it.
+#: Whoever has a token that ``karmadactl token create`` has made.
 BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
+#: The users of agents are named so, and then after their member.
+AGENT_PREFIX = "system:karmada:agent:"
+#: As which ``karmadactl register`` makes the rights of an agent; it is in the place of a member's name.
+RIGHTS_GENERATOR = "rbac-generator"
 #: The agents of members in mode Pull.
 AGENT_GROUP = "system:karmada:agents"
 
@@ -193,6 +197,26 @@ AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
 def rights(owner: str) -> list[Object]:
     """Namespaces and rights: what components need in order to start."""
     return [_labelled(owner, each) for each in (*_namespaces(), *_rights())]
+
+
+def registration(owner: str) -> list[Object]:
+    """What lets whoever has a bootstrap token register a cluster by ``karmadactl register``.
+
+    It makes the bearer an administrator: Karmada approves every request for a certificate of the agents' group, also
+    for the user that makes rights for agents, and that user may do everything. A policy cannot tell these requests
+    apart, because what they ask for is inside an encoded X.509 request, which CEL does not read.
+    """
+    approve = "system:karmada:certificatesigningrequest:autoapprover"
+    generator = "system:karmada:agent-rbac-generator"
+    objects = [
+        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", BOOTSTRAP_TOKEN_GROUP),
+        _cluster_role(approve, _may_ask_for("clusteragent")),
+        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", BOOTSTRAP_TOKEN_GROUP),
+        _cluster_role(generator, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
+        # The role is named after the job, the user after the certificate that karmadactl register asks for.
+        _binding(generator, generator, "User", f"{AGENT_PREFIX}{RIGHTS_GENERATOR}"),
+    ]
+    return [_labelled(owner, each) for each in objects]
 
 
 def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
@@ -380,13 +404,14 @@ def _user_rules(verbs: list[str]) -> list[Object]:
     ]
 
 
+def _may_ask_for(certificate: str) -> list[Object]:
+    """The rules by which Karmada approves requests for a certificate of this kind."""
+    resources = [f"certificatesigningrequests/{certificate}"]
+    return [{"apiGroups": ["certificates.k8s.io"], "resources": resources, "verbs": ["create"]}]
+
+
 def _rights() -> list[Object]:
-    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    certificates, create = "certificates.k8s.io", ["create"]
-    approve, renew = (
-        f"system:karmada:certificatesigningrequest:{name}" for name in ("autoapprover", "selfautoapprover")
-    )
-    generator, proxy = "system:karmada:agent-rbac-generator", "cluster-proxy-admin"
+    renew, proxy = "system:karmada:certificatesigningrequest:selfautoapprover", "cluster-proxy-admin"
     aggregate = "rbac.authorization.k8s.io/aggregate-to"
     return [
         # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
@@ -400,27 +425,9 @@ def _rights() -> list[Object]:
             _user_rules(["create", "delete", "deletecollection", "patch", "update"]),
             {f"{aggregate}-edit": "true"},
         ),
-        # What a cluster that registers itself needs: ask for a certificate, have it approved, renew it.
-        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", BOOTSTRAP_TOKEN_GROUP),
-        _cluster_role(
-            approve,
-            [{"apiGroups": [certificates], "resources": ["certificatesigningrequests/clusteragent"], "verbs": create}],
-        ),
-        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", BOOTSTRAP_TOKEN_GROUP),
-        _cluster_role(
-            renew,
-            [
-                {
-                    "apiGroups": [certificates],
-                    "resources": ["certificatesigningrequests/selfclusteragent"],
-                    "verbs": create,
-                }
-            ],
-        ),
+        # An agent renews its certificate. Karmada approves that if who asks has the name that is asked for.
+        _cluster_role(renew, _may_ask_for("selfclusteragent")),
         _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", AGENT_GROUP),
-        _cluster_role(generator, everything),
-        # The role is named after the job, the user after the certificate that karmadactl register asks for.
-        _binding(generator, generator, "User", "system:karmada:agent:rbac-generator"),
     ]
 
 

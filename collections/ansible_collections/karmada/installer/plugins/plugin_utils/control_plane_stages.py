@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -26,7 +26,10 @@ def objects(run: InstanceFacts, stage: str) -> list[Object]:
     owner, addresses = run.instance.owner, run.addresses
     optional = [component.name for component in wanted_components(run.spec) if component.optional]
     made: dict[str, Callable[[], list[Object]]] = {
-        "rights": lambda: control_plane_objects.rights(owner),
+        "rights": lambda: [
+            *control_plane_objects.rights(owner),
+            *(control_plane_objects.registration(owner) if run.spec["registration"]["karmadactl"] else ()),
+        ],
         "foundation": lambda: control_plane_objects.foundation(owner, run.crds(), addresses),
         "withdrawal": list,
         "aggregation": lambda: control_plane_objects.aggregation(owner, addresses, [KARMADA_AGGREGATED_APISERVER.name]),
@@ -37,11 +40,18 @@ def objects(run: InstanceFacts, stage: str) -> list[Object]:
     return made[stage]()
 
 
-def switched_off(run: InstanceFacts) -> list[Ref]:
-    """What optional components have in the control plane that the document no longer names."""
-    return [
-        Ref(*each)
-        for component in COMPONENTS
-        if component.optional and not component.is_wanted(run.spec)
-        for each in control_plane_objects.of_component(component.name)
-    ]
+def switched_off(run: InstanceFacts, stages: Collection[str] = STAGES) -> list[Ref]:
+    """What these stages take away, because the document does not ask for it, or not any longer."""
+    found: list[Ref] = []
+    if "rights" in stages and not run.spec["registration"]["karmadactl"]:
+        # Bindings go before roles.
+        objects = map(Ref.of, control_plane_objects.registration(run.instance.owner))
+        found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")
+    if not {"withdrawal", "addons"}.isdisjoint(stages):
+        found += [
+            Ref(*each)
+            for component in COMPONENTS
+            if component.optional and not component.is_wanted(run.spec)
+            for each in control_plane_objects.of_component(component.name)
+        ]
+    return found

@@ -152,12 +152,10 @@ class InstanceFacts(ABC):
                     f"the API server does not answer at {self.public_url} from here: {error.message}"
                 )
                 direct.close()
-        return self._kept(self._forwarded_control_plane(cert_pem=cert_pem, key_pem=key_pem))
+        return self._kept(self._forwarded_control_plane(cert_pem, key_pem))
 
-    def _forwarded_control_plane(
-        self, cert_pem: str | None = None, key_pem: str | None = None, token: str | None = None
-    ) -> Cluster:
-        """The instance's API server through the host cluster, as who has this certificate or this token."""
+    def _forwarded_control_plane(self, cert_pem: str, key_pem: str) -> Cluster:
+        """The instance's API server through the host cluster, as who has this certificate."""
         selector = ",".join(f"{key}={value}" for key, value in self.instance.selector(KARMADA_APISERVER.name).items())
         return Cluster.through_port_forward(
             self.host,
@@ -167,21 +165,9 @@ class InstanceFacts(ABC):
             ca_pem=self.state.authorities[KARMADA_CA].certificate.decode(),
             cert_pem=cert_pem,
             key_pem=key_pem,
-            token=token,
             tls_server_name=self.instance.service_host(KARMADA_APISERVER.name),
             name="control plane",
         )
-
-    def control_plane_as(self, token: str) -> Cluster:
-        """The same API server in the same way, as the bearer of this token; whoever asks for it closes it."""
-        server = self.control_plane.server
-        if server.startswith("https://"):
-            ca_pem = self.state.authorities[KARMADA_CA].certificate.decode()
-            found = Cluster.from_parts(server, ca_pem, token=token, name="control plane")
-        else:
-            found = self._forwarded_control_plane(token=token)
-        self.attend(found)
-        return found
 
     def is_host(self, cluster: Cluster) -> bool:
         """Whether this is the host cluster."""

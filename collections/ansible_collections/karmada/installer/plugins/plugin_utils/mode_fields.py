@@ -120,6 +120,7 @@ FIELDS: Mapping[str, Means] = {
     "networkPolicies.metricsFrom[].namespaceSelector": _CONTAINER,
     "networkPolicies.metricsFrom[].ipBlock.cidr": _CONTAINER,
     "networkPolicies.metricsFrom[].ipBlock.except": _CONTAINER,
+    "registration.karmadactl": _BOTH,
     "installCRD": _BOTH,
     "components.etcd.external.endpoints": _BOTH,
     "components.etcd.external.keyPrefix": _BOTH,

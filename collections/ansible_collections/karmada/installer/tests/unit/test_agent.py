@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -88,20 +87,6 @@ def test_every_role_is_bound_to_the_agent_of_this_member() -> None:
     assert subjects == {"system:karmada:agent:m1"}
 
 
-def test_a_token_is_for_asking_for_a_certificate_and_for_minutes() -> None:
-    token, secret = agent.bootstrap_token("m1", OWNER, NOW)
-    content = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
-    assert re.fullmatch("[a-z0-9]{6}[.][a-z0-9]{16}", token)
-    assert token == f"{content['token-id']}.{content['token-secret']}"
-    assert secret["metadata"]["name"] == f"bootstrap-token-{content['token-id']}"
-    assert secret["type"] == "bootstrap.kubernetes.io/token"
-    assert content["expiration"] == "2026-03-01T12:10:00Z"
-    assert content["auth-extra-groups"] == "system:bootstrappers:karmada:default-cluster-token"
-    # it signs nothing: the authority is known, and has not to be discovered by it
-    assert [key for key in content if key.startswith("usage-")] == ["usage-bootstrap-authentication"]
-    assert agent.bootstrap_token("m1", OWNER, NOW)[0] != token
-
-
 @pytest.mark.parametrize(
     ("validity", "seconds"), [("8760h", 31536000), ("1m", 600), ("876000h", 2**31 - 1)], ids=["usual", "short", "long"]
 )
@@ -113,6 +98,18 @@ def test_a_request_is_one_that_is_approved_and_signed(validity: str, seconds: in
     assert sorted(made["spec"]["usages"]) == ["client auth", "digital signature", "key encipherment"]
     assert base64.b64decode(made["spec"]["request"]) == request
     assert b"PRIVATE KEY" in key
+
+
+def test_who_asks_for_a_certificate_says_that_it_may_be_signed_and_takes_nothing_back() -> None:
+    refusal = {"type": "Failed", "status": "True"}
+    live = {"metadata": {"resourceVersion": "7"}, "spec": {}, "status": {"conditions": [refusal]}}
+    said = agent.approved(live, "because")
+    assert said["metadata"] == {"resourceVersion": "7"}
+    assert said["status"]["conditions"] == [
+        refusal,
+        {"type": "Approved", "status": "True", "reason": "ListedMember", "message": "because"},
+    ]
+    assert live["status"]["conditions"] == [refusal]
 
 
 # -- its identity ----------------------------------------------------------------------------------------------------

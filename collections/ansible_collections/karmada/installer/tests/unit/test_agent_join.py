@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joining in mode Pull: the agent gets one certificate, by a token that is gone afterwards, wherever a run ends."""
+"""Joining in mode Pull: the agent gets one certificate, by a request that is gone afterwards, wherever a run ends."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import json
+from collections.abc import Callable
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     members,
     pki,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unauthorized
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import NO_NEW_WORKS_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -41,16 +41,13 @@ class Killed(Exception):  # noqa: N818 - what happens to a run
 
 
 class Api(FakeCluster):
-    """Can be used as a context, and ends the run instead of carrying out the write that is left when it is 0."""
+    """Ends the run instead of carrying out the write that is left when it is 0, and signs what was approved."""
 
     writes_left: list[int]
-    refuses: list[Exception]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
+    #: from a request for a certificate to its status
+    judge: Callable[[bytes], Object]
+    #: whether somebody else approves requests, and is faster
+    others_approve = False
 
     def _write(self) -> None:
         if self.writes_left[0] == 0:
@@ -70,6 +67,22 @@ class Api(FakeCluster):
         self._write()
         return super().delete(*where, **more)
 
+    def replace(self, obj: Object, subresource: str | None = None, **_: Any) -> Object:
+        assert (obj["kind"], subresource) == (CSR, "approval")
+        self._write()
+        live = self.objects[self._key(obj)]
+        approved = [each["type"] for each in obj["status"]["conditions"]] == ["Approved"]
+        assert approved
+        live["status"] = {"conditions": obj["status"]["conditions"]}
+        for key, value in self.judge(base64.b64decode(obj["spec"]["request"])).items():
+            live["status"].setdefault(key, value)
+            if key == "conditions":
+                live["status"][key] = [*obj["status"]["conditions"], *value]
+        self.log.append(f"approve {obj['metadata']['name']}")
+        if self.others_approve:
+            raise Conflict(self.name, "PUT", "/", 409, "Conflict", "somebody wrote it")
+        return live
+
     def patch_merge(self, api_version: str, kind: str, name: str, namespace: str | None, patch: Object) -> None:
         self._write()
         labels = self.objects[api_version, kind, namespace, name]["metadata"]["labels"]
@@ -87,15 +100,13 @@ class Site:
         for each in (self.member, self.inside):
             each.writes_left = self.writes_left
         self.state = state()
-        self.bearers: list[str] = []
         self.said: list[str] = []
         self.outcomes: list[member_join.Outcome] = []
-        self.refusals: list[Exception] = []
-        #: what becomes of a request: its status
+        #: what becomes of a request that is approved: its status
         self.judge: Any = self._sign
         monkeypatch.setattr(member_join, "_credentials", lambda *_: members.Credentials("t", "t", b"c"))
         monkeypatch.setattr(member_join, "connected", self._connected)
-        monkeypatch.setattr(Run, "control_plane_as", lambda _run, token: self._as(token))
+        self.inside.judge = self._judged
         monkeypatch.setattr(Run, "public_url", "https://192.0.2.1:32443")
         monkeypatch.setattr(agent_join, "_PAUSE", 0)
 
@@ -103,28 +114,9 @@ class Site:
     def _connected(self, _run: Run, _entry: Any) -> Any:
         yield self.member
 
-    def _as(self, token: str) -> Api:
-        """Who has the token may ask for a certificate, and the API server answers as soon as it is asked again."""
-        site = self
-        self.bearers.append(token)
-
-        class Applicant(Api):
-            def create(self, obj: Object, **more: Any) -> Object:
-                if site.refusals:
-                    raise site.refusals.pop()
-                known = {
-                    ".".join(base64.b64decode(each["data"][part]).decode() for part in ("token-id", "token-secret"))
-                    for each in site.inside.objects.values()
-                    if each.get("type") == "bootstrap.kubernetes.io/token"
-                }
-                assert token in known
-                made = site.inside.create(obj, **more)
-                made["status"] = site.judge(base64.b64decode(obj["spec"]["request"]))
-                return made
-
-        found = Applicant("control plane")
-        found.writes_left, found.objects = self.writes_left, self.inside.objects
-        return found
+    def _judged(self, request_pem: bytes) -> Object:
+        status: Object = self.judge(request_pem)
+        return status
 
     def _sign(self, request_pem: bytes) -> Object:
         request = x509.load_pem_x509_csr(request_pem)
@@ -137,6 +129,11 @@ class Site:
             key, hashes.SHA256()
         )
         return {"certificate": base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()}
+
+    @property
+    def asked(self) -> int:
+        """How many certificates were asked for and approved."""
+        return sum(line.startswith("approve ") for line in self.inside.log)
 
     @property
     def now(self) -> Any:
@@ -178,7 +175,6 @@ class Site:
             == []
         )
         assert self.inside.names(CSR) == set()
-        assert not [each for each in self.inside.names("Secret") if each.startswith("bootstrap-token-")]
         cluster = self.inside.get(members.CLUSTER_API, "Cluster", "m1")
         assert cluster
         assert cluster["spec"]["syncMode"] == "Pull"
@@ -186,13 +182,13 @@ class Site:
         assert {"karmada-agent", "karmada-controller-manager:karmada-m1"} <= self.member.names("ClusterRoleBinding")
 
 
-def test_a_second_run_makes_no_token_and_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch)
     assert "created Deployment karmada-cluster/karmada-agent" in site.run()
     site.assert_joined()
-    assert len(site.bearers) == 1
+    assert site.asked == 1
     assert site.run() == []
-    assert len(site.bearers) == 1
+    assert site.asked == 1
 
 
 def test_the_key_of_the_administrator_is_not_on_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +263,7 @@ def test_another_endpoint_is_told_to_the_agent_that_keeps_who_it_is(monkeypatch:
     assert before
     assert after
     assert (after.pair, after.server) == (before.pair, "https://karmada.example.com")
-    assert len(site.bearers) == 1
+    assert site.asked == 1
     assert site.run() == []
 
 
@@ -277,7 +273,7 @@ def test_one_whose_identity_was_lost_gets_another(monkeypatch: pytest.MonkeyPatc
     del site.member.objects["v1", "Secret", "karmada-cluster", agent.SECRET]
     assert "created Secret karmada-cluster/karmada-kubeconfig" in site.run()
     site.assert_joined()
-    assert len(site.bearers) == 2
+    assert site.asked == 2
 
 
 def test_what_the_document_says_of_a_member_changes_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,21 +282,28 @@ def test_what_the_document_says_of_a_member_changes_in_place(monkeypatch: pytest
     assert site.run({**M1, "region": "eu", "labels": {"tier": "prod"}}) == ["changed Cluster m1"]
 
 
-def test_an_api_server_that_does_not_know_the_token_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_karmada_has_approved_first_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch)
-    site.refusals = [Unauthorized("control plane", "POST", "/", 401, "Unauthorized", "no") for _ in range(3)]
+    site.inside.others_approve = True
     site.run()
     site.assert_joined()
+    assert site.asked == 1
+
+
+def test_nobody_but_the_installer_is_allowed_anything_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token is made by which somebody else could get a certificate."""
+    site = Site(monkeypatch)
+    site.run()
+    assert [line for line in site.inside.log if line.split()[:2] == ["create", "Secret"]] == []
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        ({}, "was not approved within"),
-        ({"conditions": [{"type": "Approved"}]}, "was not signed within"),
+        ({}, "was not signed within"),
         ({"conditions": [{"type": "Denied", "message": "never"}]}, "was refused: never"),
     ],
-    ids=["ignored", "not signed", "denied"],
+    ids=["not signed", "denied"],
 )
 def test_a_request_that_is_not_granted_is_told_and_taken_back(
     status: Object, told: str, monkeypatch: pytest.MonkeyPatch
@@ -311,7 +314,6 @@ def test_a_request_that_is_not_granted_is_told_and_taken_back(
     with pytest.raises(ProblemsError, match=told):
         site.run()
     assert site.inside.names(CSR) == set()
-    assert not [each for each in site.inside.names("Secret") if each.startswith("bootstrap-token-")]
     assert site.member.names("Deployment") == set()
 
 
@@ -356,7 +358,7 @@ def test_an_agent_moves_from_its_pods_to_hosts_and_back_with_the_same_identity(
         "created Secret karmada-cluster/karmada-agent-sa",
         "deleted Deployment karmada-cluster/karmada-agent",
     ]
-    assert (site.member.names("Deployment"), len(site.bearers)) == (set(), 1)
+    assert (site.member.names("Deployment"), site.asked) == (set(), 1)
     assert site.state.members["m1"]["agentHosts"] == ["gw1"]
     assert site.run(ON_HOSTS) == []
     assert agent.identity_of(site.secret) == before

@@ -235,40 +235,57 @@ def test_what_a_component_has_here_is_what_was_made_for_it(component: str) -> No
 TOKENS = "system:bootstrappers:karmada:default-cluster-token"
 BINDINGS = {
     "cluster-proxy-admin": ("cluster-proxy-admin", "User", "system:admin"),
+    "system:karmada:agent-autoapprove-certificate-rotation": (
+        "system:karmada:certificatesigningrequest:selfautoapprover",
+        "Group",
+        "system:karmada:agents",
+    ),
+    # ours: upstream puts its components into system:masters instead
+    "system:karmada:components": ("cluster-admin", "Group", COMPONENT_GROUP),
+}
+#: The same where clusters may register themselves.
+REGISTRATION = {
     "system:karmada:agent-bootstrap": ("system:node-bootstrapper", "Group", TOKENS),
     "system:karmada:agent-autoapprove-bootstrap": (
         "system:karmada:certificatesigningrequest:autoapprover",
         "Group",
         TOKENS,
     ),
-    "system:karmada:agent-autoapprove-certificate-rotation": (
-        "system:karmada:certificatesigningrequest:selfautoapprover",
-        "Group",
-        "system:karmada:agents",
-    ),
     "system:karmada:agent-rbac-generator": (
         "system:karmada:agent-rbac-generator",
         "User",
         "system:karmada:agent:rbac-generator",
     ),
-    # ours: upstream puts its components into system:masters instead
-    "system:karmada:components": ("cluster-admin", "Group", COMPONENT_GROUP),
 }
 
 
+def bindings(objects: list[dict[str, Any]]) -> dict[str, tuple[str, str, str]]:
+    found = {}
+    for each in objects:
+        if each["kind"] == "ClusterRoleBinding":
+            (subject,) = each["subjects"]
+            found[each["metadata"]["name"]] = (each["roleRef"]["name"], subject["kind"], subject["name"])
+    return found
+
+
 def test_who_may_do_what_in_the_whole_control_plane() -> None:
-    found = {
-        each["metadata"]["name"]: (each["roleRef"]["name"], *((one["kind"], one["name"]) for one in each["subjects"]))
-        for each in everything()
-        if each["kind"] == "ClusterRoleBinding"
-    }
-    assert found == {name: (role, (kind, subject)) for name, (role, kind, subject) in BINDINGS.items()}
+    assert bindings(everything()) == BINDINGS
+
+
+def test_what_registration_gives_besides_is_apart_from_all_else() -> None:
+    objects = wanted.registration("me")
+    assert bindings(objects) == REGISTRATION
+    assert {each["kind"] for each in objects} == {"ClusterRole", "ClusterRoleBinding"}
+    keys = {(each["kind"], each["metadata"]["name"]) for each in objects}
+    assert keys.isdisjoint((each["kind"], each["metadata"]["name"]) for each in everything())
+    assert {each["metadata"]["labels"]["installer.karmada.io/owner"] for each in objects} == {"me"}
 
 
 def test_every_bound_role_exists() -> None:
     built_in = {"cluster-admin", "system:node-bootstrapper"}
-    roles = {each["metadata"]["name"] for each in everything() if each["kind"] == "ClusterRole"}
-    assert {role for role, _, _ in BINDINGS.values()} - built_in <= roles
+    objects = [*everything(), *wanted.registration("me")]
+    roles = {each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRole"}
+    assert {role for role, _, _ in (*BINDINGS.values(), *REGISTRATION.values())} - built_in <= roles
 
 
 def test_nobody_without_a_name_reads_more_than_where_to_register() -> None:

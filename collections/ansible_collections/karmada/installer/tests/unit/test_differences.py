@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import admin_kubeconfig, control_plane_stages, overlay
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    admin_kubeconfig,
+    control_plane_objects,
+    control_plane_stages,
+    overlay,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Invalid
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import pod_components
@@ -174,6 +179,11 @@ def api_of_nobody(it: Installed) -> None:
     del run.spec["components"]["karmadaSearch"]
 
 
+def registration_of_before(it: Installed) -> None:
+    for each in control_plane_objects.registration(it.run().instance.owner):
+        it.put(it.control_plane, each)
+
+
 def other_file(it: Installed) -> None:
     Path(str(it.connection.kubeconfig_output)).write_text("{}")
 
@@ -197,6 +207,7 @@ def other_file(it: Installed) -> None:
             "APIService v1alpha1.cluster.karmada.io: ",
         ),
         (api_of_nobody, "APIService v1alpha1.search.karmada.io is not wanted"),
+        (registration_of_before, "ClusterRoleBinding system:karmada:agent-rbac-generator is not wanted"),
         (lambda it: setattr(it.control_plane, "aggregated", False), "no server"),
         (lambda it: setattr(it.control_plane, "judged", False), "was accepted"),
         (lambda it: setattr(it.control_plane, "dead", True), "no answer"),

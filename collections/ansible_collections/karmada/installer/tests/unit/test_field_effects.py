@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     audit_policy,
     certificates,
     control_plane_objects,
+    control_plane_stages,
     host_cluster,
     instance_facts,
     manifest,
@@ -143,6 +144,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.networkPolicies.metricsFrom[].namespaceSelector": ({}, {"matchLabels": {"team": "monitoring"}}),
     "spec.networkPolicies.metricsFrom[].ipBlock.cidr": ("192.0.2.0/24", "198.51.100.0/24"),
     "spec.networkPolicies.metricsFrom[].ipBlock.except": (None, ["192.0.2.1/32"]),
+    "spec.registration.karmadactl": (False, True),
     "spec.installCRD": (True, False),
     "spec.components.etcd.local.volumeData.volumeClaim.size": ("1Gi", "2Gi"),
     "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": (None, "fast"),
@@ -415,7 +417,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         else "all",
         "endpoint": [run.public_url, run.endpoint_host],
         "objects of the control plane": [
-            *control_plane_objects.rights("me"),
+            *control_plane_stages.objects(run, "rights"),
             *control_plane_objects.foundation("me", run.crds(), run.addresses),
             *control_plane_objects.aggregation(
                 "me", run.addresses, [component.name for component in wanted_components(run.spec)]
@@ -497,6 +499,7 @@ ELSEWHERE: dict[str, str] = {
     "spec.hostCluster.insecureSkipTLSVerification": "connection to the host cluster",
     "spec.artifacts.source": "source of the CRDs",
     "spec.artifacts.url": "source of the CRDs",
+    "spec.registration.karmadactl": "objects of the control plane",
     "spec.installCRD": "source of the CRDs",
     "spec.certificates.validity": "certificates",
     "spec.certificates.renewBefore": "renewal of certificates",

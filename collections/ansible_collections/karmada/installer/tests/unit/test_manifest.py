@@ -98,6 +98,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "overlay": {},
         "audit": {"enabled": True},
         "networkPolicies": {"enabled": True},
+        "registration": {"karmadactl": False},
         "installCRD": True,
         "members": [],
         "deletion": {"policy": "Delete"},
