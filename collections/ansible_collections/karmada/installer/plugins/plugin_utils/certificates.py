@@ -7,7 +7,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AUTHORITIES,
     COMPONENTS,
+    KARMADA_CA,
     wanted_authorities,
     wanted_components,
     wanted_leaf_certificates,
@@ -60,6 +61,19 @@ def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         "service_account_key": pki.new_service_account_key(algorithm)[0],
         "encryption_key": pki.encryption_key(),
     }
+
+
+def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, validity: timedelta) -> pki.Pair:
+    """A certificate for whom the API server asks nobody (group ``system:masters``), so that nothing takes it back.
+
+    Never kept by the installer: it is for one step of a run, or for a person in an emergency. Raises ProblemsError when
+    the authority cannot be used.
+    """
+    problems = unusable_authorities(state, spec, now)
+    if problems:
+        raise ProblemsError(problems)
+    wanted = pki.Certificate(name, KARMADA_CA, name, ("system:masters",), client=True)
+    return pki.issue(wanted, state.authorities[KARMADA_CA], "ECDSA-P256", now, validity)
 
 
 def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -> list[Problem]:

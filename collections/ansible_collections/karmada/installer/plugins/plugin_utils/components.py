@@ -48,6 +48,9 @@ ETCD_PEER_COMMON_NAME = "system:karmada:etcd-peer"
 #: Group of the component identities; bound to its rights by RBAC, so that it can be narrowed without new certificates.
 COMPONENT_GROUP = "system:karmada:components"
 
+#: Group of the people who run the control plane; bound to its rights by RBAC, so that they can be taken away.
+ADMINISTRATOR_GROUP = "system:karmada:administrators"
+
 
 def _serving_certificate(name: str) -> LeafCertificate:
     return LeafCertificate(name=name, authority=KARMADA_CA, common_name=f"system:karmada:{name}", server=True)
@@ -108,7 +111,7 @@ _SCHEDULER_ESTIMATOR = _serving_certificate("karmada-scheduler-estimator")
 _EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{ETCD_CLIENT_DIRECTORY}", Holds.EXTERNAL_ETCD)
 
 #: The administrator's identity. Not of a component: it goes to the people who run the control plane.
-ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=("system:masters",), client=True)
+ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=(ADMINISTRATOR_GROUP,), client=True)
 
 _ENCRYPTION_FILES = FileSet("karmada-apiserver-encryption", "encryption", Holds.ENCRYPTION)
 _CLIENT_AUTHORITIES_FILES = FileSet("client-ca", "pki/client-ca", Holds.CLIENT_AUTHORITIES)

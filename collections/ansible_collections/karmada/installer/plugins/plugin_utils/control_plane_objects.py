@@ -21,6 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import SYSTEM_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ADMIN,
+    ADMINISTRATOR_GROUP,
     COMPONENT_GROUP,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_METRICS_ADAPTER,
@@ -162,6 +164,14 @@ VALIDATING: tuple[Webhook, ...] = (
         f"{_POLICY}/clustertaintpolicies",
         scope="Cluster",
     ),
+)
+
+#: The binding by which people run the control plane.
+ADMINISTRATORS = "system:karmada:administrators"
+#: What earlier versions have made and nobody wants any more, as (apiVersion, kind, name, namespace).
+FORMER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+    # It would leave the way to members open to an administrator whose binding has been taken away.
+    (f"{_RBAC}/v1", "ClusterRoleBinding", "cluster-proxy-admin", None),
 )
 
 #: The conversion webhook serves these two; both have an older stored form.
@@ -404,6 +414,16 @@ def _user_rules(verbs: list[str]) -> list[Object]:
     ]
 
 
+def _administrators() -> Object:
+    """The one place that makes administrators: without it, those that it names may do nothing.
+
+    Karmada lets somebody through to members whose name and whose groups are both bound to rights on ``clusters/proxy``.
+    """
+    binding = _binding(ADMINISTRATORS, "cluster-admin", "Group", ADMINISTRATOR_GROUP)
+    binding["subjects"].append({"apiGroup": _RBAC, "kind": "User", "name": ADMIN.common_name})
+    return binding
+
+
 def _may_ask_for(certificate: str) -> list[Object]:
     """The rules by which Karmada approves requests for a certificate of this kind."""
     resources = [f"certificatesigningrequests/{certificate}"]
@@ -417,8 +437,8 @@ def _rights() -> list[Object]:
         # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
         # today; by RBAC rather than by system:masters, so that it can be narrowed and taken away.
         _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
+        _administrators(),
         _cluster_role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
-        _binding(proxy, proxy, "User", "system:admin"),
         _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
         _cluster_role(
             "karmada-edit",

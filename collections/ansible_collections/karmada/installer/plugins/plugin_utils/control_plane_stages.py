@@ -43,10 +43,12 @@ def objects(run: InstanceFacts, stage: str) -> list[Object]:
 def switched_off(run: InstanceFacts, stages: Collection[str] = STAGES) -> list[Ref]:
     """What these stages take away, because the document does not ask for it, or not any longer."""
     found: list[Ref] = []
-    if "rights" in stages and not run.spec["registration"]["karmadactl"]:
-        # Bindings go before roles.
-        objects = map(Ref.of, control_plane_objects.registration(run.instance.owner))
-        found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")
+    if "rights" in stages:
+        found += [Ref(*each) for each in control_plane_objects.FORMER_RIGHTS]
+        if not run.spec["registration"]["karmadactl"]:
+            # Bindings go before roles.
+            objects = map(Ref.of, control_plane_objects.registration(run.instance.owner))
+            found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")
     if not {"withdrawal", "addons"}.isdisjoint(stages):
         found += [
             Ref(*each)

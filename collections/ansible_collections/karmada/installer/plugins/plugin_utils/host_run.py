@@ -172,10 +172,9 @@ class HostsRun(RunWithHosts):
 
     @cached_property
     def control_plane(self) -> Cluster:
-        """The API server as its administrator: at its endpoint, or on the first host that answers."""
-        authority = self.state.authorities[KARMADA_CA]
-        admin = self.issued.material.leaves[ADMIN.name]
-        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, admin.certificate, admin.key))
+        """The API server: at its endpoint, or on the first host that answers."""
+        own, authority = self._own_identity, self.state.authorities[KARMADA_CA]
+        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         port = KARMADA_APISERVER.listens(self.spec)["https"]
         hosts = render.hosts_of(self.spec, render.CONTROL_PLANE_ROLE)
         urls = dict.fromkeys([self.public_url, *(endpoint.url(host.address, port) for host in hosts)])

@@ -11,7 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     ip_families,
     kubernetes_layout,
     overlay,
+    pki,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
@@ -71,6 +72,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
 
 Object = dict[str, Any]
 
+STEP_LIFETIME = timedelta(hours=12)  # longer than any step works
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -138,10 +140,15 @@ class InstanceFacts(ABC):
         return self._kept(found)
 
     @cached_property
+    def _own_identity(self) -> pki.Pair:
+        """As whom this step works in the control plane, where there may be no rights yet."""
+        return certificates.superuser("system:karmada:installer", self.state, self.spec, self.now, STEP_LIFETIME)
+
+    @cached_property
     def control_plane(self) -> Cluster:
-        """The instance's API server, as its administrator: directly where it can be reached, else through the host."""
-        admin, authority = self.material.leaves["admin"], self.state.authorities[KARMADA_CA]
-        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, admin.certificate, admin.key))
+        """The instance's API server: directly where it can be reached, else through the host."""
+        own, authority = self._own_identity, self.state.authorities[KARMADA_CA]
+        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         if self.spec["endpoint"]["type"] != "ClusterIP":
             direct = Cluster.from_parts(self.public_url, ca_pem, cert_pem, key_pem, name="control plane")
             try:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMINISTRATOR_GROUP
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     MEMBER_NAMESPACE,
     SYSTEM_LABEL,
@@ -110,7 +111,7 @@ def objects_on_member(
     objects = [
         *account_with_token(account(member)),
         *account_with_token(IMPERSONATOR),
-        *_role_of_account(role(member), account(member), rules),
+        *_role_of_account(role(member), account(member), rules, _ADMINISTRATORS),
     ]
     return [
         *marked(objects, owner, control_plane),
@@ -160,7 +161,13 @@ def role_with_all_rights(name: str, account_name: str) -> list[Object]:
     return _role_of_account(name, account_name, member_rights.EVERYTHING)
 
 
-def _role_of_account(name: str, account_name: str, rules: Sequence[Object]) -> list[Object]:
+#: Karmada passes requests through to members as who made them. An administrator of the control plane has the member's
+#: credentials anyway, and may do there what it may do.
+_ADMINISTRATORS: Object = {"apiGroup": _RBAC, "kind": "Group", "name": ADMINISTRATOR_GROUP}
+
+
+def _role_of_account(name: str, account_name: str, rules: Sequence[Object], *others: Object) -> list[Object]:
+    """A ClusterRole with these rules, and its binding to this account of a member and to these others."""
     return [
         {
             "apiVersion": f"{_RBAC}/v1",
@@ -173,7 +180,7 @@ def _role_of_account(name: str, account_name: str, rules: Sequence[Object]) -> l
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": account_name, "namespace": MEMBER_NAMESPACE}],
+            "subjects": [{"kind": "ServiceAccount", "name": account_name, "namespace": MEMBER_NAMESPACE}, *others],
         },
     ]
 

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+    ADMIN,
     COMPONENT_GROUP,
     COMPONENTS,
     leaf_certificates,
@@ -109,7 +111,8 @@ def test_every_component_is_told_from_people() -> None:
     for leaf in leaf_certificates(COMPONENTS):
         if leaf.name.endswith("-identity"):
             assert level(leaf.common_name, set(leaf.organizations), "update", "works", "work.karmada.io") == "None"
-    assert level("system:admin", {"system:masters"}, "update", "works", "work.karmada.io") == "Metadata"
+    for leaf in (ADMIN, replace(ADMIN, common_name="system:karmada:break-glass", organizations=("system:masters",))):
+        assert level(leaf.common_name, set(leaf.organizations), "update", "works", "work.karmada.io") == "Metadata"
 
 
 # -- as the karmada-apiserver gets it ----------------------------------------------------------------------------------

@@ -233,39 +233,43 @@ def test_what_a_component_has_here_is_what_was_made_for_it(component: str) -> No
 # -- rights ------------------------------------------------------------------------------------------------------------
 
 TOKENS = "system:bootstrappers:karmada:default-cluster-token"
-BINDINGS = {
-    "cluster-proxy-admin": ("cluster-proxy-admin", "User", "system:admin"),
+BINDINGS: dict[str, tuple[str, ...]] = {
+    "system:karmada:administrators": (
+        "cluster-admin",
+        "Group system:karmada:administrators",
+        # Karmada lets through to members who is bound by name, too
+        "User system:admin",
+    ),
     "system:karmada:agent-autoapprove-certificate-rotation": (
         "system:karmada:certificatesigningrequest:selfautoapprover",
-        "Group",
-        "system:karmada:agents",
+        "Group system:karmada:agents",
     ),
     # ours: upstream puts its components into system:masters instead
-    "system:karmada:components": ("cluster-admin", "Group", COMPONENT_GROUP),
+    "system:karmada:components": ("cluster-admin", f"Group {COMPONENT_GROUP}"),
 }
 #: The same where clusters may register themselves.
-REGISTRATION = {
-    "system:karmada:agent-bootstrap": ("system:node-bootstrapper", "Group", TOKENS),
+REGISTRATION: dict[str, tuple[str, ...]] = {
+    "system:karmada:agent-bootstrap": ("system:node-bootstrapper", f"Group {TOKENS}"),
     "system:karmada:agent-autoapprove-bootstrap": (
         "system:karmada:certificatesigningrequest:autoapprover",
-        "Group",
-        TOKENS,
+        f"Group {TOKENS}",
     ),
     "system:karmada:agent-rbac-generator": (
         "system:karmada:agent-rbac-generator",
-        "User",
-        "system:karmada:agent:rbac-generator",
+        "User system:karmada:agent:rbac-generator",
     ),
 }
 
 
-def bindings(objects: list[dict[str, Any]]) -> dict[str, tuple[str, str, str]]:
-    found = {}
-    for each in objects:
-        if each["kind"] == "ClusterRoleBinding":
-            (subject,) = each["subjects"]
-            found[each["metadata"]["name"]] = (each["roleRef"]["name"], subject["kind"], subject["name"])
-    return found
+def bindings(objects: list[dict[str, Any]]) -> dict[str, tuple[str, ...]]:
+    return {
+        each["metadata"]["name"]: (
+            each["roleRef"]["name"],
+            *(f"{subject['kind']} {subject['name']}" for subject in each["subjects"]),
+        )
+        for each in objects
+        if each["kind"] == "ClusterRoleBinding"
+    }
 
 
 def test_who_may_do_what_in_the_whole_control_plane() -> None:
@@ -281,11 +285,19 @@ def test_what_registration_gives_besides_is_apart_from_all_else() -> None:
     assert {each["metadata"]["labels"]["installer.karmada.io/owner"] for each in objects} == {"me"}
 
 
+def test_what_earlier_versions_gave_and_nobody_is_to_have_is_not_given_again() -> None:
+    made = {
+        (each["apiVersion"], each["kind"], each["metadata"]["name"], each["metadata"].get("namespace"))
+        for each in (*everything(), *wanted.registration("me"))
+    }
+    assert made.isdisjoint(wanted.FORMER_RIGHTS)
+
+
 def test_every_bound_role_exists() -> None:
     built_in = {"cluster-admin", "system:node-bootstrapper"}
     objects = [*everything(), *wanted.registration("me")]
     roles = {each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRole"}
-    assert {role for role, _, _ in (*BINDINGS.values(), *REGISTRATION.values())} - built_in <= roles
+    assert {role for role, *_ in (*BINDINGS.values(), *REGISTRATION.values())} - built_in <= roles
 
 
 def test_nobody_without_a_name_reads_more_than_where_to_register() -> None:

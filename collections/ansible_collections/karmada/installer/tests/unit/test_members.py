@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import Credentials, Registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
@@ -60,7 +61,19 @@ def test_the_control_plane_may_do_everything_on_a_member_and_the_impersonator_no
     ]
     binding = on_member()[("ClusterRoleBinding", "karmada-controller-manager:karmada-m1")]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "karmada-m1", "namespace": "karmada-cluster"}]
+    account, *others = binding["subjects"]
+    assert account == {"kind": "ServiceAccount", "name": "karmada-m1", "namespace": "karmada-cluster"}
+    # Who comes through the control plane as its administrator; upstream's are in system:masters, everywhere.
+    assert [(each["kind"], each["name"]) for each in others] == [("Group", *ADMIN.organizations)]
+
+
+def test_nobody_but_its_account_has_the_rights_of_an_estimator_or_an_agent() -> None:
+    of_others = [
+        *members.estimator_objects("m1", "me", "karmada/prod"),
+        *members.role_with_all_rights("karmada-agent", "karmada-agent-sa"),
+    ]
+    bindings = [each for each in of_others if each["kind"] == "ClusterRoleBinding"]
+    assert [[subject["kind"] for subject in each["subjects"]] for each in bindings] == [["ServiceAccount"]] * 2
 
 
 def test_each_token_is_of_its_account() -> None:

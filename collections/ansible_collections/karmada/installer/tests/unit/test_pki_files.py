@@ -91,7 +91,7 @@ def test_the_administrators_kubeconfig_is_whole_and_of_the_administrator(found: 
         base64.b64decode(cluster["certificate-authority-data"]) == found.material.authorities["karmada-ca"].certificate
     )
     certificate = x509.load_pem_x509_certificate(base64.b64decode(user["client-certificate-data"]))
-    assert certificate.subject.rfc4514_string() == "CN=system:admin,O=system:masters"
+    assert certificate.subject.rfc4514_string() == "CN=system:admin,O=system:karmada:administrators"
     assert (
         certificate.public_key()
         == serialization.load_pem_private_key(base64.b64decode(user["client-key-data"]), None).public_key()
