@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki_files
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_files
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object
 
 
@@ -15,8 +15,13 @@ def secret(run: InstanceFacts) -> Object:
     return render.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
 
 
-def for_person(run: InstanceFacts) -> str:
-    """With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine."""
-    if not run.endpoint_host:
-        return pki_files.admin_kubeconfig(run.material, f"https://localhost:{KARMADA_APISERVER.ports['https']}")
-    return pki_files.admin_kubeconfig(run.material, run.public_url)
+def for_person(run: InstanceFacts, who: pki.Pair | None = None) -> str:
+    """As the administrator, or as ``who`` in an emergency.
+
+    With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine.
+    """
+    there = run.public_url if run.endpoint_host else f"https://localhost:{KARMADA_APISERVER.ports['https']}"
+    if who is None:
+        return pki_files.admin_kubeconfig(run.material, there)
+    authority = run.state.authorities[KARMADA_CA].certificate
+    return pki_files.kubeconfig_of(who, authority, there, "karmada-break-glass")

@@ -103,14 +103,14 @@ def _service_account_pair(material: Material) -> dict[str, bytes]:
 
 def admin_kubeconfig(material: Material, server: str, tls_server_name: str | None = None) -> str:
     """The administrator's kubeconfig with everything embedded, as YAML."""
+    authority = material.authorities[KARMADA_CA].certificate
+    return kubeconfig_of(material.leaves["admin"], authority, server, "karmada-admin", tls_server_name)
+
+
+def kubeconfig_of(who: pki.Pair, authority: bytes, server: str, user: str, tls_server_name: str | None = None) -> str:
+    """A kubeconfig with everything embedded, as YAML; ``user`` is what the file calls who has this certificate."""
     config = pki.kubeconfig(
-        CLUSTER_NAME,
-        server,
-        material.authorities[KARMADA_CA].certificate,
-        "karmada-admin",
-        material.leaves["admin"],
-        context="karmada-apiserver",
-        tls_server_name=tls_server_name,
+        CLUSTER_NAME, server, authority, user, who, context="karmada-apiserver", tls_server_name=tls_server_name
     )
     return yaml.safe_dump(config, sort_keys=False)
 
