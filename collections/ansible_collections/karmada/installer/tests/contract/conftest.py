@@ -99,9 +99,16 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 @contextmanager
-def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
-    """The pair of processes; for tests that need one of their own, to stop it or to fill it, or with more flags."""
+def running_api_server(directory: Path, *flags: str, client_authority: Path | None = None) -> Iterator[ApiServer]:
+    """The pair of processes; for tests that need one of their own, to stop it or to fill it, or with more flags.
+
+    Clients with a certificate of ``client_authority`` are let in, too.
+    """
     certificates = _Certificates(directory)
+    clients = directory / "clients.crt"
+    clients.write_bytes(
+        certificates.file("ca.crt").read_bytes() + (client_authority.read_bytes() if client_authority else b"")
+    )
     etcd_client, etcd_peer, port = free_ports(3)
     etcd_url = f"http://127.0.0.1:{etcd_client}"
     url = f"https://127.0.0.1:{port}"
@@ -131,7 +138,7 @@ def running_api_server(directory: Path, *flags: str) -> Iterator[ApiServer]:
                 f"--cert-dir={directory}",
                 f"--tls-cert-file={certificates.file('server.crt')}",
                 f"--tls-private-key-file={certificates.file('server.key')}",
-                f"--client-ca-file={certificates.file('ca.crt')}",
+                f"--client-ca-file={clients}",
                 f"--service-account-key-file={certificates.file('server.key')}",
                 f"--service-account-signing-key-file={certificates.file('server.key')}",
                 f"--service-account-issuer={url}",

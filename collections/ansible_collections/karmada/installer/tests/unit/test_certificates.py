@@ -76,6 +76,31 @@ def test_a_second_run_makes_nothing() -> None:
     assert issued.material.leaves == FIRST.material.leaves
 
 
+def test_an_administrator_of_an_earlier_version_gets_another_certificate_once() -> None:
+    masters = pki.Certificate("admin", "karmada-ca", "system:admin", ("system:masters",), client=True)
+    was = pki.issue(masters, FIRST.remembered.authorities["karmada-ca"], "ECDSA-P256", NOW, timedelta(days=365))
+    issued = issue(FIRST, {**present(), "admin": was})
+    assert list(issued.reasons) == ["admin"]
+    assert "The subject differs" in issued.reasons["admin"][0]
+    assert issue(FIRST, dict(issued.material.leaves)).reasons == {}
+
+
+def test_a_run_works_with_a_certificate_for_hours_that_is_nowhere_else() -> None:
+    made = certificates.superuser("somebody", FIRST.remembered, FIRST.instance.spec, NOW, timedelta(hours=2))
+    authority = FIRST.remembered.authorities["karmada-ca"].certificate
+    told = pki.describe(made.certificate, authority)
+    assert told["subject"] == "CN=somebody, O=system:masters"
+    assert told["issuer_fingerprint"] == pki.fingerprint(authority)
+    assert pki.expiry(made.certificate) == NOW + timedelta(hours=2)
+    assert made not in FIRST.material.leaves.values()
+
+
+def test_with_an_authority_that_has_ended_it_has_none_and_says_so() -> None:
+    late = NOW + pki.AUTHORITY_LIFETIME + timedelta(days=1)
+    with pytest.raises(ProblemsError, match="karmada-ca cannot be used"):
+        certificates.superuser("somebody", FIRST.remembered, FIRST.instance.spec, late, timedelta(hours=2))
+
+
 @given(st.sets(st.sampled_from(sorted(ALL))))
 @settings(max_examples=15, deadline=None)
 def test_exactly_what_is_missing_is_made(missing: set[str]) -> None:

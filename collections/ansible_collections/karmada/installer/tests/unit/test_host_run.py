@@ -7,13 +7,20 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import host_journal, uninstall
-from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    admin_kubeconfig,
+    load_balancer,
+    pki,
+    pki_files,
+    private_file,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -362,6 +369,37 @@ def test_certificates_that_are_there_are_kept_and_what_is_missing_is_issued(inst
     assert {path for path in first if path.endswith("/tls.key") and second[path] != first[path]} == {gone}
     certificate = gone.replace("tls.key", "tls.crt")
     assert second[certificate] != first[certificate]
+
+
+def test_a_kubeconfig_of_an_earlier_version_is_written_anew_once(installed: Runs, tmp_path: Path) -> None:
+    """Its administrator was above all rights, and nothing could take that away."""
+    path = tmp_path / "kubeconfig"
+
+    def step() -> HostsRun:
+        run = installed.step()
+        run.connection = Connection(kubeconfig_output=str(path))
+        return run
+
+    first = step()
+    masters = pki.Certificate("admin", "karmada-ca", "system:admin", ("system:masters",), client=True)
+    was = pki.issue(masters, first.state.authorities["karmada-ca"], "ECDSA-P256", first.now, timedelta(days=365))
+    path.write_text(pki_files.kubeconfig_of(was, b"", "https://192.0.2.1", "karmada-admin"))
+    reasons = step().issued.reasons
+    assert list(reasons) == ["admin"]
+    assert "The subject differs" in reasons["admin"][0]
+    assert private_file.write(path, admin_kubeconfig.for_person(step())) is True
+    assert step().issued.reasons == {}
+    assert private_file.write(path, admin_kubeconfig.for_person(step())) is False
+
+
+def test_what_a_run_works_with_is_not_what_it_hands_out(installed: Runs) -> None:
+    run = installed.step()
+    own = pki.describe(run._own_identity.certificate)
+    assert own["subject"] == "CN=system:karmada:installer, O=system:masters"
+    assert pki.expiry(run._own_identity.certificate) - run.now < timedelta(days=1)
+    key = run._own_identity.key.decode()
+    assert key not in admin_kubeconfig.for_person(run)
+    assert not [text for text in files_of(run.on_host("cp1").tree(EVERY)).values() if key in text]
 
 
 def test_a_host_with_another_address_gets_another_certificate(installed: Runs) -> None:

@@ -311,10 +311,32 @@ def test_members_are_chosen_by_name_in_both_modes(options: list[str], mode: str,
     assert joining
 
 
-@pytest.mark.parametrize("playbook", ["install", "uninstall", "preflight", "members"])
+@pytest.mark.parametrize("playbook", ["install", "uninstall", "preflight", "members", "break_glass"])
 @pytest.mark.parametrize("limit", ["m1", "karmada_control", "gw1"])
 def test_whatever_the_limit_is_somebody_looks_at_it(playbook: str, limit: str, tmp_path: Path) -> None:
     refused = {**RESULTS, "require_document": {"failed": True, "msg": "it leaves out gw1"}}
     done, steps = run(playbook, tmp_path, refused, "--limit", limit, mode="Binary", hosts=GATEWAY)
     assert named(steps) == ["require_document"]
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_the_administrator_gets_a_kubeconfig_when_the_rights_are_there(mode: str, tmp_path: Path) -> None:
+    """Or one who has the kubeconfig of an earlier version would lose them for as long as the run takes."""
+    due = {**RESULTS, "instance_state": {"changed": True, "due": True}, "host_components": {"changed": True}}
+    done, steps = run("install", tmp_path, due, mode=mode)
+    order = [each["step"] + str(each.get("stage", "")) for each in steps]
+    assert order.index("control_planerights") < order.index("admin_kubeconfig"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_breaking_the_glass_looks_at_hosts_and_writes_one_file(mode: str, tmp_path: Path) -> None:
+    options = ["-e", "karmada_confirm=prod", "-e", "karmada_break_glass_output=/run/x"]
+    done, steps = run(
+        "break_glass", tmp_path, RESULTS, *options, mode=mode, hosts=GATEWAY if mode == "Binary" else None
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    looked = ["host_observe"] if mode == "Binary" else []
+    assert [each for each in named(steps) if each not in ("require_document", "ssh_files")] == [*looked, "break_glass"]
+    last = steps[-1]
+    assert (last["confirm"], last["path"], last["validity"]) == ("prod", "/run/x", "1h")
