@@ -480,10 +480,20 @@ def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[Lea
     return (*leaves.values(), ADMIN)
 
 
+def administrator(spec: Mapping[str, Any]) -> LeafCertificate:
+    """The administrator as this document has them. With each generation they have another name and another group."""
+    generation = spec["certificates"]["administratorGeneration"]
+    if generation == 1:
+        return ADMIN
+    groups = tuple(f"{name}:{generation}" for name in ADMIN.organizations)
+    return replace(ADMIN, common_name=f"{ADMIN.common_name}:{generation}", organizations=groups)
+
+
 def wanted_leaf_certificates(
     spec: Mapping[str, Any], component: Component | None = None
 ) -> tuple[LeafCertificate, ...]:
     """The leaves that this document calls for: those of pods and of the administrator, or those of one component."""
     authorities = wanted_authorities(spec)
     leaves = component.certificates if component else leaf_certificates(pod_components(spec))
-    return tuple(leaf for leaf in leaves if leaf.authority in authorities)
+    named = (administrator(spec) if leaf is ADMIN else leaf for leaf in leaves)
+    return tuple(leaf for leaf in named if leaf.authority in authorities)

@@ -19,10 +19,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags 
     ESTIMATOR_PORT,
     ESTIMATOR_SERVICE_PREFIX,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import SYSTEM_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    SYSTEM_NAMESPACE,
+    LeafCertificate,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ADMIN,
-    ADMINISTRATOR_GROUP,
     COMPONENT_GROUP,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_METRICS_ADAPTER,
@@ -204,9 +206,9 @@ AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
 )
 
 
-def rights(owner: str) -> list[Object]:
-    """Namespaces and rights: what components need in order to start."""
-    return [_labelled(owner, each) for each in (*_namespaces(), *_rights())]
+def rights(owner: str, administrator: LeafCertificate = ADMIN) -> list[Object]:
+    """Namespaces and rights: what components need in order to start, and people in order to look after them."""
+    return [_labelled(owner, each) for each in (*_namespaces(), *_rights(), _administrators(administrator))]
 
 
 def registration(owner: str) -> list[Object]:
@@ -414,14 +416,14 @@ def _user_rules(verbs: list[str]) -> list[Object]:
     ]
 
 
-def _administrators() -> Object:
+def _administrators(administrator: LeafCertificate) -> Object:
     """The one place that makes administrators: without it, those that it names may do nothing.
 
     Karmada lets somebody through to members whose name and whose groups are both bound to rights on ``clusters/proxy``.
     """
-    binding = _binding(ADMINISTRATORS, "cluster-admin", "Group", ADMINISTRATOR_GROUP)
-    binding["subjects"].append({"apiGroup": _RBAC, "kind": "User", "name": ADMIN.common_name})
-    return binding
+    binding = _binding(ADMINISTRATORS, "cluster-admin", "User", administrator.common_name)
+    groups = ({"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrator.organizations)
+    return {**binding, "subjects": [*groups, *binding["subjects"]]}
 
 
 def _may_ask_for(certificate: str) -> list[Object]:
@@ -437,7 +439,6 @@ def _rights() -> list[Object]:
         # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
         # today; by RBAC rather than by system:masters, so that it can be narrowed and taken away.
         _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
-        _administrators(),
         _cluster_role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
         _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
         _cluster_role(

@@ -9,6 +9,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import control_p
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENTS,
     KARMADA_AGGREGATED_APISERVER,
+    administrator,
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object
@@ -27,7 +28,7 @@ def objects(run: InstanceFacts, stage: str) -> list[Object]:
     optional = [component.name for component in wanted_components(run.spec) if component.optional]
     made: dict[str, Callable[[], list[Object]]] = {
         "rights": lambda: [
-            *control_plane_objects.rights(owner),
+            *control_plane_objects.rights(owner, administrator(run.spec)),
             *(control_plane_objects.registration(owner) if run.spec["registration"]["karmadactl"] else ()),
         ],
         "foundation": lambda: control_plane_objects.foundation(owner, run.crds(), addresses),

@@ -46,6 +46,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_CA,
     KARMADA_SCHEDULER_ESTIMATOR,
     KARMADA_WEBHOOK,
+    administrator,
     member_places,
     members_on_hosts,
     wanted_components,
@@ -153,10 +154,10 @@ class HostsRun(RunWithHosts):
     @cached_property
     def issued(self) -> certificates.Issued:
         """The administrator's certificate: that of the kubeconfig that is there, or a new one."""
-        authority = self.state.authorities[ADMIN.authority]
+        leaf, authority = administrator(self.spec), self.state.authorities[ADMIN.authority]
         present = _admin_of(self.connection.kubeconfig_output)
         settings = self.spec["certificates"]
-        wanted = pki.Certificate(ADMIN.name, ADMIN.authority, ADMIN.common_name, ADMIN.organizations, client=True)
+        wanted = pki.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
         algorithm = settings["keyAlgorithm"]
         validity, renew_before = (pki.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
         why = pki.reasons_to_reissue(wanted, present, authority.certificate, algorithm, self.now, renew_before)

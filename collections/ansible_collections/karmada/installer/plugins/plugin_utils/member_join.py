@@ -43,6 +43,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     has_estimators,
     pulls,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import administrator
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -431,6 +432,7 @@ def _objects_on_member(run: Run, entry: Entry) -> list[Object]:
         instance.full_name,
         estimator=estimator,
         rules=member_rights.rules(entry),
+        administrators=administrator(run.spec).organizations,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMINISTRATOR_GROUP
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     MEMBER_NAMESPACE,
     SYSTEM_LABEL,
@@ -102,16 +102,19 @@ def objects_on_member(
     *,
     estimator: bool = False,
     rules: Sequence[Object] = member_rights.EVERYTHING,
+    administrators: Sequence[str] = ADMIN.organizations,
 ) -> list[Object]:
     """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
 
     ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there. With
-    ``estimator`` they are also those of ``estimator_objects``. ``rules`` are what the control plane may do there.
+    ``estimator`` they are also those of ``estimator_objects``. ``rules`` are what the control plane may do there, and
+    the groups of its ``administrators``: Karmada passes requests through as who made them.
     """
+    groups = [{"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrators]
     objects = [
         *account_with_token(account(member)),
         *account_with_token(IMPERSONATOR),
-        *_role_of_account(role(member), account(member), rules, _ADMINISTRATORS),
+        *_role_of_account(role(member), account(member), rules, *groups),
     ]
     return [
         *marked(objects, owner, control_plane),
@@ -159,11 +162,6 @@ def account_with_token(name: str) -> list[Object]:
 def role_with_all_rights(name: str, account_name: str) -> list[Object]:
     """A ClusterRole for everything, and its binding to this account of a member."""
     return _role_of_account(name, account_name, member_rights.EVERYTHING)
-
-
-#: Karmada passes requests through to members as who made them. An administrator of the control plane has the member's
-#: credentials anyway, and may do there what it may do.
-_ADMINISTRATORS: Object = {"apiGroup": _RBAC, "kind": "Group", "name": ADMINISTRATOR_GROUP}
 
 
 def _role_of_account(name: str, account_name: str, rules: Sequence[Object], *others: Object) -> list[Object]:

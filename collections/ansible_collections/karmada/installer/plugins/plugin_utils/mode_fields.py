@@ -111,6 +111,7 @@ FIELDS: Mapping[str, Means] = {
     "certificates.validity": _BOTH,
     "certificates.renewBefore": _BOTH,
     "certificates.keyAlgorithm": _BOTH,
+    "certificates.administratorGeneration": _BOTH,
     "encryption.provider": _BOTH,
     "overlay.configMapRef.name": _CONTAINER,
     "audit.enabled": _BOTH,

@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.action import break_glass
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, control_plane_stages, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, survey
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN, administrator
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import ADMINISTRATORS
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
@@ -73,9 +73,10 @@ def people(server: ApiServer) -> Iterator[dict[str, Cluster]]:
         yield {name: open_clusters.enter_context(as_bearer(server, pair)) for name, pair in pairs.items()}
 
 
-def bring_up(installer: Cluster) -> None:
+def bring_up(installer: Cluster, generation: int = 1) -> None:
     """What the step for rights does."""
-    run = fake_run(document(), FakeCluster("host"), stored=STATE)
+    spec = {"certificates": {"administratorGeneration": generation}}
+    run = fake_run(document(spec), FakeCluster("host"), stored=STATE)
     run.__dict__["control_plane"] = installer
     apply_all(installer, control_plane_stages.objects(run, "rights"))
     delete_all(installer, run.ours_in_control_plane(control_plane_stages.switched_off(run, ["rights"])))
@@ -133,6 +134,23 @@ def test_the_way_to_members_that_earlier_versions_left_open_is_closed(people: di
     again = survey(installer, control_plane_stages.objects(run, "rights"))
     assert {change.action for change in again} == {"unchanged"}
     assert run.ours_in_control_plane(control_plane_stages.switched_off(run, ["rights"])) == []
+
+
+def test_another_generation_takes_every_kubeconfig_of_the_one_before_back_for_good(
+    server: ApiServer, people: dict[str, Cluster]
+) -> None:
+    """Also when the steps for rights are carried out again and again."""
+    bring_up(people["installer"])
+    eventually(lambda: may_everything(people["administrator"]))
+    leaf = administrator(document({"certificates": {"administratorGeneration": 2}})["spec"])
+    wanted = pki.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
+    pair = pki.issue(wanted, STATE.authorities[leaf.authority], "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
+    with as_bearer(server, pair) as second:
+        assert may_nothing(second)
+        for _ in range(2):
+            bring_up(people["installer"], 2)
+            eventually(lambda: may_nothing(people["administrator"]))
+            eventually(lambda: may_everything(second))
 
 
 def test_it_is_narrowed_or_given_to_somebody_else_by_the_binding(people: dict[str, Cluster]) -> None:

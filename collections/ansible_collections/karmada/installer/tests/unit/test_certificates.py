@@ -85,6 +85,16 @@ def test_an_administrator_of_an_earlier_version_gets_another_certificate_once() 
     assert issue(FIRST, dict(issued.material.leaves)).reasons == {}
 
 
+def test_each_generation_of_the_administrator_is_somebody_else_in_every_way() -> None:
+    """Name and group: each of them alone is bound to rights, here or on members."""
+    later = rendered({"certificates": {"administratorGeneration": 7}, **EVERYTHING})
+    issued = issue(later, present())
+    assert list(issued.reasons) == ["admin"]
+    told = pki.describe(issued.material.leaves["admin"].certificate)["subject"]
+    assert told == "CN=system:admin:7, O=system:karmada:administrators:7"
+    assert issue(later, dict(issued.material.leaves)).reasons == {}
+
+
 def test_a_run_works_with_a_certificate_for_hours_that_is_nowhere_else() -> None:
     made = certificates.superuser("somebody", FIRST.remembered, FIRST.instance.spec, NOW, timedelta(hours=2))
     authority = FIRST.remembered.authorities["karmada-ca"].certificate

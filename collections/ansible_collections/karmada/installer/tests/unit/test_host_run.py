@@ -392,6 +392,21 @@ def test_a_kubeconfig_of_an_earlier_version_is_written_anew_once(installed: Runs
     assert private_file.write(path, admin_kubeconfig.for_person(step())) is False
 
 
+def test_a_raised_generation_is_another_administrator(installed: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+
+    def step(generation: int) -> HostsRun:
+        run = installed.step(deployment(certificates={"administratorGeneration": generation}))
+        run.connection = Connection(kubeconfig_output=str(path))
+        return run
+
+    private_file.write(path, admin_kubeconfig.for_person(step(1)))
+    assert step(1).issued.reasons == {}
+    assert list(step(2).issued.reasons) == ["admin"]
+    private_file.write(path, admin_kubeconfig.for_person(step(2)))
+    assert step(2).issued.reasons == {}
+
+
 def test_what_a_run_works_with_is_not_what_it_hands_out(installed: Runs) -> None:
     run = installed.step()
     own = pki.describe(run._own_identity.certificate)

@@ -93,7 +93,12 @@ def test_an_empty_spec_gets_every_default() -> None:
         "images": {"pullPolicy": "IfNotPresent"},
         "artifacts": {"source": "URL"},
         "ssh": {"port": 22},
-        "certificates": {"validity": "8760h", "renewBefore": "2920h", "keyAlgorithm": "ECDSA-P256"},
+        "certificates": {
+            "validity": "8760h",
+            "renewBefore": "2920h",
+            "keyAlgorithm": "ECDSA-P256",
+            "administratorGeneration": 1,
+        },
         "encryption": {"provider": "secretbox"},
         "overlay": {},
         "audit": {"enabled": True},
