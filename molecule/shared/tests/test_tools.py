@@ -108,6 +108,9 @@ def test_keys_have_to_stay_the_same():
     before = {"s/tls.key": "1", "s/ca.key": "2"}
     assert snapshot.lost(before, {**before, "new/tls.key": "3"}) == []
     assert snapshot.lost(before, {"s/tls.key": "other"}) == ["gone: s/ca.key", "changed: s/tls.key"]
+    assert snapshot.lost(before, {**before, "s/tls.key": "other"}, ["s/tls.key"]) == []
+    assert snapshot.lost(before, before, ["s/tls.key"]) == ["not made anew: s/tls.key"]
+    assert snapshot.lost(before, {"s/ca.key": "2"}, ["s/tls.key"]) == ["gone: s/tls.key"]
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@
     snapshot.py diff BEFORE AFTER
     snapshot.py settle BEFORE AFTER --cluster NAME=KUBECONFIG... [--structure [--rollouts-aside]] [--within SECONDS]
     snapshot.py keys FILE --cluster NAME=KUBECONFIG --namespace NAMESPACE
-    snapshot.py kept BEFORE AFTER
+    snapshot.py kept BEFORE AFTER [--made-anew=SECRET/KEY]...
 
 ``take`` writes every object of every kind that can be listed, without what changes by itself; ``--structure`` also
 takes out what differs between two installs of the same document, with ``--rollouts-aside`` also what a rollout leaves
 behind: pods, their ReplicaSets and revisions. ``settle`` takes snapshots until one equals BEFORE,
 because volumes are removed some time after their claims. ``keys`` and ``kept`` are about keys and certificates: what
-was there BEFORE must be there AFTER, unchanged. Values of Secrets are in no file, only their hashes. Exit code 1: there
-are differences.
+was there BEFORE must be there AFTER, unchanged, but for those that have to be made anew. Values of Secrets are in no
+file, only their hashes. Exit code 1: there are differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -217,13 +217,14 @@ def secret_keys(secrets: list[Object]) -> dict[str, str]:
     return found
 
 
-def lost(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Keys and certificates that are gone or not the same any more."""
-    return [
+def lost(before: Mapping[str, str], after: Mapping[str, str], made_anew: Sequence[str] = ()) -> list[str]:
+    """Keys and certificates that are gone or not the same any more, or the same although they had to be made anew."""
+    changed = [
         f"{'changed' if name in after else 'gone'}: {name}"
         for name, value in sorted(before.items())
-        if after.get(name) != value
+        if after.get(name) != value and not (name in made_anew and name in after)
     ]
+    return changed + [f"not made anew: {name}" for name in made_anew if before.get(name) == after.get(name)]
 
 
 def kubectl(kubeconfig: str, *arguments: str) -> str:
@@ -334,6 +335,8 @@ def _parser() -> argparse.ArgumentParser:
         one = commands.add_parser(name, parents=parents)
         one.add_argument("before", type=Path)
         one.add_argument("after", type=Path)
+        if name == "kept":
+            one.add_argument("--made-anew", action="append", default=[], metavar="SECRET/KEY")
         if name == "settle":
             one.add_argument("--structure", action="store_true")
             one.add_argument("--rollouts-aside", action="store_true")
@@ -369,7 +372,8 @@ def main() -> int:
         )
         return _report(remaining, "No difference.")
     if options.command == "kept":
-        return _report(lost(before, _read(after)), f"All {len(before)} keys and certificates are the same.")
+        missing = lost(before, _read(after), options.made_anew)
+        return _report(missing, f"All {len(before) - len(options.made_anew)} keys and certificates are the same.")
     return _report(list(differences(before, _read(after))), "No difference.")
 
 

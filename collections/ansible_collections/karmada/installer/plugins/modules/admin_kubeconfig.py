@@ -19,7 +19,9 @@ description:
     With endpoint type C(ClusterIP) and no host in the document, the file leads to C(https://localhost:5443), for use
     with C(kubectl port-forward). The Secret then leads to the Service in the host cluster.
   - >-
-    Both hold a client certificate with full rights in the control plane. Neither is part of the result.
+    Both hold a client certificate with full rights in the control plane, by the binding
+    C(system:karmada:administrators) that the stage C(rights) of M(karmada.installer.control_plane) makes; so that comes
+    first. Neither is part of the result.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
