@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +86,17 @@ def _file(project: str, version: str, path: str, https: Https) -> str:
 
 
 def lock_images(release: Release, registry: Registry, images: Mapping[str, Any]) -> None:
-    """Digests of the manifests that the publishers' tags lead to, for each architecture."""
+    """The digest that each tag leads to at its publisher, after a look whether it has all architectures."""
     for component in components.PROGRAMS:
         image = component.image
         version: str = getattr(release, image.release)
         reference = Reference.parse(image.reference(images, release, {}))
+        digest = registry.digest(reference)
         for architecture in programs.MACHINES:
-            digest = registry.manifest(reference, architecture).digest
-            _record(image.release, version, {"images": {f"{image.repository}/{architecture}": digest}})
-            print(f"{reference} for {architecture}: {digest}")
+            # By digest, so that what answers is compared with it.
+            registry.manifest(replace(reference, digest=digest), architecture)
+        _record(image.release, version, {"images": {image.repository: digest}})
+        print(f"{reference}: {digest}")
 
 
 def lock_modules(release: Release) -> None:

@@ -48,7 +48,7 @@ class Source:
 
 def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, Any]:
     """Recorded checksums: project → version → ``crds`` (see content_hash), ``files`` (below the project's and version's
-    folder → hash) or ``images`` (``<name>/<architecture>`` → digest of the manifest).
+    folder → hash) or ``images`` (name → digest of the index, which is one for all architectures).
     """
     lock: dict[str, Any] = json.loads(lock_file.read_text())
     return lock

@@ -132,7 +132,8 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
     release = run.instance.release
     for component in (*wanted_rows(run.spec), *agents(run.spec)):
         settings, path = settings_of(component, run.spec), settings_path(component)
-        if settings.get("imageTag") not in (None, getattr(release, component.image.release)):
+        tag = str(settings.get("imageTag") or "").partition("@")[0]
+        if tag not in ("", getattr(release, component.image.release)):
             continue  # of a program that somebody else has built nothing is on record
         for field, kind, known in (
             ("extraArgs", "setting" if component is ETCD else "flag", program_flags.flags(component, release)),

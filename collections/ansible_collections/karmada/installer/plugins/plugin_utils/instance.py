@@ -40,6 +40,8 @@ class Instance:
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Which of the components that there is one of for each member is the how manieth on a host.
     member_places: Mapping[str, int] = field(default_factory=dict)
+    #: reference of an image without a digest → the digest that it has to have, where that is on record
+    pins: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -50,6 +52,7 @@ class Instance:
         service_subnet: str,
         config_maps: Mapping[str, Mapping[str, str]] | None = None,
         member_places: Mapping[str, int] | None = None,
+        pins: Mapping[str, str] | None = None,
     ) -> Instance:
         """From a document with all defaults filled in (``manifest.resolve``)."""
         spec = deployment["spec"]
@@ -63,6 +66,7 @@ class Instance:
             service_subnet=service_subnet,
             config_maps=config_maps or {},
             member_places=member_places or {},
+            pins=pins or {},
         )
 
     @property

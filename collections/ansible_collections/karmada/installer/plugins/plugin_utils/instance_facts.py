@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     endpoint,
     host_cluster,
     host_path,
+    image_pins,
     ip_families,
     kubernetes_layout,
     overlay,
@@ -92,6 +93,9 @@ class InstanceFacts(ABC):
     playbook holds the lock, the same in each of its actions. ``say`` shows a line to the person who waits.
     ``selected`` are the names of the members to work on; empty means all.
     """
+
+    #: Images, by reference, whose tags may lead elsewhere than when they were first used.
+    confirmed_images: Collection[str] = frozenset()
 
     def __init__(
         self,
@@ -306,7 +310,13 @@ class InstanceFacts(ABC):
         removing = self.operation == "uninstall" and recorded is not None
         release = releases.choose(None if removing else self.spec.get("version"), recorded)
         return Instance.of(
-            self.deployment, release, self.state.owner, self.service_subnet, self.config_maps, self.member_places
+            self.deployment,
+            release,
+            self.state.owner,
+            self.service_subnet,
+            self.config_maps,
+            self.member_places,
+            image_pins.of_release(release, artifacts.read_lock()),
         )
 
     @property

@@ -6,13 +6,14 @@ Who can give what:
 =========== ======================== =========================================== ======================
 source      karmada                  kubernetes, etcd                            checked against
 =========== ======================== =========================================== ======================
-Image       its images               their images                                digests, from tag down
+Image       its images               their images                                a digest, and all below it
 URL         nothing is published     release downloads                           the lock file
 URL, mirror what the site put there  what the site put there                     lock file, sha256sums
 Directory   what the site put there  what the site put there                     lock file, sha256sums
 GoModules   built here               built here                                  our go.sum
 =========== ======================== =========================================== ======================
 
+The digest of an image is known beforehand, or it is what its tag leads to and has led to before (``image_pins``).
 ``sha256sums`` is a file of the directory that the inventory source names: what ``sha256sum`` prints in that directory.
 """
 
@@ -28,11 +29,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, image_files
+from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, image_files, image_pins
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import FetchError, Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import Build
+from ansible_collections.karmada.installer.plugins.plugin_utils.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.program_cache import Kept, ProgramCache
 from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Logins, Manifest, Reference, Registry
@@ -61,7 +63,8 @@ R = TypeVar("R")
 class Program:
     """A verified file: of which version it is, and where it came from in words for a person.
 
-    ``path`` is in the cache, ``sha256`` in hex, ``size`` in bytes.
+    ``path`` is in the cache, ``sha256`` in hex, ``size`` in bytes. Where it came out of an image whose digest was not
+    known beforehand, ``digest`` is what the tag of ``origin`` led to.
     """
 
     path: Path
@@ -69,6 +72,7 @@ class Program:
     size: int
     version: str
     origin: str
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,15 @@ def programs(
     source: Source,
     cache: Path | None = None,
     access: Access | None = None,
+    held: Held | None = None,
 ) -> dict[str, Program]:
     """The program of each component, by the component's name.
 
     ``architecture`` is ``amd64`` or ``arm64``; ``spec`` is the document's with all defaults. What is in the cache is
-    verified again, the rest is fetched. Raises ProblemsError with everything that cannot be had.
+    verified again, the rest is fetched. ``held`` is what tags of images have to lead to. Raises ProblemsError with
+    everything that cannot be had.
     """
-    finder = _Finder(source, spec, access or _access(source))
+    finder = _Finder(source, spec, access or _access(source), held or Held())
     kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
     wanted = finder.wanted(release, architecture, components)
     found = _each(wanted, lambda each: _bring(finder.locate(each), kept))
@@ -116,10 +122,11 @@ def check(
     source: Source,
     cache: Path | None = None,
     access: Access | None = None,
+    held: Held | None = None,
 ) -> list[Problem]:
     """What of it cannot be had, without fetching it: asks the source for whatever the cache does not have."""
     try:
-        finder = _Finder(source, spec, access or _access(source))
+        finder = _Finder(source, spec, access or _access(source), held or Held())
         kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
         _each(finder.wanted(release, architecture, components), lambda each: _ask(finder.locate(each), kept))
     except ProblemsError as error:
@@ -160,7 +167,10 @@ def read_sums(file: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One program. ``project`` is the field of Release that is its version; ``pin`` the image's digest, if recorded."""
+    """One program. ``project`` is the field of Release that is its version.
+
+    ``reference`` is its image, with the digest if that is known beforehand.
+    """
 
     component: str
     project: str
@@ -168,7 +178,6 @@ class _Wanted:
     architecture: str
     path: str
     reference: str
-    pin: str = ""
 
     @property
     def program(self) -> str:
@@ -179,6 +188,7 @@ class _Wanted:
 class _Located:
     """A program in its source. ``sha256`` is known where a checksum of the program itself is; ``source`` names what
     decides it where not. ``fetch`` writes it into an empty file, ``probe`` only asks for it; both raise ProblemsError.
+    ``digest`` is what the tag of its image has led to.
     """
 
     wanted: _Wanted
@@ -187,16 +197,19 @@ class _Located:
     fetch: Callable[[BinaryIO, ProgramCache], None]
     sha256: str = ""
     probe: Callable[[], object] = lambda: None
+    digest: str = ""
 
 
 class _Finder:
     """Knows one source."""
 
-    def __init__(self, source: Source, spec: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: Source, spec: Mapping[str, Any], access: Access, held: Held) -> None:
         self._source = source
         self._spec = spec
         self._https = access.https
         self._registry = Registry(access.https, access.logins)
+        self._held = held
+        self._digests: dict[str, str] = {}
         self._lock = artifacts.read_lock()
         sums = source.directory / SUMS_FILE if source.directory else None
         self._sums = read_sums(sums) if sums and sums.is_file() else {}
@@ -206,7 +219,8 @@ class _Finder:
         if architecture not in MACHINES:
             what = f"there are no programs for the architecture {architecture}"
             raise ProblemsError(Problem(what, "", f"use hosts with one of {', '.join(MACHINES)}"))
-        found = [self._want(each, release, architecture) for each in components]
+        pins = image_pins.of_release(release, self._lock)
+        found = [self._want(each, release, architecture, pins) for each in components]
         if self._source.kind == "URL" and not self._source.url:
             missing = [each for each in found if each.project not in PUBLISHERS and not self._prepared(each)]
             if missing:
@@ -218,20 +232,17 @@ class _Finder:
                 raise ProblemsError(Problem(what, "spec.artifacts.source", remedy))
         return found
 
-    def _want(self, component: Component, release: Release, architecture: str) -> _Wanted:
+    def _want(self, component: Component, release: Release, architecture: str, pins: Mapping[str, str]) -> _Wanted:
         settings, image = settings_of(component, self._spec), component.image
         version: str = getattr(release, image.release)
-        pin = ""
-        if self._source.kind == "Image" and not settings.get("imageRepository") and not settings.get("imageTag"):
-            pin = self._recorded(image.release, version, "images").get(f"{image.repository}/{architecture}", "")
+        tag = str(settings.get("imageTag") or "").partition("@")[0]
         return _Wanted(
             component=component.name,
             project=image.release,
-            version=settings.get("imageTag") or version if self._source.kind == "Image" else version,
+            version=tag or version if self._source.kind == "Image" else version,
             architecture=architecture,
             path=component.binary,
-            reference=image.reference(self._spec["images"], release, settings),
-            pin=pin,
+            reference=image_pins.pinned(image.reference(self._spec["images"], release, settings), pins),
         )
 
     def locate(self, wanted: _Wanted) -> _Located:
@@ -351,22 +362,28 @@ class _Finder:
             reference = Reference.parse(wanted.reference)
         except ValueError as error:
             raise ProblemsError(Problem(str(error), "spec.images", "write it as registry/path/name:tag")) from None
+        led_to = "" if reference.digest else self._led_to(wanted.reference, reference)
         # A tag may move at any time: from here on it is this image.
-        image = replace(reference, digest=self._registry.digest(reference))
-        source = {"image": image.digest, "for": wanted.architecture, "pin": wanted.pin, "path": wanted.path}
+        image = replace(reference, digest=reference.digest or led_to)
+        source = {"image": image.digest, "for": wanted.architecture, "path": wanted.path}
 
         def manifest() -> Manifest:
-            found = self._registry.manifest(image, wanted.architecture)
-            if wanted.pin and found.digest != wanted.pin:
-                what = f"the image is {found.digest}, and {wanted.pin} is recorded for {wanted.version}"
-                remedy = "find out who changed it; an image of your own is named with imageRepository or imageTag"
-                raise ProblemsError(Problem(what, wanted.reference, remedy))
-            return found
+            return self._registry.manifest(image, wanted.architecture)
 
         def fetch(into: BinaryIO, cache: ProgramCache) -> None:
             self._pull(image, manifest(), wanted.path, into, cache)
 
-        return _Located(wanted, wanted.reference, source, fetch, probe=manifest)
+        return _Located(wanted, wanted.reference, source, fetch, probe=manifest, digest=led_to)
+
+    def _led_to(self, name: str, reference: Reference) -> str:
+        """The digest that a tag leads to, one for all that ask. Raises ProblemsError if it led elsewhere before."""
+        digest = self._registry.digest(reference)
+        # Two at the same moment may be told different things: what the first was told holds.
+        digest = self._digests.setdefault(name, digest)
+        refusal = self._held.refusal(name, digest)
+        if refusal:
+            raise ProblemsError(refusal)
+        return digest
 
     def _pull(self, reference: Reference, manifest: Manifest, path: str, into: BinaryIO, cache: ProgramCache) -> None:
         with ExitStack() as scratch:
@@ -408,7 +425,7 @@ def _bring(located: _Located, cache: ProgramCache) -> Program:
     """The program out of the cache, or out of its source and into the cache."""
     known = _known(located, cache)
     kept = (cache.get(known) if known else None) or _fetch(located, cache)
-    return Program(kept.path, kept.sha256, kept.size, located.wanted.version, located.where)
+    return Program(kept.path, kept.sha256, kept.size, located.wanted.version, located.where, located.digest)
 
 
 def _fetch(located: _Located, cache: ProgramCache) -> Kept:

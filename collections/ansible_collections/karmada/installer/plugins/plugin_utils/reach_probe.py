@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
-from ansible_collections.karmada.installer.plugins.plugin_utils import probe_pods
+from ansible_collections.karmada.installer.plugins.plugin_utils import image_pins, probe_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -106,13 +106,12 @@ def pod(instance: Instance, component: Component, namespace: str, targets: Seque
         "labels": instance.labels(PROBE),
         "annotations": {f"{_ANNOTATION}{number}": targets[number].authority for number in trusted},
     }
-    image = ETCD.image.reference(instance.spec["images"], instance.release, settings_of(ETCD, instance.spec))
     mount = {"name": _VOLUME, "mountPath": _FOLDER, "readOnly": True}
     containers = [
         probe_pods.container(
             spec,
             name=f"target-{number}",
-            image=image,
+            image=image_pins.reference(instance, ETCD),
             command=command(target, f"{_FOLDER}/{number}.pem"),
             volumeMounts=[mount],
             # What it has printed is in the pod's status then.

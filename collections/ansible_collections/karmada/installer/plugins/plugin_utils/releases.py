@@ -17,6 +17,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 _VERSION = re.compile(r"v([0-9]+)\.([0-9]+)\.([0-9]+)")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,11 @@ MIRRORS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def is_digest(value: object) -> bool:
+    """Whether this is a digest as images have them: ``sha256:`` and 64 hexadecimal digits."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
 def registry(images: Mapping[str, Any], field: str) -> str:
     """The registry of a field of ``spec.images``: what the document says, else that of its country's mirror."""
     country = images.get("mirrorCountry")
@@ -144,7 +150,10 @@ class Image:
     release: str
 
     def reference(self, images: Mapping[str, Any], release: Release, overrides: Mapping[str, Any]) -> str:
-        """The full reference; ``imageRepository`` and ``imageTag`` of the component win over the global registries."""
+        """The full reference; ``imageRepository`` and ``imageTag`` of the component win over the global registries.
+
+        It has a digest where the document names one with the tag; those of the lock file are added by ``image_pins``.
+        """
         repository = overrides.get("imageRepository") or f"{registry(images, self.registry)}/{self.repository}"
         tag = overrides.get("imageTag") or getattr(release, self.release)
         return f"{repository}:{tag}"

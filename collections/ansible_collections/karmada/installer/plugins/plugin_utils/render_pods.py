@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import image_pins
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Component,
     Health,
@@ -50,7 +51,7 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
     ports = component.listens(instance.spec)
     container: Object = {
         "name": component.row,
-        "image": component.image.reference(images, instance.release, settings),
+        "image": image_pins.reference(instance, component),
         "imagePullPolicy": settings.get("imagePullPolicy") or images["pullPolicy"],
         "command": [component.binary, *flags],
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],

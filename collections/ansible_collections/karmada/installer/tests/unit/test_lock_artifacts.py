@@ -12,7 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import components, go_modules, programs, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    components,
+    go_modules,
+    image_pins,
+    programs,
+    releases,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Registry
@@ -115,8 +121,9 @@ def test_digests_of_images(tool: Any) -> None:
     for component in components.PROGRAMS:
         version = getattr(RELEASE, component.image.release)
         layers = {name: [tar((component.binary, program(name, number)))] for name, number in programs.MACHINES.items()}
-        digest = images.image(component.image.repository, version, layers)
-        expected[component.image.release, version, f"{component.image.repository}/amd64"] = digest
+        images.image(component.image.repository, version, layers)
+        digest = images.digest(component.image.repository, version)
+        expected[component.image.release, version, component.image.repository] = digest
     with WebServer(images) as server:
         registries = dict.fromkeys(("karmadaRegistry", "kubeRegistry", "etcdRegistry"), server.host)
         tool.lock_images(RELEASE, Registry(Https(authority())), registries)
@@ -124,6 +131,24 @@ def test_digests_of_images(tool: Any) -> None:
     for (project, version, name), digest in expected.items():
         assert found[project][version]["images"][name] == digest
     assert found["karmada"]["v9.1.0"]["crds"] == "sha256:kept"
+    # What is recorded is what is asked for: each image of the table, at its publisher and at each mirror.
+    pins = image_pins.of_release(RELEASE, found)
+    assert len(pins) == len(expected) * (1 + len(releases.MIRRORS))
+    for component in components.PROGRAMS:
+        image = component.image.reference({}, RELEASE, {})
+        assert pins[image] == pins[f"m.daocloud.io/{image}"] != ""
+
+
+def test_an_image_that_lacks_an_architecture_is_not_recorded(tool: Any) -> None:
+    images = RegistryFiles()
+    for component in components.PROGRAMS:
+        layers = {"amd64": [tar((component.binary, program()))]}
+        images.image(component.image.repository, getattr(RELEASE, component.image.release), layers)
+    with WebServer(images) as server:
+        registries = dict.fromkeys(("karmadaRegistry", "kubeRegistry", "etcdRegistry"), server.host)
+        with pytest.raises(ProblemsError, match="not for linux on arm64"):
+            tool.lock_images(RELEASE, Registry(Https(authority())), registries)
+    assert lock(tool) == {"karmada": {"v9.1.0": {"crds": "sha256:kept"}}}
 
 
 def test_every_known_release_can_be_built_from_go_modules() -> None:

@@ -23,11 +23,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     download,
     go_modules,
     image_files,
+    image_pins,
     program_cache,
     programs,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
+from ansible_collections.karmada.installer.plugins.plugin_utils.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.program_cache import ProgramCache
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import Access, Program
@@ -131,10 +133,11 @@ def bring(
     spec: Mapping[str, Any] | None = None,
     architecture: str = "amd64",
     logins: Logins | None = None,
+    held: Held | None = None,
 ) -> dict[str, Program]:
     access = Access(Https(authority()), logins or Logins())
     settings = samples.document(spec)["spec"]
-    return programs.programs(RELEASE, architecture, wanted, settings, source, cache, access)
+    return programs.programs(RELEASE, architecture, wanted, settings, source, cache, access, held)
 
 
 def problems(source: Source, cache: Path, *args: Any, **more: Any) -> list[Problem]:
@@ -146,9 +149,18 @@ def problems(source: Source, cache: Path, *args: Any, **more: Any) -> list[Probl
     return error.value.problems
 
 
-def check(source: Source, cache: Path, spec: Mapping[str, Any] | None = None) -> list[Problem]:
+ACCESS = Access(Https(authority()), Logins())
+
+
+def check(
+    source: Source,
+    cache: Path,
+    spec: Mapping[str, Any] | None = None,
+    held: Held | None = None,
+    architecture: str = "amd64",
+) -> list[Problem]:
     settings = samples.document(spec)["spec"]
-    return programs.check(RELEASE, "amd64", THREE, settings, source, cache, Access(Https(authority()), Logins()))
+    return programs.check(RELEASE, architecture, THREE, settings, source, cache, ACCESS, held)
 
 
 def contents(found: Mapping[str, Program]) -> dict[str, bytes]:
@@ -209,25 +221,109 @@ def test_a_registry_that_tells_no_digest_in_its_headers(
     assert len([path for path in registry.asked if "/blobs/" in path]) == 6
 
 
-def test_a_tag_that_moved_gives_the_new_program(registry: WebServer, images: RegistryFiles, tmp_path: Path) -> None:
-    bring(Source("Image"), tmp_path, spec=image_spec(registry))
-    images.image("karmada/karmada-scheduler", "v9.1.0", {"amd64": [tar(("bin/karmada-scheduler", program("new")))]})
-    assert contents(bring(Source("Image"), tmp_path, spec=image_spec(registry)))["karmada-scheduler"] == program("new")
+def moved(images: RegistryFiles) -> str:
+    """Have the tag of the scheduler lead to another image; returns the digest of that."""
+    layers = [tar(("bin/karmada-scheduler", program("new")))]
+    images.image("karmada/karmada-scheduler", "v9.1.0", {"amd64": layers, "arm64": layers})
+    return images.digest("karmada/karmada-scheduler", "v9.1.0")
 
 
-def test_a_recorded_digest_has_to_be_met(
-    registry: WebServer, images: RegistryFiles, lock: dict[str, Any], tmp_path: Path
+def test_what_a_tag_led_to_is_told_and_held_to(registry: WebServer, images: RegistryFiles, tmp_path: Path) -> None:
+    spec, name = image_spec(registry), f"{registry.host}/karmada/karmada-scheduler:v9.1.0"
+    first = bring(Source("Image"), tmp_path, spec=spec)
+    held = Held({each.origin: each.digest for each in first.values()})
+    before = held.digests[name]
+    assert before == images.digest("karmada/karmada-scheduler", "v9.1.0")
+    assert bring(Source("Image"), tmp_path, spec=spec, held=held) == first
+    now = moved(images)
+    (problem,) = problems(Source("Image"), tmp_path, spec=spec, held=held)
+    assert problem.where == name
+    assert problem.what == f"its tag leads to {now} now, and led to {before} when it was first used here"
+    assert f"-e karmada_confirm_images={name} " in problem.remedy
+    assert f"imageTag: v9.1.0@{before}" in problem.remedy
+    assert check(Source("Image"), tmp_path, spec, held) == [problem]
+    # For both architectures it is one problem.
+    assert check(Source("Image"), tmp_path, spec, held, "arm64")[-1] == problem
+    # Another name may be accepted, and this one is not.
+    assert problems(Source("Image"), tmp_path, spec=spec, held=Held(held.digests, {f"{name}0"})) == [problem]
+    accepted = bring(Source("Image"), tmp_path, spec=spec, held=Held(held.digests, {name}))
+    assert contents(accepted)["karmada-scheduler"] == program("new")
+    assert accepted["karmada-scheduler"].digest == now
+
+
+def test_another_registry_is_another_name(registry: WebServer, images: RegistryFiles, tmp_path: Path) -> None:
+    first = bring(Source("Image"), tmp_path, spec=image_spec(registry))
+    held = Held({each.origin: each.digest for each in first.values()})
+    images.image("mirror/karmada-scheduler", "v9.1.0", {"amd64": [tar(("bin/karmada-scheduler", program("other")))]})
+    own = {"imageRepository": f"{registry.host}/mirror/karmada-scheduler"}
+    spec = image_spec(registry, components={"karmadaScheduler": own})
+    assert contents(bring(Source("Image"), tmp_path, spec=spec, held=held))["karmada-scheduler"] == program("other")
+
+
+def test_a_digest_in_the_document_counts_whatever_the_tag_leads_to(
+    registry: WebServer, images: RegistryFiles, tmp_path: Path
 ) -> None:
-    repository, layers = "karmada/karmada-scheduler", [tar(("bin/karmada-scheduler", program("pinned")))]
-    digest = images.image(repository, "v9.1.0", {"amd64": layers})
-    lock["karmada"] = {"v9.1.0": {"images": {"karmada-scheduler/amd64": digest}}}
-    spec = image_spec(registry)
-    assert contents(bring(Source("Image"), tmp_path, spec=spec))["karmada-scheduler"] == program("pinned")
-    images.image(repository, "v9.1.0", {"amd64": [tar(("bin/karmada-scheduler", program("other")))]})
+    name, digest = f"{registry.host}/karmada/karmada-scheduler", images.digest("karmada/karmada-scheduler", "v9.1.0")
+    spec = image_spec(registry, components={"karmadaScheduler": {"imageTag": f"v9.1.0@{digest}"}})
+    moved(images)
+    found = bring(Source("Image"), tmp_path, spec=spec, held=Held({f"{name}:v9.1.0": f"sha256:{'0' * 64}"}))
+    assert contents(found) == CONTENT
+    assert found["karmada-scheduler"].version == "v9.1.0"
+    assert found["karmada-scheduler"].digest == "", "it is in the document, and nothing is to be recorded"
+    registry.requests.clear()
+    bring(Source("Image"), tmp_path, (SCHEDULER,), spec=spec)
+    assert registry.asked == []
+    spec = image_spec(registry, components={"karmadaScheduler": {"imageTag": f"v9.1.0@sha256:{'0' * 64}"}})
     (problem,) = problems(Source("Image"), tmp_path, spec=spec)
-    assert f"{digest} is recorded" in problem.what
-    assert check(Source("Image"), tmp_path, spec) == [problem]
-    own = image_spec(registry, components={"karmadaScheduler": {"imageRepository": f"{registry.host}/{repository}"}})
+    assert "404" in problem.what
+
+
+def test_what_a_registry_answers_for_a_digest_has_to_have_it(
+    registry: WebServer, images: RegistryFiles, tmp_path: Path
+) -> None:
+    digest = images.digest("karmada/karmada-scheduler", "v9.1.0")
+    other = moved(images)
+    manifests = "/v2/karmada/karmada-scheduler/manifests"
+    images.paths[f"{manifests}/{digest}"] = images.paths[f"{manifests}/{other}"]
+    spec = image_spec(registry, components={"karmadaScheduler": {"imageTag": f"v9.1.0@{digest}"}})
+    (problem,) = problems(Source("Image"), tmp_path, spec=spec)
+    assert f"answered with {other} when it was asked for {digest}" in problem.what
+
+
+def test_two_components_of_one_image_see_one_tag(
+    registry: WebServer, images: RegistryFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = iter([f"sha256:{number:064}" for number in range(9)])
+    monkeypatch.setattr(programs.Registry, "digest", lambda *_: next(answers))
+    finder = programs._Finder(Source("Image"), samples.document(image_spec(registry))["spec"], ACCESS, Held())
+    (wanted,) = finder.wanted(RELEASE, "amd64", (SCHEDULER,))
+    assert {finder.locate(wanted).digest for _ in range(3)} == {f"sha256:{0:064}"}
+
+
+def test_a_digest_of_the_lock_file_is_what_its_publisher_is_asked_for(
+    registry: WebServer,
+    images: RegistryFiles,
+    lock: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    publisher = {"karmadaRegistry": f"{registry.host}/karmada", "kubeRegistry": "k8s", "etcdRegistry": "coreos"}
+    monkeypatch.setattr(image_pins, "REGISTRIES", publisher)
+    repository = "karmada/karmada-scheduler"
+    digest = images.digest(repository, "v9.1.0")
+    lock["karmada"] = {"v9.1.0": {"images": {"karmada-scheduler": digest}}}
+    spec, wrong = image_spec(registry), Held({f"{registry.host}/{repository}:v9.1.0": f"sha256:{'0' * 64}"})
+    moved(images)
+    found = bring(Source("Image"), tmp_path, spec=spec, held=wrong)
+    assert contents(found) == CONTENT, "what is in the lock file counts, not what was seen once"
+    assert found["karmada-scheduler"].origin == f"{registry.host}/{repository}:v9.1.0@{digest}"
+    assert found["karmada-scheduler"].digest == ""
+    del images.paths[f"/v2/{repository}/manifests/{digest}"]
+    (problem,) = problems(Source("Image"), tmp_path / "empty", spec=spec)
+    assert problem.where.endswith(f"v9.1.0@{digest}")
+    images.image("own/karmada-scheduler", "v9.1.0", {"amd64": [tar(("bin/karmada-scheduler", program("other")))]})
+    own = image_spec(registry)
+    own["images"]["karmadaRegistry"] = f"{registry.host}/own"
     assert contents(bring(Source("Image"), tmp_path, spec=own))["karmada-scheduler"] == program("other")
 
 

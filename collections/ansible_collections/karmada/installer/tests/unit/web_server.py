@@ -192,6 +192,11 @@ class RegistryFiles:
         self.paths[f"/v2/{repository}/manifests/{tag}"] = self.paths[f"/v2/{repository}/manifests/{top['digest']}"]
         return str(manifests[0]["digest"])
 
+    def digest(self, repository: str, tag: str) -> str:
+        """What a tag leads to."""
+        content, _kind = self.paths[f"/v2/{repository}/manifests/{tag}"]
+        return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
     def _blob(self, repository: str, content: bytes, kind: str) -> dict[str, Any]:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         self.paths[f"/v2/{repository}/blobs/{digest}"] = (content, "application/octet-stream")
