@@ -14,7 +14,12 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.karmada.installer.plugins.plugin_utils import run_end, run_process, selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    image_pins,
+    run_end,
+    run_process,
+    selected_members,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import ApplyFailed, Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
@@ -101,6 +106,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
     else:
         run = Run(deployment, stands, **common)
     run.trace = Display().vvv
+    run.confirmed_images = image_pins.confirmed(task_vars)
     lock = {"deployment": deployment, "connection": asdict(stands)}
     run.on_lock = lambda held: run_end.holding(lock if held else None)
     return run

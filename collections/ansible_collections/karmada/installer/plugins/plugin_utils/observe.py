@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, image_pins, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import etcd_client_urls, of_member
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -75,7 +75,8 @@ def look(run: Run) -> Seen:
     # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
     if api.get("version") and run.endpoint_trouble:
         notes.append(run.endpoint_trouble)
-    pods = run.host.list("v1", "Pod", run.namespace, labels=f"{INSTANCE_LABEL}={run.name}")
+    pods = run.pods()
+    notes += image_pins.differences(image_pins.running(pods), run.state.digests)
     return Seen(
         api=api,
         components=components,

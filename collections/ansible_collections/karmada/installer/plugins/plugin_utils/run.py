@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, overlay
+from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, image_pins, overlay
 from ansible_collections.karmada.installer.plugins.plugin_utils import lease as lease_module
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, clashing_names
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object, version_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
@@ -142,14 +143,33 @@ class Run(InstanceFacts):
         )
 
     def finish(self) -> bool:
-        """Mark the operation as brought to its end and keep the document. False: there was nothing to do."""
+        """Mark the operation as brought to its end and keep the document. False: there was nothing to do.
+
+        What images in pods turned out to be is recorded with it, for each name once, and anew where that was asked for.
+        """
         stored = self.stored_state
-        if stored is None or (not stored.journal.interrupted and stored.document == self.deployment):
+        if stored is None:
+            return False
+        due = stored.journal.interrupted or stored.document != self.deployment
+        seen = image_pins.agreed(image_pins.running(self.pods())) if due or self.confirmed_images else {}
+        anew = {image: digest for image, digest in seen.items() if image in self.confirmed_images}
+        if not due and not anew.items() - stored.digests.items():
             return False
         with self.writing("finish"):
             journal = replace(self.state.journal, finished=datetime.now(UTC).isoformat(), step="")
-            self.save(replace(self.state, journal=journal, document=self.deployment))
+            digests = {**seen, **self.state.digests, **anew}
+            self.save(replace(self.state, journal=journal, document=self.deployment, digests=digests))
         return True
+
+    def pods(self) -> list[Object]:
+        """The pods of the instance in the host cluster."""
+        return list(self.host.list("v1", "Pod", self.namespace, labels=f"{INSTANCE_LABEL}={self.name}"))
+
+    def hold_to(self, digests: Mapping[str, str]) -> None:
+        """Record what tags of images (by reference) led to, for every run that comes."""
+        if digests.items() - self.state.digests.items():
+            with self.writing("record images"):
+                self.save(replace(self.state, digests={**self.state.digests, **digests}))
 
     def save(self, state: State, namespace_uid: str | None = None) -> None:
         """Store the state. Only inside ``writing``.

@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     wanted_leaf_certificates,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
@@ -139,23 +140,34 @@ class RunWithHosts(Run):
         return [
             problem
             for architecture, lacking in by_architecture.items()
-            for problem in programs.check(self.instance.release, architecture, lacking, self.spec, self.artifact_source)
+            for problem in programs.check(
+                self.instance.release, architecture, lacking, self.spec, self.artifact_source, held=self._held({})
+            )
         ]
 
+    def _held(self, more: Mapping[str, str]) -> Held:
+        """What tags of images have to lead to: that of the record, and what this step has found already."""
+        return Held({**self.state.digests, **more}, set(self.confirmed_images) - set(more))
+
     def fetch_programs(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``, empty in check mode."""
+        """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``, empty in check mode.
+
+        What tags of images led to is on record before any host has a program out of them.
+        """
         missing = self.missing_programs()
         if self.check:
             return {
                 name: {self.program_path(component): {} for lacking in each.values() for component in lacking}
                 for name, each in missing.items()
             }
-        brought = {
-            architecture: programs.programs(
-                self.instance.release, architecture, lacking, self.spec, self.artifact_source
+        brought, seen = {}, dict[str, str]()
+        for architecture, lacking in _by_architecture(missing).items():
+            # A tag that moves between two architectures would be two images under one name.
+            brought[architecture] = programs.programs(
+                self.instance.release, architecture, lacking, self.spec, self.artifact_source, held=self._held(seen)
             )
-            for architecture, lacking in _by_architecture(missing).items()
-        }
+            seen |= {each.origin: each.digest for each in brought[architecture].values() if each.digest}
+        self.hold_to(seen)
         return {
             name: {
                 self.program_path(component): {

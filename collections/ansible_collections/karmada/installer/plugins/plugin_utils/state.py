@@ -20,11 +20,12 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.releases import is_digest
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
 #: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
-#: hosts. 7: members in a file of their own; long files are packed.
-FORMAT = 7
+#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images.
+FORMAT = 8
 #: A Secret holds 1 MiB, and the record of a thousand members is not far from that: what is longer than this is packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
@@ -95,6 +96,8 @@ class State:
     collection: str = ""
     #: member → which of the estimators of a host is its own, so that no other member's moves when it leaves
     member_places: Mapping[str, int] = field(default_factory=dict)
+    #: reference of an image without a digest → the digest that its tag led to when it was first used
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def uids(self, cluster: str) -> frozenset[str]:
         """UIDs of the objects that we created in this cluster."""
@@ -131,6 +134,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "encryptionKey": state.encryption_key,
         "hosts": state.hosts,
         "memberPlaces": dict(state.member_places),
+        "digests": dict(state.digests),
     }
     files = {
         "instance.json": _json(plain),
@@ -202,6 +206,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             document=json.loads(document) if document else None,
             collection=plain.get("collection", ""),
             member_places=plain.get("memberPlaces", {}),
+            digests=_digests(plain.get("digests", {})),
         )
     except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(
@@ -214,6 +219,13 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
                 )
             ]
         ) from None
+
+
+def _digests(found: Any) -> dict[str, str]:
+    """The record of images. Raises ValueError for anything else: what a digest is compared with has to be one."""
+    if not isinstance(found, dict) or not all(is_digest(each) for each in found.values()):
+        raise ValueError("digests is not a record of images")
+    return found
 
 
 def _subnet_of(document: bytes | None) -> str:

@@ -196,6 +196,18 @@ def test_the_state_is_on_record_before_the_first_change_of_a_host(runs: Runs, wr
     assert (stored.hosts, stored.etcd.nodes) == ({host["name"]: host for host in HOSTS}, tuple(NAMES))
 
 
+def test_what_tags_led_to_is_in_the_state_of_the_host_cluster_before_any_host_has_a_program(
+    runs: Runs, written: list[str]
+) -> None:
+    digest = {"quay.io/coreos/etcd:v3.6.16": f"sha256:{1:064}"}
+    runs.step(remembered()).hold_to(digest)
+    assert written == ["record images"]
+    later = runs.step(None)
+    assert later.state.digests == digest
+    later.hold_to(digest)
+    assert written == ["record images"]
+
+
 def test_a_run_that_was_killed_before_etcd_was_seen_healthy_looks_again(runs: Runs, written: list[str]) -> None:
     runs.see(differs=False, lacking={})
     assert runs.step(remembered(bootstrapped=False)).begin() is True

@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     pki,
     pki_files,
     private_file,
+    programs,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
@@ -31,7 +32,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.programs import Program
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     COLLECTION_VERSION,
@@ -455,6 +458,77 @@ def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectur
         for host, each in found.items()
     }
     assert named == {"cp2": {"amd64": ["karmada-webhook"]}, "etcd1": {"arm64": ["etcd"]}}
+
+
+# -- what programs came out of -------------------------------------------------------------------------------
+
+DIGEST, OTHER = f"sha256:{1:064}", f"sha256:{2:064}"
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Object]:
+    """What was asked for: architecture, components, and what tags were held to. Every tag leads to DIGEST."""
+    asked: list[Object] = []
+
+    def fetch(_release: Any, architecture: str, lacking: Any, _spec: Any, _source: Any, *, held: Held) -> Any:
+        asked.append({"for": architecture, "held": dict(held.digests), "accepted": set(held.accepted)})
+        return {
+            each.name: Program(Path("/cache"), "0" * 64, 1, "v1", f"registry/{each.name}:v1", DIGEST)
+            for each in lacking
+        }
+
+    monkeypatch.setattr(programs, "programs", fetch)
+    return asked
+
+
+def test_what_tags_led_to_is_on_record_before_any_host_has_a_program(runs: Runs, fetched: list[Object]) -> None:
+    runs.see_all(seen(Stored()))
+    runs.see(etcd2={"facts": {"architecture": "aarch64"}})
+    run = runs.step()
+    run.save(run.state)
+    runs.step().fetch_programs()
+    names = {each.name for each in wanted_components(run.spec)}
+    assert runs.step().state.digests == {f"registry/{name}:v1": DIGEST for name in names}
+    # It is in what is written to hosts before programs are sent there, and survives what comes after it.
+    runs.step().begin()
+    assert len(runs.step().state.digests) == len(names)
+    first, second = fetched
+    assert (first["for"], first["held"]) == ("amd64", {})
+    assert (second["for"], second["held"]["registry/etcd:v1"]) == ("arm64", DIGEST)
+
+
+def test_a_host_that_comes_later_is_held_to_what_the_first_were(runs: Runs, fetched: list[Object]) -> None:
+    recorded = {"registry/karmada-webhook:v1": OTHER}
+    runs.see_all(seen(Stored(4).after(remembered(digests=recorded))))
+    runs.step().fetch_programs()
+    assert fetched == [{"for": "amd64", "held": recorded, "accepted": set()}]
+
+
+def test_a_name_that_is_accepted_is_recorded_anew_and_once_for_all_architectures(
+    runs: Runs, fetched: list[Object]
+) -> None:
+    name = "registry/etcd:v1"
+    runs.see_all(seen(Stored(4).after(remembered(digests={name: OTHER}))))
+    runs.see(etcd2={"facts": {"architecture": "aarch64"}})
+    run = runs.step()
+    run.confirmed_images = {name}
+    run.fetch_programs()
+    first, second = fetched
+    assert (first["held"][name], first["accepted"]) == (OTHER, {name})
+    assert (second["held"][name], second["accepted"]) == (DIGEST, set()), "another one for arm64 would be a third"
+    assert runs.step().state.digests[name] == DIGEST
+
+
+def test_a_second_run_and_a_check_record_nothing(installed: Runs, fetched: list[Object]) -> None:
+    paths = [installed.step().program_path(each) for each in wanted_components(deployment()["spec"])]
+    check = installed.step(check=True)
+    assert check.fetch_programs()
+    assert fetched == []
+    installed.see_all({"programs": paths})
+    installed.step().fetch_programs()
+    assert fetched == []
+    assert installed.step().stored.serial == 5
+    assert installed.step().begin() is False
 
 
 # -- uninstall -----------------------------------------------------------------------------------------------

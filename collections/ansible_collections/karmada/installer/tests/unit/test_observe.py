@@ -69,6 +69,24 @@ def test_different_versions_at_work_are_told() -> None:
     assert note.endswith("karmada-scheduler v1.18.1, karmada-webhook v1.18.2")
 
 
+def test_two_nodes_with_two_images_of_one_name_are_told_and_so_is_another_than_at_first() -> None:
+    image, digests = "docker.io/karmada/karmada-scheduler:v1.18.2", [f"sha256:{number:064}" for number in (1, 2)]
+    pods = [pod("karmada-scheduler", image, name=f"pod{number}") for number in (1, 2)]
+    for number, each in enumerate(pods):
+        each["spec"]["nodeName"] = f"node{number}"
+        status = {"name": "karmada-scheduler", "imageID": f"docker.io/karmada/karmada-scheduler@{digests[number]}"}
+        each["status"]["containerStatuses"] = [status]
+    (note,) = [each for each in report.warnings(observe.observe(host_with(*pods))) if "sha256" in each]
+    assert f"{digests[0]} on node0, {digests[1]} on node1" in note
+    run = fake_run(
+        document({"endpoint": {"type": "ClusterIP"}}),
+        FakeCluster("host cluster", pods[1]),
+        stored=state(digests={image: digests[0]}),
+    )
+    (note,) = [each for each in report.warnings(observe.observe(run)) if "sha256" in each]
+    assert note.startswith(f"{image} runs as {digests[1]}, and ran as {digests[0]} when it was first used here")
+
+
 def test_nothing_at_work_has_no_version() -> None:
     assert observe.observe(host_with()).karmada_version == ""
 

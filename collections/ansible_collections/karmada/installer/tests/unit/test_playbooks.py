@@ -145,7 +145,8 @@ def test_agents_on_hosts_run_before_their_members_are_waited_for_and_end_when_th
     first, last = agents
     assert "host_journal" in told[told.index("member_join registration") : first]
     assert first < told.index("member_join readiness") < told.index("member_leave leave") < last
-    assert told[first - 2 : first] == ["programs", "host_programs"]
+    # Which image a program came out of is on record before a host has it.
+    assert told[first - 3 : first] == ["programs", "host_journal", "host_programs"]
     assert steps[last].get("state", "present") == "present"
     assert last < told.index("report")
 
@@ -280,6 +281,10 @@ def test_on_hosts_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Pat
     assert {"require_document", "host_observe", "preflight", "report"} <= set(named(steps))
     written = [each["state"] for each in given(steps, "host_journal")]
     assert written[-2:] == ["written", "released"]
+    # Which image a program came out of is on record before a host has it.
+    told = [name for name in named(steps) if name in ("programs", "host_journal", "host_programs")]
+    for place in (place for place, name in enumerate(told) if name == "host_programs"):
+        assert told[place - 2 : place] == ["programs", "host_journal"]
     units = [each["components"] for each in given(steps, "host_components") if "components" in each]
     assert (
         units

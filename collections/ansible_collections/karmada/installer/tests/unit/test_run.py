@@ -348,6 +348,48 @@ def test_an_operation_that_came_to_its_end_is_closed_once() -> None:
     assert after.finish() is False
 
 
+def scheduler_pod(digest: str, node: str = "node1") -> dict[str, Any]:
+    image = "docker.io/karmada/karmada-scheduler"
+    labels = {"app.kubernetes.io/instance": "prod"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"prod-scheduler-{node}", "namespace": "karmada", "labels": labels},
+        "spec": {"containers": [{"name": "karmada-scheduler", "image": f"{image}:v1.18.2"}], "nodeName": node},
+        "status": {"containerStatuses": [{"name": "karmada-scheduler", "imageID": f"{image}@{digest}"}]},
+    }
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_what_images_of_pods_turned_out_to_be_is_recorded_once_and_anew_by_name() -> None:
+    image, one, two = "docker.io/karmada/karmada-scheduler:v1.18.2", f"sha256:{1:064}", f"sha256:{2:064}"
+    host = FakeCluster("host", storage_class("standard"), scheduler_pod(one))
+    run = fake_run(document(), host, stored=state())
+    run.apply_to_host("start", webhook)
+    assert run.finish() is True
+    assert fake_run(document(), host).state.digests == {image: one}
+    host.put(scheduler_pod(two))
+    other = document({"components": {"karmadaScheduler": {"replicas": 2}}})
+    assert fake_run(other, host).finish() is True
+    assert fake_run(other, host).state.digests == {image: one}, "the first is kept, and the report tells of the other"
+    again = fake_run(other, host)
+    again.confirmed_images = {image}
+    assert again.finish() is True
+    assert fake_run(other, host).state.digests == {image: two}
+    host.log.clear()
+    again = fake_run(other, host)
+    again.confirmed_images = {image}
+    assert again.finish() is False
+    assert host.log == []
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_nodes_that_run_different_things_from_the_start_are_no_record() -> None:
+    host = FakeCluster("host", scheduler_pod(f"sha256:{1:064}"), scheduler_pod(f"sha256:{2:064}", "node2"))
+    fake_run(document(), host, stored=state()).finish()
+    assert fake_run(document(), host).state.digests == {}
+
+
 def applied_endpoint(run: Run) -> list[str]:
     changes = run.apply_to_host("endpoint", lambda: render.passage(run.instance, run.ingress_controller))
     changes += run.remove_former_passages()

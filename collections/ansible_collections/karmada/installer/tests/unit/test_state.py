@@ -47,6 +47,7 @@ STATES = st.builds(
     hosts=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
     document=st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
     collection=TEXT,
+    digests=st.dictionaries(TEXT, st.from_regex("sha256:[0-9a-f]{64}", fullmatch=True), max_size=2),
 )
 
 
@@ -113,6 +114,16 @@ def test_a_state_of_the_first_format_is_read_whole_and_what_it_did_not_have_is_e
     assert list(found.members) == ["m1"]
     assert found.document
     assert not found.journal.interrupted
+    assert found.digests == {}
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:", "sha256:" + "A" * 64, "sha256:" + "a" * 65, None, 1, ["sha256:"]])
+def test_what_is_compared_with_a_digest_has_to_be_one(digest: Any) -> None:
+    files = to_files(state())
+    for digests in ({"docker.io/karmada/karmada-webhook:v1.18.2": digest}, [digest]):
+        changed = json.dumps({**json.loads(files["instance.json"]), "digests": digests}).encode()
+        with pytest.raises(ProblemsError, match="digests is not a record of images"):
+            from_files({**files, "instance.json": changed}, "here")
 
 
 def test_it_is_written_in_the_new_format_without_losing_anything() -> None:
