@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     broken_members,
     host_preflight,
+    image_pins,
     image_probe,
     member_reach_pods,
     selected_members,
@@ -52,6 +53,8 @@ class ActionModule(KarmadaAction):
         broken = _told(run, found)
         for hint in host_preflight.hints(run) if isinstance(run, RunWithHosts) else ():
             run.say(f"hint: {hint}")
+        if unpinned := image_pins.notice(run.instance):
+            run.say(f"hint: {unpinned}")
         in_pods = not isinstance(run, HostsRun)
         if in_pods and arguments["pull_images"] and run.check:
             run.say("whether images can be pulled is not tried in check mode, because it takes pods")

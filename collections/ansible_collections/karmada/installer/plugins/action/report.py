@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, report
+from ansible_collections.karmada.installer.plugins.plugin_utils import image_pins, private_file, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember, listing
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
@@ -67,6 +67,8 @@ class ActionModule(KarmadaAction):
             if not run.check:
                 private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
             hints.append(f"report      {run.connection.report_output}")
+        if unpinned := image_pins.notice(run.instance):
+            hints.append(f"images      {unpinned}")
         summary = report.text(run.name, observed, hints)
         return {
             "changed": False,
