@@ -24,6 +24,11 @@ description:
     version that is supported, and that the key prefix is not somebody else's. What cannot be found out from this
     machine is told and not refused.
   - >-
+    Of plain hosts it checks, too, that tags of images lead where they led to when they were first used. One that leads
+    elsewhere is accepted if the variable C(karmada_confirm_images) names the image. It is a list, or a text with commas,
+    of references such as C(docker.io/karmada/karmada-webhook:v1.18.2). Images whose digest nobody knows beforehand are
+    told in one line.
+  - >-
     A member that is one cluster with another one, that has another cluster's name, or that is registered in another
     mode, is told, too.
   - >-

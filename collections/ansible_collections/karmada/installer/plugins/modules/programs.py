@@ -13,6 +13,10 @@ description:
   - >-
     Fetches each program once, whatever the number of hosts that need it, from the source that the document names,
     verifies its checksum, and keeps it in the cache of the user who runs this.
+  - >-
+    What the tag of an image led to is recorded in the installer's state, before any host has a program out of it. A tag
+    that leads elsewhere later is refused, unless the variable C(karmada_confirm_images) names the image. It is a list,
+    or a text with commas, of references such as C(docker.io/karmada/karmada-webhook:v1.18.2).
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import secrets
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

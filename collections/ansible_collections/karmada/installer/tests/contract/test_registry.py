@@ -17,19 +17,29 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import components, pki, programs, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    components,
+    image_pins,
+    pki,
+    programs,
+    releases,
+    render_systemd,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
+from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import Access, Program
-from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Logins
+from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Logins, Reference, Registry
 from ansible_collections.karmada.installer.tests.contract.conftest import binary, free_ports, started, wait_until
 from ansible_collections.karmada.installer.tests.unit import samples
 from ansible_collections.karmada.installer.tests.unit.web_server import (
@@ -52,6 +62,12 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 RELEASE = releases.newest()
 USER, PASSWORD = "puller", secrets.token_hex(16)
 TWO = (components.ETCD, components.KARMADA_SCHEDULER)
+#: What hosts have already, where it is only the scheduler that they lack.
+OTHER_PROGRAMS = [
+    f"{render_systemd.PROGRAMS}/{getattr(RELEASE, each.image.release)}/{each.binary.rpartition('/')[2]}"
+    for each in components.COMPONENTS
+    if each is not components.KARMADA_SCHEDULER
+]
 
 
 @dataclass(frozen=True)
@@ -190,6 +206,10 @@ def _fill(host: str) -> None:
     images.image("coreos/etcd", RELEASE.etcd, {"amd64": layers, "arm64": [tar(("usr/local/bin/etcd", program()))]})
     scheduler = tar(("bin/karmada-scheduler", program("scheduler", 183)))
     images.image("karmada/karmada-scheduler", RELEASE.karmada, {"arm64": [scheduler]}, index=False)
+    _push(host, images)
+
+
+def _push(host: str, images: RegistryFiles) -> None:
     # What a manifest names has to be there before it: blobs, then manifests by digest, then tags.
     order = sorted(images.paths.items(), key=lambda each: ("/manifests/" in each[0], _is_index(each[1][1]), each[0]))
     for path, (content, kind) in order:
@@ -219,9 +239,73 @@ def bring(
 ) -> dict[str, Program]:
     registries = {"karmadaRegistry": f"{host}/karmada", "etcdRegistry": f"{host}/coreos", "kubeRegistry": host}
     spec = samples.document({"images": registries})["spec"]
-    access = Access(Https(trusted or authority()), Logins.read({"pull": docker_config({host: login})}))
+    access = _access(host, login, trusted)
     wanted = TWO[:1] if architecture == "amd64" else TWO[1:]
     return programs.programs(RELEASE, architecture, wanted, spec, Source("Image"), cache, access)
+
+
+def _access(host: str, login: str = f"{USER}:{PASSWORD}", trusted: str = "") -> Access:
+    return Access(Https(trusted or authority()), Logins.read({"pull": docker_config({host: login})}))
+
+
+class Hosts:
+    """Plain hosts that need the program of the scheduler, and the steps of the runs that bring it there."""
+
+    def __init__(self, folder: Path, registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.image = f"{registry}/moving/karmada-scheduler"
+        self.name = f"{self.image}:v1"
+        self.stored = Stored()
+        self._runs = 0
+        monkeypatch.setattr(programs, "_access", lambda _source: _access(registry))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+
+    def run(self, *machines: str, tag: str = "v1", confirmed: str = "") -> HostsRun:
+        """A run of its own, on hosts of these machines. What an earlier run has written is on them."""
+        self._runs += 1
+        scheduler = {"imageRepository": self.image, "imageTag": tag}
+        hosts = [{"name": "cp1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"]}]
+        hosts += [{"name": f"cp{each}", "address": f"192.0.2.{each}", "roles": ["controlPlane"]} for each in (2, 3)]
+        document = samples.document(
+            {
+                "mode": "Binary",
+                "hosts": hosts[: len(machines)],
+                "endpoint": {"type": "External", "host": "karmada.example.com"},
+                "components": {"karmadaScheduler": scheduler},
+            }
+        )
+        handover = Handover(self.folder / f"run{self._runs}")
+        common: dict[str, Any] = {"operation": "install", "holder": "me", "check": False, "say": print}
+        for host, machine in zip(hosts, machines, strict=False):
+            facts = {"architecture": machine}
+            handover.note(host["name"], stored=self.stored.plain, files={}, facts=facts, programs=OTHER_PROGRAMS)
+        found = HostsRun(document, Connection(), **common, handover=handover)
+        found.confirmed_images = image_pins.confirmed({"karmada_confirm_images": confirmed})
+        return found
+
+    def install(self, *machines: str, tag: str = "v1", confirmed: str = "") -> set[bytes]:
+        """Preflight, then what the steps before the first change of a host do; returns what hosts would be sent."""
+        run = self.run(*machines, tag=tag, confirmed=confirmed)
+        if found := run.program_problems(run.hosts):
+            raise ProblemsError(found)
+        run.save(run.state)
+        lacking = run.fetch_programs()
+        run.begin()
+        self.stored = run.stored
+        assert set(lacking) == set(run.hosts)
+        return {Path(each["file"]).read_bytes() for paths in lacking.values() for each in paths.values()}
+
+    def push(self, word: str) -> str:
+        """Have the tag lead to an image with this in its programs; returns its digest."""
+        images = RegistryFiles()
+        layers = {
+            name: [tar(("bin/karmada-scheduler", program(word, machine)))]
+            for name, machine in programs.MACHINES.items()
+        }
+        host, _, repository = self.image.partition("/")
+        images.image(repository, "v1", layers)
+        _push(host, images)
+        return images.digest(repository, "v1")
 
 
 @pytest.mark.parametrize("way", ["basic", "token"])
@@ -263,3 +347,50 @@ def test_a_registry_with_another_authority(registries: Registries, tmp_path: Pat
     other = pki.new_authority(pki.Authority("other", "other"), "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
     with pytest.raises(ProblemsError, match="certificate verify failed"):
         bring(registries.basic, tmp_path, trusted=other.certificate.decode())
+
+
+def test_a_tag_is_held_to_what_it_led_to_first_until_another_is_accepted_by_name(
+    registries: Registries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hosts = Hosts(tmp_path, registries.basic, monkeypatch)
+    first = hosts.push("first")
+    assert hosts.install("x86_64", "aarch64") == {program("first", each) for each in programs.MACHINES.values()}
+    recorded = hosts.stored.state()
+    assert recorded
+    assert recorded.digests == {hosts.name: first}, "one for both architectures: that of the index"
+    # A host that comes later gets what the others have, and needs no second look at the record.
+    assert hosts.install("x86_64", "aarch64", "x86_64") == {
+        program("first", each) for each in programs.MACHINES.values()
+    }
+
+    second = hosts.push("second")
+    before = hosts.stored
+    with pytest.raises(ProblemsError) as refused:
+        hosts.install("x86_64", "aarch64", "x86_64")
+    (problem,) = set(refused.value.problems)
+    assert problem.where == hosts.name
+    assert problem.what == f"its tag leads to {second} now, and led to {first} when it was first used here"
+    assert hosts.stored == before
+    # Who wants the former one gets it by its digest, which the registry still has.
+    assert hosts.install("x86_64", tag=f"v1@{first}") == {program("first", 62)}
+
+    confirmed = problem.remedy.partition("karmada_confirm_images=")[2].split()[0]
+    assert hosts.install("x86_64", confirmed=confirmed) == {program("second", 62)}
+    accepted = hosts.stored.state()
+    assert accepted
+    assert accepted.digests == {hosts.name: second}
+    assert hosts.install("aarch64") == {program("second", 183)}
+
+
+def test_a_tag_leads_to_the_digest_of_the_index_which_is_one_for_all_architectures(
+    registries: Registries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hosts = Hosts(tmp_path, registries.token, monkeypatch)
+    writer = Hosts(tmp_path, registries.basic, monkeypatch)
+    digest = writer.push("published")
+    registry = Registry(Https(authority()), _access(registries.token).logins)
+    assert registry.digest(Reference.parse(hosts.name)) == digest
+    pinned = replace(Reference.parse(hosts.name), digest=digest)
+    each = {registry.manifest(pinned, architecture).digest for architecture in programs.MACHINES}
+    assert len(each) == 2
+    assert digest not in each
