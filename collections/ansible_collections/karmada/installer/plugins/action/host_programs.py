@@ -37,7 +37,8 @@ class ActionModule(HostAction):
             arrived=arrived,
         )
         if not found.get("failed"):
-            self.note(lacking={}, programs=[*self.seen["programs"], *sorted(lacking)])
+            sent = {path: each["sha256"] for path, each in lacking.items()}
+            self.note(lacking={}, programs={**self.seen["programs"], **sent})
         return found
 
     def _send(self, file: Path) -> str:

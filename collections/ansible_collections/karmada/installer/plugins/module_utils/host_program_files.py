@@ -29,13 +29,13 @@ RECORD = ".checksums.json"
 _HALF = re.compile(r"\..+\.new")
 
 
-def intact(system: System, folder: str) -> list[str]:
-    """Paths of the programs below a folder that are as ``install`` left them."""
-    found = []
+def intact(system: System, folder: str) -> dict[str, str]:
+    """The programs below a folder that are as ``install`` left them: path → SHA-256 in hex."""
+    found = {}
     for record in sorted(system.path(folder).glob(f"*/{RECORD}")):
         for name, entry in _read(record).items():
             if _stamp(record.parent / name) == entry["stamp"]:
-                found.append(f"/{(record.parent / name).relative_to(system.root)}")
+                found[f"/{(record.parent / name).relative_to(system.root)}"] = entry["sha256"]
     return found
 
 

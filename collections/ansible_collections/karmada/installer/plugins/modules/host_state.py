@@ -101,10 +101,9 @@ files:
   returned: when it was read
   type: dict
 programs:
-  description: Paths of the programs that are as they were installed.
+  description: The programs that are as they were installed, path to SHA-256 in hex.
   returned: when it was read
-  type: list
-  elements: str
+  type: dict
 facts:
   description: What preflight wants to know of the host.
   returned: when it was read

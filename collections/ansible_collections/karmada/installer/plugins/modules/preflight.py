@@ -25,8 +25,8 @@ description:
     machine is told and not refused.
   - >-
     Of plain hosts it checks, too, that tags of images lead where they led to when they were first used. One that leads
-    elsewhere is accepted if the variable C(karmada_confirm_images) names the image. It is a list, or a text with commas,
-    of references such as C(docker.io/karmada/karmada-webhook:v1.18.2). Images whose digest nobody knows beforehand are
+    elsewhere is accepted if the variable C(karmada_confirm_images) names the image: a list, or a text with commas, of
+    references such as C(docker.io/karmada/karmada-webhook:v1.18.2). Images whose digest nobody knows beforehand are
     told in one line.
   - >-
     A member that is one cluster with another one, that has another cluster's name, or that is registered in another

@@ -5,7 +5,7 @@ Pure functions over what the first step found on each host: ``observed`` is host
 
 * ``refusal``: why the host could not be looked at, in the words of ssh, sudo or Ansible; nothing else stands there then
 * ``facts``: see ``module_utils.host_state.facts``
-* ``programs``: paths of the programs that are there already
+* ``programs``: the programs that are there already, path → SHA-256 in hex
 * ``asked``, ``answered``: when the question left and the answer was here, by our clock, in seconds since 1970
 """
 

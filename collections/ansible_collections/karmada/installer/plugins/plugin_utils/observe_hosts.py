@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
     KARMADA_APISERVER,
+    ON_HOSTS,
     wanted_components,
     wanted_leaf_certificates,
 )
@@ -35,6 +36,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.observe import (
     version_numbers,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.releases import is_digest
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import ComponentStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
@@ -64,7 +66,7 @@ def observe_hosts(run: HostsRun) -> Observation:
         etcd_desired=len(etcd),
         etcd_ready=sum(each.healthy for each in etcd),
         certificates=_expiries(run) if installed else {},
-        notes=[*_hosts_in_trouble(run), *host_preflight.left(run), *trouble],
+        notes=[*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble],
     )
     return observation(run, seen)
 
@@ -79,7 +81,7 @@ def observe_etcd_on_hosts(run: EtcdOnHostsRun) -> Observation:
             seen,
             components=[*etcd, *seen.components],
             certificates=_expiries(run) if run.stored_state else {},
-            notes=[*_hosts_in_trouble(run), *seen.notes],
+            notes=[*_hosts_in_trouble(run), *_different_programs(run), *seen.notes],
         ),
     )
 
@@ -123,6 +125,27 @@ def _hosts_in_trouble(run: RunWithHosts) -> list[str]:
         for name, observed in run.observed.items()
         for unit, told in sorted((observed.get("units") or {}).items())
         if told["reason"]
+    ]
+
+
+def _different_programs(run: RunWithHosts) -> list[str]:
+    """Programs of one version that hosts of one architecture have different files of."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for host, observed in run.observed.items():
+        view = run.on_host(host)
+        used = {run.program_path(each) for each in view.components(ON_HOSTS)}
+        architecture = (observed.get("facts") or {}).get("architecture", "")
+        for path, sha256 in (observed.get("programs") or {}).items():
+            # A host tells this of itself, and it is shown: it may be a digest and nothing else.
+            digest = f"sha256:{sha256}"
+            if path in used and is_digest(digest):
+                found.setdefault((path, architecture), {}).setdefault(digest, []).append(host)
+    return [
+        f"hosts have different programs as {path}: "
+        + ", ".join(f"{digest} on {', '.join(hosts)}" for digest, hosts in sorted(programs.items()))
+        + ". Where it is the wrong one, take the file away, and run again"
+        for (path, _), programs in sorted(found.items())
+        if len(programs) > 1
     ]
 
 

@@ -63,11 +63,11 @@ RELEASE = releases.newest()
 USER, PASSWORD = "puller", secrets.token_hex(16)
 TWO = (components.ETCD, components.KARMADA_SCHEDULER)
 #: What hosts have already, where it is only the scheduler that they lack.
-OTHER_PROGRAMS = [
-    f"{render_systemd.PROGRAMS}/{getattr(RELEASE, each.image.release)}/{each.binary.rpartition('/')[2]}"
+OTHER_PROGRAMS = {
+    f"{render_systemd.PROGRAMS}/{getattr(RELEASE, each.image.release)}/{each.binary.rpartition('/')[2]}": ""
     for each in components.COMPONENTS
     if each is not components.KARMADA_SCHEDULER
-]
+}
 
 
 @dataclass(frozen=True)

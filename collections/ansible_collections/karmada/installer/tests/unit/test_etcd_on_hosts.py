@@ -58,7 +58,7 @@ class Runs:
 
     def see(self, **more: Any) -> None:
         for name in NAMES:
-            self.handover.note(name, files={}, programs=[], facts={"architecture": "x86_64"}, **more)
+            self.handover.note(name, files={}, programs={}, facts={"architecture": "x86_64"}, **more)
 
     def step(self, stored: State | None, *, check: bool = False) -> EtcdOnHostsRun:
         deployment = document(SPEC)

@@ -21,9 +21,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_notes_of_a_host_add_up_and_a_later_one_wins(folder: Path) -> None:
     Handover(folder).note("cp1", facts={"memory": 1}, differs=True)
-    Handover(folder).note("cp1", differs=False, programs=["/a"])
+    Handover(folder).note("cp1", differs=False, programs={"/a": "0"})
     Handover(folder).note("cp2", differs=True)
-    assert Handover(folder).observed("cp1") == {"facts": {"memory": 1}, "differs": False, "programs": ["/a"]}
+    assert Handover(folder).observed("cp1") == {"facts": {"memory": 1}, "differs": False, "programs": {"/a": "0"}}
     assert Handover(folder).all_observed(iter(["cp2", "cp3"])) == {"cp2": {"differs": True}, "cp3": {}}
 
 

@@ -60,7 +60,7 @@ def machine(number: int, address: str = "") -> Object:
     return {
         "asked": NOW,
         "answered": NOW + 1,
-        "programs": [],
+        "programs": {},
         "facts": {
             "architecture": "x86_64",
             "python": "3.11.2",
@@ -284,7 +284,7 @@ OURS = "/system.slice/karmada-prod-{}.service"
                 put(free={render.DATA: 300 * MIB, render.PROGRAMS: 300 * MIB}),
                 has_unit("karmada-prod-etcd.service"),
                 lambda observed: observed["host1"].update(
-                    programs=[render.program(instance(), each) for each in COMPONENTS]
+                    programs={render.program(instance(), each): "" for each in COMPONENTS}
                 ),
             ],
             id="little space where everything is there already",

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import host_journal, uninstall
+from ansible_collections.karmada.installer.plugins.action import host_journal, host_programs, uninstall
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     admin_kubeconfig,
     load_balancer,
@@ -84,7 +84,7 @@ def remembered(**fields: Any) -> State:
 
 def seen(stored: Stored, **more: Any) -> Object:
     """What was seen of a host on which nothing is to be done."""
-    return {"stored": stored.plain, "files": {}, "programs": [], "facts": {"architecture": "x86_64"}, **more}
+    return {"stored": stored.plain, "files": {}, "programs": {}, "facts": {"architecture": "x86_64"}, **more}
 
 
 class Runs:
@@ -447,9 +447,9 @@ def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectur
     run = installed.step()
     paths = {component.name: run.program_path(component) for component in wanted_components(run.spec)}
     installed.see(
-        cp1={"programs": list(paths.values())},
-        cp2={"programs": [path for name, path in paths.items() if name != "karmada-webhook"]},
-        etcd2={"programs": list(paths.values())},
+        cp1={"programs": dict.fromkeys(paths.values(), "")},
+        cp2={"programs": {path: "" for name, path in paths.items() if name != "karmada-webhook"}},
+        etcd2={"programs": dict.fromkeys(paths.values(), "")},
         etcd1={"facts": {"architecture": "aarch64"}},
     )
     found = installed.step().missing_programs()
@@ -524,11 +524,24 @@ def test_a_second_run_and_a_check_record_nothing(installed: Runs, fetched: list[
     check = installed.step(check=True)
     assert check.fetch_programs()
     assert fetched == []
-    installed.see_all({"programs": paths})
+    installed.see_all({"programs": dict.fromkeys(paths, "0" * 64)})
     installed.step().fetch_programs()
     assert fetched == []
     assert installed.step().stored.serial == 5
     assert installed.step().begin() is False
+
+
+def test_a_program_that_was_sent_is_known_with_its_checksum(installed: Runs) -> None:
+    lacking = {"/usr/local/lib/karmada/v1/etcd": {"sha256": "2" * 64, "file": "/cache/etcd"}}
+    installed.see(cp1={"programs": {"/usr/local/lib/karmada/v1/other": "1" * 64}, "lacking": lacking})
+    action = host_programs.ActionModule.__new__(host_programs.ActionModule)
+    action.karmada, action.variables = installed.step(), {"karmada_host": {"name": "cp1"}}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+    action._send = lambda file: f"/tmp/{file.name}"
+    action.on_host = lambda _module, **arguments: {"changed": True, **arguments}
+    assert action.perform({"state": "present"})["arrived"] == {"2" * 64: "/tmp/etcd"}
+    known = installed.handover.observed("cp1")
+    assert (known["lacking"], [*known["programs"].values()]) == ({}, ["1" * 64, "2" * 64])
 
 
 # -- uninstall -----------------------------------------------------------------------------------------------

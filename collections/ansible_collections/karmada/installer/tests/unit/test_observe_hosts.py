@@ -179,3 +179,22 @@ def test_a_host_that_has_left_and_is_not_cleaned_yet_is_told_of(runs: Runs) -> N
     run.save(replace(run.state, hosts={**run.state.hosts, "cp4": former}))
     (note,) = report(runs).notes
     assert "cp4 (192.0.2.4) has left the document" in note
+
+
+def test_hosts_that_have_different_programs_of_one_version_are_told(runs: Runs) -> None:
+    path, unused = step(runs).program_path(KARMADA_SCHEDULER), "/usr/local/lib/karmada/v0.0.1/karmada-scheduler"
+    one, two = "1" * 64, "2" * 64
+    runs.see(
+        cp1={"programs": {path: one, unused: one}},
+        cp2={"programs": {path: two, unused: two}},
+        cp3={"programs": {path: one}},
+    )
+    (note,) = report(runs).notes
+    assert note.startswith(f"hosts have different programs as {path}: sha256:{one} on cp1, cp3, sha256:{two} on cp2.")
+    # A program for another machine is another one.
+    runs.see(cp2={"facts": {"architecture": "aarch64"}})
+    assert report(runs).notes == []
+    runs.see(cp2={"facts": {"architecture": "x86_64"}, "programs": {path: "\x1b]0;"}})
+    assert report(runs).notes == []
+    runs.see(cp2={"programs": {path: one}})
+    assert report(runs).notes == []
