@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.preflight import ActionModule as Preflight
-from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, member_reach_pods
+from ansible_collections.karmada.installer.plugins.plugin_utils import broken_members, image_pins, member_reach_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.checks import Findings
@@ -63,6 +63,7 @@ def preflight(
     monkeypatch.setattr(member_reach_pods, "problems", lambda _run, seconds: unreached if seconds == 60 else None)
     run = fake_run(document(DOCUMENT), host(), stored=state(), check=check)
     run.say = said.append
+    monkeypatch.setattr(image_pins, "notice", lambda _instance: "")
     arguments = {"scope": "install", "abandon_hosts": [], "pull_images": False, "on_broken_member": on_broken_member}
     reach = {"reach_members": unreached is not None, "reach_timeout": 60}
     action: Any = Preflight

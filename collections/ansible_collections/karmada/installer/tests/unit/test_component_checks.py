@@ -160,6 +160,9 @@ def test_a_flag_that_the_program_does_not_have_is_refused_with_the_nearest(compo
     assert f"has no {'setting' if component is ETCD else 'flag'} {wrong}" in problem.what
     assert f"did you mean {wrong[:-1]}?" in problem.remedy
     assert problems(fake_run(document(spec(extraArgs={wrong: "1"}, imageTag="own-build")), host())) == []
+    # A digest says which image of the release it is, and not that it is another one.
+    tag = f"{getattr(releases.newest(), component.image.release)}@sha256:{'0' * 64}"
+    assert len(problems(fake_run(document(spec(extraArgs={wrong: "1"}, imageTag=tag)), host()))) == 1
 
 
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)

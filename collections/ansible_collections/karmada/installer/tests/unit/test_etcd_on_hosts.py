@@ -145,9 +145,11 @@ def test_host_and_pods_trust_the_same_authority(runs: Runs) -> None:
     ],
 )
 def test_the_document_says_which_run_it_is(spec: Object, kind: type[Run]) -> None:
-    made = make_run(document(spec), {}, {"karmada_members": "m2,m1"}, check=True)
+    variables = {"karmada_members": "m2,m1", "karmada_confirm_images": "b:1,a:1"}
+    made = make_run(document(spec), {}, variables, check=True)
     assert type(made) is kind
     assert made.selected == ("m1", "m2")
+    assert made.confirmed_images == {"a:1", "b:1"}
     assert isinstance(made, RunWithHosts) == ("hosts" in spec)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import preflight, report
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
     image_pins,
@@ -15,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent import ROW as AGENT
+from ansible_collections.karmada.installer.plugins.plugin_utils.checks import Findings
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     COMPONENTS,
     ETCD,
@@ -25,7 +27,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.image_pins impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_pods import pod_template
-from ansible_collections.karmada.installer.tests.unit.samples import FULL_SPEC, OWNER, document
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import fake_run
+from ansible_collections.karmada.installer.tests.unit.preflight_samples import host
+from ansible_collections.karmada.installer.tests.unit.samples import FULL_SPEC, OWNER, document, state
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -243,6 +247,22 @@ def test_of_etcd_on_hosts_beneath_pods_both_are_told() -> None:
     assert "for the images of etcd (programs of hosts are held to what the tag led to first); of karmada-" in found
     found = image_pins.notice(instance({"hosts": hosts, "artifacts": {"source": "GoModules"}}))
     assert "etcd" not in found
+
+
+@pytest.mark.parametrize("lock", [{}, FULL_LOCK], ids=["empty", "full"])
+def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "read_lock", lambda: lock)
+    monkeypatch.setattr(preflight, "findings", lambda *_: Findings([]))
+    said: list[str] = []
+    run = fake_run(document({"endpoint": {"type": "ClusterIP"}}), host(), stored=state())
+    run.say = said.append
+    arguments = {"scope": "install", "abandon_hosts": [], "pull_images": False, "on_broken_member": "fail"}
+    action: Any = preflight.ActionModule
+    action.perform(None, run, {**arguments, "reach_members": False})
+    action = report.ActionModule
+    summary = action.perform(None, run, {"broken_members": []})["summary"]
+    told = [line for line in (*said, *summary) if "no digest is known beforehand" in line]
+    assert [line.split()[0] for line in told] == ([] if lock else ["hint:", "images"])
 
 
 def test_every_component_of_the_table_has_an_image_that_can_be_pinned() -> None:
