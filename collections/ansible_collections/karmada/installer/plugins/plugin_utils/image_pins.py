@@ -20,8 +20,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import PROGRAMS, agents, wanted_rows
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Component,
+    agent_hosts,
+    pulls,
+    settings_of,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT, PROGRAMS, wanted_rows
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import MIRRORS, REGISTRIES, Release, is_digest
@@ -102,8 +107,11 @@ def notice(instance: Instance) -> str:
     spec = instance.spec
     from_images = spec["artifacts"]["source"] == "Image"
     used: dict[bool, dict[str, str]] = {False: {}, True: {}}
-    for component in (*wanted_rows(spec), *agents(spec)):
-        on_hosts, image = component.is_on_hosts(spec), reference(instance, component)
+    rows = [(component, component.is_on_hosts(spec)) for component in wanted_rows(spec)]
+    # An agent is a unit of hosts or a Deployment on its member, whatever the control plane is.
+    rows += [(KARMADA_AGENT, bool(agent_hosts(entry))) for entry in spec["members"] if pulls(entry)]
+    for component, on_hosts in rows:
+        image = reference(instance, component)
         if "@" not in image and (from_images or not on_hosts):
             used[on_hosts][image] = component.image.repository
     parts = [

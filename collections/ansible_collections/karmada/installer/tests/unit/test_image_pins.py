@@ -241,6 +241,19 @@ def test_programs_of_hosts_are_unpinned_only_out_of_images(source: str, told: bo
         assert "nodes run" not in found
 
 
+def test_agents_are_told_of_by_where_they_run() -> None:
+    members = [
+        {"name": "m1", "mode": "Pull", "secretRef": {"name": "m1"}},
+        {"name": "m2", "mode": "Pull", "secretRef": {"name": "m2"}, "agentHosts": ["gw1"]},
+    ]
+    hosts = [*HOSTS, {"name": "gw1", "address": "192.0.2.9", "roles": ["agent"]}]
+    for source, told in (("GoModules", "karmada-agent (nodes run"), ("Image", "; of karmada-agent (nodes run")):
+        spec = {**BINARY, "hosts": hosts, "members": members, "artifacts": {"source": source}}
+        found = image_pins.notice(instance(spec))
+        assert told in found
+        assert ("karmada-agent, karmada-aggregated-apiserver" in found) == (source == "Image")
+
+
 def test_of_etcd_on_hosts_beneath_pods_both_are_told() -> None:
     hosts = [{**host, "roles": ["etcd"]} for host in HOSTS]
     found = image_pins.notice(instance({"hosts": hosts, "artifacts": {"source": "Image"}}))

@@ -147,6 +147,7 @@ def test_agents_on_hosts_run_before_their_members_are_waited_for_and_end_when_th
     assert first < told.index("member_join readiness") < told.index("member_leave leave") < last
     # Which image a program came out of is on record before a host has it.
     assert told[first - 3 : first] == ["programs", "host_journal", "host_programs"]
+    assert steps[first - 2]["state"] == "written"
     assert steps[last].get("state", "present") == "present"
     assert last < told.index("report")
 
