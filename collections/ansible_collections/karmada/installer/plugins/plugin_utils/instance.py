@@ -42,6 +42,8 @@ class Instance:
     member_places: Mapping[str, int] = field(default_factory=dict)
     #: reference of an image without a digest → the digest that it has to have, where that is on record
     pins: Mapping[str, str] = field(default_factory=dict)
+    #: How often a component had to start again without any change of its own: component → number.
+    restarts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -53,6 +55,7 @@ class Instance:
         config_maps: Mapping[str, Mapping[str, str]] | None = None,
         member_places: Mapping[str, int] | None = None,
         pins: Mapping[str, str] | None = None,
+        restarts: Mapping[str, int] | None = None,
     ) -> Instance:
         """From a document with all defaults filled in (``manifest.resolve``)."""
         spec = deployment["spec"]
@@ -67,6 +70,7 @@ class Instance:
             config_maps=config_maps or {},
             member_places=member_places or {},
             pins=pins or {},
+            restarts=restarts or {},
         )
 
     @property

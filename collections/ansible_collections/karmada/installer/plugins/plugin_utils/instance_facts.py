@@ -317,7 +317,13 @@ class InstanceFacts(ABC):
             self.config_maps,
             self.member_places,
             image_pins.of_release(release, artifacts.read_lock()),
+            self.state.restarts,
         )
+
+    def go_on_with(self, state: State) -> None:
+        """Take this for the state from now on, and render the instance by it. It is not stored by this."""
+        self.__dict__["state"] = state
+        self.__dict__.pop("instance", None)
 
     @property
     def member_places(self) -> Mapping[str, int]:

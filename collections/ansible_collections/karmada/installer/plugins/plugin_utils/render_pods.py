@@ -20,6 +20,8 @@ Object = dict[str, Any]
 #: Not root, and no user of any distribution.
 USER_ID = 65532
 CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"
+#: How often pods were replaced without any change of their own.
+RESTARTS_ANNOTATION = "installer.karmada.io/restarts"
 #: Settings that mean in the document what they mean in a pod.
 _POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
 
@@ -101,10 +103,15 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
     pod["securityContext"].update(settings.get("securityContext") or {})
     if pull_secrets := settings.get("imagePullSecrets", images.get("pullSecrets")):
         pod["imagePullSecrets"] = [{"name": each["name"]} for each in pull_secrets]
+    restarts = instance.restarts.get(component.row)
     return {
         "metadata": {
             "labels": {**(settings.get("labels") or {}), **instance.labels(component.row, component.member)},
-            "annotations": {**(settings.get("annotations") or {}), CONFIG_HASH_ANNOTATION: config_hash},
+            "annotations": {
+                **(settings.get("annotations") or {}),
+                CONFIG_HASH_ANNOTATION: config_hash,
+                **({RESTARTS_ANNOTATION: str(restarts)} if restarts else {}),
+            },
         },
         "spec": pod,
     }

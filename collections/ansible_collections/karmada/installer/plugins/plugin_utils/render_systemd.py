@@ -231,6 +231,8 @@ def component_tree(
     user, unit = user_name(instance, component), unit_name(instance, component)
     files = [*_configuration(instance, component, where, material, etcd, user), *addition.files]
     before = component_unit(instance, component, where, "", addition) + addition.read_at_start
+    if restarts := instance.restarts.get(component.row):
+        before += f"\0restarts {restarts}"
     digest = _digest(component, files, before)
     text = component_unit(instance, component, where, digest, addition)
     data = [where.data] if component is ETCD else []

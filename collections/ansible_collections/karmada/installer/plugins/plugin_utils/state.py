@@ -24,7 +24,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.releases import 
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
 #: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
-#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images.
+#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images, and what has to start again for
+#: members.
 FORMAT = 8
 #: A Secret holds 1 MiB, and the record of a thousand members is not far from that: what is longer than this is packed.
 PACK_ABOVE = 64 * 1024
@@ -98,6 +99,10 @@ class State:
     member_places: Mapping[str, int] = field(default_factory=dict)
     #: reference of an image without a digest → the digest that its tag led to when it was first used
     digests: Mapping[str, str] = field(default_factory=dict)
+    #: component → how often it had to start again because it held connections to members that have changed
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    #: those of them that have not started again since: noted before a connection changes
+    restarts_due: tuple[str, ...] = ()
 
     def uids(self, cluster: str) -> frozenset[str]:
         """UIDs of the objects that we created in this cluster."""
@@ -135,6 +140,8 @@ def to_files(state: State) -> dict[str, bytes]:
         "hosts": state.hosts,
         "memberPlaces": dict(state.member_places),
         "digests": dict(state.digests),
+        "restarts": dict(state.restarts),
+        "restartsDue": list(state.restarts_due),
     }
     files = {
         "instance.json": _json(plain),
@@ -207,6 +214,8 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             collection=plain.get("collection", ""),
             member_places=plain.get("memberPlaces", {}),
             digests=_digests(plain.get("digests", {})),
+            restarts=plain.get("restarts", {}),
+            restarts_due=tuple(plain.get("restartsDue", ())),
         )
     except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(

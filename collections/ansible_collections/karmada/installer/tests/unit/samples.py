@@ -143,7 +143,8 @@ class Rendered:
     def instance(self) -> Instance:
         release = releases.choose(self.spec.get("version"), None)
         chosen = self.spec["components"]["karmadaAPIServer"].get("serviceSubnet") or self.remembered.service_subnet
-        return Instance.of(self.deployment, release, self.remembered.owner, chosen, self.config_maps)
+        restarts = self.remembered.restarts
+        return Instance.of(self.deployment, release, self.remembered.owner, chosen, self.config_maps, restarts=restarts)
 
     @cached_property
     def layout(self) -> Layout:

@@ -264,6 +264,15 @@ def test_the_hash_changes_if_and_only_if_a_mounted_file_does(spec: dict[str, Any
     assert {name for name, value in hashes(before).items() if hashes(after)[name] == value} == same
 
 
+def test_what_is_to_start_again_gets_other_pods_and_nothing_else_does() -> None:
+    before, after = quickly_rendered(), quickly_rendered()
+    after.state = replace(before.remembered, restarts={"karmada-controller-manager": 3})
+    changed = {name for name, pod in pods(before.workloads).items() if pods(after.workloads)[name] != pod}
+    assert changed == {"karmada-controller-manager"}
+    annotations = pods(after.workloads)["karmada-controller-manager"]["metadata"]["annotations"]
+    assert annotations[render_pods.RESTARTS_ANNOTATION] == "3"
+
+
 def test_a_renewed_certificate_replaces_the_pods_that_mount_it_and_no_other() -> None:
     before = rendered()
     after = rendered()

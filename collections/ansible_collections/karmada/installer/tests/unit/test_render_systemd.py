@@ -196,8 +196,15 @@ def test_a_changed_flag_restarts_its_component_only() -> None:
         assert (before != after) == (component is KARMADA_SCHEDULER)
 
 
-def _hash_with_fixed_keys(spec: dict[str, Any], component: Component) -> str:
-    of = instance(spec)
+def test_what_is_to_start_again_is_told_from_what_runs_and_nothing_else_is() -> None:
+    for component in (component for component in RUNNING if not component.optional):
+        counts = ({}, {KARMADA_SCHEDULER.name: 1}, {KARMADA_SCHEDULER.name: 2})
+        hashes = {_hash_with_fixed_keys({}, component, restarts) for restarts in counts}
+        assert len(hashes) == (3 if component is KARMADA_SCHEDULER else 1)
+
+
+def _hash_with_fixed_keys(spec: dict[str, Any], component: Component, restarts: dict[str, int] | None = None) -> str:
+    of = replace(instance(spec), restarts=restarts or {})
     host = render.hosts_of(of.spec, render.CONTROL_PLANE_ROLE)[0]
     where = render.layout(of, host, component, "")
     leaves = {name: state().authorities["karmada-ca"] for name in _leaves()}

@@ -48,6 +48,8 @@ STATES = st.builds(
     document=st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
     collection=TEXT,
     digests=st.dictionaries(TEXT, st.from_regex("sha256:[0-9a-f]{64}", fullmatch=True), max_size=2),
+    restarts=st.dictionaries(TEXT, st.integers(1, 9), max_size=2),
+    restarts_due=st.lists(TEXT, max_size=2).map(tuple),
 )
 
 
