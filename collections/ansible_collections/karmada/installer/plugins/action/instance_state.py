@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils import former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
-EVENTS = ("chosen", "begun", "etcd_bootstrapped", "hosts_left", "finished")
+EVENTS = ("chosen", "begun", "etcd_bootstrapped", "hosts_left", "restarted", "finished")
 
 
 class ActionModule(KarmadaAction):
@@ -34,6 +35,8 @@ class ActionModule(KarmadaAction):
             run.etcd_bootstrapped()
         elif not run.check and event == "hosts_left" and isinstance(run, HostsRun):
             run.hosts_left()
+        elif not run.check and event == "restarted":
+            former_connections.ended(run)
         elif not run.check and event == "finished":
             due = run.finish()
         return {"changed": False, "due": due}

@@ -7,24 +7,30 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     broken_members,
+    former_connections,
     member_join,
     member_log,
+    member_mode,
     member_plan,
     selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
+from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
+STAGES = ("all", "registration", "agents", "readiness", "reasons")
+
 
 class ActionModule(KarmadaAction):
     """Join what is listed and not joined, change what differs, leave the rest alone; every member on its own."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "stage": {"type": "str", "default": "all", "choices": ["all", "registration", "readiness", "reasons"]},
+        "stage": {"type": "str", "default": "all", "choices": list(STAGES)},
         "timeout": {"type": "int", "default": 120},
         "broken": {"type": "list", "elements": "dict", "default": []},
         "on_broken_member": broken_members.OPTION,
@@ -39,8 +45,17 @@ class ActionModule(KarmadaAction):
             outcomes[each.name] = Outcome(each.name, problem=each.problem, next_step=each.next_step)
         if stage in ("all", "registration"):
             outcomes.update(_registration(run, _sound(entries, outcomes)))
-            if isinstance(run, HostsRun):
-                run.hand_on_agents({name: each.agent for name, each in outcomes.items() if each.agent})
+        started = []
+        if stage == "all" and not isinstance(run, HostsRun):
+            started = former_connections.start_again_in_pods(run)
+        elif stage == "registration":
+            former_connections.tell(run)
+        if stage in ("all", "agents") and not run.check:
+            _agents(run, _sound(entries, outcomes), outcomes)
+        if stage in ("all", "registration", "agents") and isinstance(run, HostsRun):
+            before = {name: AgentAccess.of(plain) for name, plain in run.handover.agents.items()}
+            found = {name: each.agent for name, each in outcomes.items() if each.agent}
+            run.hand_on_agents({**(before if stage == "agents" else {}), **found})
         if stage in ("all", "readiness") and not run.check:
             # What is on record now: a run that ends while it waits knows what it has put on members.
             for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
@@ -49,8 +64,13 @@ class ActionModule(KarmadaAction):
         asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
         for name, why in member_log.reasons(run, asked).items():
             outcomes[name].problem += f"\n{why}"
-        found = _result([outcomes[entry["name"]] for entry in entries], arguments["on_broken_member"])
-        return {**found, "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts}
+        result = _result([outcomes[entry["name"]] for entry in entries], started, arguments["on_broken_member"])
+        return {
+            **result,
+            "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts,
+            "restarts": list(former_connections.due(run)),
+            "without_agent": [entry["name"] for entry in entries if member_mode.waits_for_agent(entry, run.state)],
+        }
 
 
 def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:
@@ -76,8 +96,11 @@ def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
         broken = BrokenMember.of_problems(name, [problem])
         outcomes[name] = Outcome(name, problem=broken.problem, next_step=broken.next_step)
     work = [entry for entry in entries if _is_due(entry, outcomes[entry["name"]], run)]
-    if work and not run.check:
-        outcomes.update(_join(run, work, registered))
+    holders = frozenset[str]().union(*(outcomes[entry["name"]].holders for entry in work))
+    if work and run.check:
+        run.go_on_with(former_connections.noted(run, run.state, holders))
+    elif work:
+        outcomes.update(_join(run, work, registered, holders))
     return outcomes
 
 
@@ -85,10 +108,10 @@ def _is_due(entry: Entry, outcome: Outcome, run: Run) -> bool:
     return not outcome.problem and member_join.needs_work(entry, outcome, run.state)
 
 
-def _join(run: Run, work: list[Entry], registered: Clusters) -> dict[str, Outcome]:
+def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> dict[str, Outcome]:
     with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
         # How each is reached is known before anything is made there: what was made can be found after any interruption.
-        state = run.state
+        state = former_connections.noted(run, run.state, holders)
         for entry in work:
             state = member_join.recorded(state, entry, [])
         run.save(state)
@@ -98,14 +121,36 @@ def _join(run: Run, work: list[Entry], registered: Clusters) -> dict[str, Outcom
         for entry, outcome in zip(work, outcomes, strict=True):
             if outcome.on_member:
                 state = member_join.recorded(state, entry, outcome.on_member)
+            if not outcome.problem and not member_mode.waits_for_agent(entry, state):
+                state = member_join.settled(state, entry)
         run.save(state)
+        run.go_on_with(run.state)
     return {outcome.name: outcome for outcome in outcomes}
 
 
-def _result(outcomes: list[Outcome], on_broken_member: str) -> dict[str, Any]:
+def _agents(run: Run, entries: list[Entry], outcomes: dict[str, Outcome]) -> None:
+    """Give members that were in mode Push their agents, when nobody works on them in that mode any more."""
+    work = [entry for entry in entries if member_mode.waits_for_agent(entry, run.state)]
+    if not work:
+        return
+    with run.writing(f"start the agents of {', '.join(entry['name'] for entry in work)}"):
+        state = run.state
+        for done in member_join.of_each(work, lambda entry, outcome: member_join.install_agent(run, entry, outcome)):
+            outcome = outcomes[done.name]
+            outcome.on_member += done.on_member
+            outcome.in_control_plane += done.in_control_plane
+            outcome.problem, outcome.next_step, outcome.agent = done.problem, done.next_step, done.agent
+            entry = next(each for each in work if each["name"] == done.name)
+            state = member_join.recorded(state, entry, done.on_member)
+            if not done.problem:
+                state = member_join.settled(state, entry)
+        run.save(state)
+
+
+def _result(outcomes: list[Outcome], started: list[Change], on_broken_member: str) -> dict[str, Any]:
     broken = [each for outcome in outcomes if (each := outcome.broken)]
     found = changed_result(
-        (change for outcome in outcomes for change in outcome.changes),
+        (*(change for outcome in outcomes for change in outcome.changes), *started),
         members=[
             {
                 "name": outcome.name,

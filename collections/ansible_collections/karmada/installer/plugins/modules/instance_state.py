@@ -27,10 +27,11 @@ options:
       - V(begun) opens the journal, if there is anything to do.
       - V(etcd_bootstrapped) says that no member of etcd may found a cluster any more.
       - V(hosts_left) forgets the hosts that have left the document.
+      - V(restarted) says that components that held connections to members as they were before have started again.
       - V(finished) closes the journal and keeps the document.
     type: str
     required: true
-    choices: [chosen, begun, etcd_bootstrapped, hosts_left, finished]
+    choices: [chosen, begun, etcd_bootstrapped, hosts_left, restarted, finished]
 attributes:
   diff_mode:
     support: none

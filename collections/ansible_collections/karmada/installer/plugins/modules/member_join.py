@@ -23,6 +23,12 @@ description:
     module asks for that certificate, approves the request and deletes it afterwards, and does not ask again while the
     certificate is good.
   - >-
+    A member that is registered in the other mode changes to that of the document in place: its Cluster and its
+    workloads stay. Nobody works on it while that lasts.
+  - >-
+    Components that hold a connection to a member that has another token, address or mode start again, one after the
+    other. On plain hosts the play does that by RV(restarts).
+  - >-
     A member is joined when the control plane itself finds it Ready. This is waited for, also for members at which
     nothing had to be changed.
   - >-
@@ -38,13 +44,17 @@ options:
   stage:
     description:
       - V(registration) joins and does not wait.
+      - >-
+        V(agents) gives their agents to members that were in mode Push (RV(without_agent)). For a control plane on plain
+        hosts, when what V(registration) has named in RV(restarts) has started again.
       - V(readiness) only waits for the members of the document.
       - >-
-        V(all) does both. On plain hosts the state, with what was made on members, is written to the hosts in between.
+        V(all) does all of these. On plain hosts the state, with what was made on members, is written to the hosts in
+        between.
       - >-
         V(reasons) does nothing but add to those of O(broken) what M(karmada.installer.member_log) has found on hosts.
     type: str
-    choices: [all, registration, readiness, reasons]
+    choices: [all, registration, agents, readiness, reasons]
     default: all
   timeout:
     description: Seconds to wait for each member until it is Ready.
@@ -148,6 +158,20 @@ broken_members:
 not_ready:
   description: >-
     Names of those that were registered and that the control plane does not find Ready.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+restarts:
+  description: >-
+    Components of a control plane on plain hosts that have to start again, because they hold connections to members as
+    they were before. Empty where they have.
+  returned: always
+  type: list
+  elements: str
+  sample: [karmada-controller-manager]
+without_agent:
+  description: Members that were in mode Push and wait for their agents, until those components have started again.
   returned: always
   type: list
   elements: str

@@ -50,7 +50,10 @@ SECRET = AGENT_IDENTITY
 DEPLOYMENT = Ref("apps/v1", "Deployment", ROW.name, MEMBER_NAMESPACE)
 #: The Secret with a token of its account, where it runs on hosts; filled by the member.
 TOKEN = Ref("v1", "Secret", ACCOUNT, MEMBER_NAMESPACE)
-#: On that Secret: the fingerprint of the certificate that the installer put there. The agent leaves it when it renews.
+#: An agent is at work by one of these.
+ACTS_BY = (DEPLOYMENT, TOKEN)
+#: On the Secret with its identity: the fingerprint of the certificate that the installer put there. The agent leaves
+#: it when it renews.
 ISSUED_ANNOTATION = "installer.karmada.io/issued"
 CSR_API = "certificates.k8s.io/v1"
 _LEASE_API = "coordination.k8s.io/v1"

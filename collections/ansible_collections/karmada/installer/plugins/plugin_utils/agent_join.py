@@ -29,7 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import NO_NEW_WORKS_LABEL, ON_LEAVE_LABEL
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff
+from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, diff, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
@@ -139,14 +139,50 @@ def wait(run: Run, member: Cluster, timeout: float) -> None:
 
 def forget(run: Run, name: str, timeout: float) -> list[Change]:
     """Take what the agent had in the control plane from it: its rights, and what it wrote to say that it is there."""
+    control_plane, changes = run.control_plane, []
+    # Without rights it cannot write its leases again.
+    for targets in (_granted(run, name), _there(control_plane, *agent.leases(name))):
+        changes += delete_all(control_plane, targets, check=run.check, timeout=timeout, progress=run.say)
+    return changes
+
+
+def survey_forget(run: Run, name: str) -> list[Change]:
+    """What ``forget`` would take away."""
+    found = [*_granted(run, name), *_there(run.control_plane, *agent.leases(name))]
+    return [Change(ref, "deleted", uid) for ref, uid in found]
+
+
+def _granted(run: Run, name: str) -> list[tuple[Ref, str]]:
     control_plane, owner = run.control_plane, run.state.owner
     refs = map(Ref.of, agent.rights(name, owner))
     found = ((ref, control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
     ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == owner]
+    return [*ours, *_left_by_a_killed_run(run, name)]
+
+
+def survey_end(run: Run, name: str, member: Cluster) -> list[Change]:
+    """What of an agent is on a member that is to have none, what acts first."""
+    found = (member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.references())
+    uids = run.state.uids(f"member/{name}")
+    ours = [each for each in found if each and owned_by(each, run.state.owner, uids)]
+    return [Change(Ref.of(each), "deleted", each["metadata"]["uid"], diff(each, None)) for each in ours]
+
+
+def end(run: Run, name: str, member: Cluster, timeout: float) -> list[Change]:
+    """End the agent of a member, and take away what it had on both sides. The workloads stay as they are.
+
+    When this returns no agent acts, wherever it ran: its pods are gone, and one on a host has lost its token and its
+    rights on the member and in the control plane.
+    """
+    recorded = run.state.owned.get(f"member/{name}", {})
+    # Also what is on record and was taken away by a run that could not note it.
+    gone = {ref: recorded[str(ref)] for ref in agent.references() if str(ref) in recorded}
+    gone.update({each.ref: each.uid or "" for each in survey_end(run, name, member)})
     changes = []
-    # Without rights it cannot write its leases again.
-    for targets in ([*ours, *_left_by_a_killed_run(run, name)], _there(control_plane, *agent.leases(name))):
-        changes += delete_all(control_plane, targets, check=run.check, timeout=timeout, progress=run.say)
+    # What it acts by goes first: while that is there, a run that finds it can count on the agent.
+    for acts in (True, False):
+        targets = [(ref, uid) for ref, uid in gone.items() if (ref in agent.ACTS_BY) is acts]
+        changes += delete_all(member, targets, timeout=timeout, progress=run.say, propagation="Foreground")
     return changes
 
 

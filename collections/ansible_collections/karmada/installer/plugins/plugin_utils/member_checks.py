@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     cluster_checks,
     member_access,
     member_join,
+    member_mode,
     member_rights,
     member_rights_checks,
     members,
@@ -91,7 +92,7 @@ class MemberChecks:
             yield from cluster_checks.clock(member, member.name)
             if not pulls(entry) or agent_hosts(entry):
                 yield from _loopback_endpoint(entry, member)
-                if is_unknown(self.registered().get(entry["name"]) if self.place_works() else None):
+                if is_unknown(entry, self.registered().get(entry["name"]) if self.place_works() else None):
                     yield from _own_authority(entry, member)
             # Nobody can hand out rights that they do not hold.
             wanted = [*RIGHTS, *member_rights.permissions(member_rights.rules(entry))]
@@ -183,9 +184,12 @@ def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Proble
         )
 
 
-def is_unknown(live: Object | None) -> bool:
-    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one."""
-    return live is None or reason_not_ready(live) is not None
+def is_unknown(entry: member_join.Entry, live: Object | None) -> bool:
+    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one.
+
+    In another mode somebody else has to reach it, or somebody on it the control plane.
+    """
+    return live is None or reason_not_ready(live) is not None or member_mode.changes(entry, live)
 
 
 def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Clusters) -> Iterable[Problem]:

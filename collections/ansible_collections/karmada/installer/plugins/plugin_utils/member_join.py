@@ -16,8 +16,10 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     account_tokens,
     agent_join,
+    former_connections,
     member_access,
     member_kubeconfig,
+    member_mode,
     member_rights,
     member_taints,
     member_types,
@@ -61,17 +63,8 @@ AT_ONCE = 16
 FIRST_ANSWER_SECONDS = 8.0
 #: Requests to one member at the same moment. Each needs a connection, and with many members those cost most.
 WORKERS = 2
-#: Karmada's controllers for the former mode would go on until they are restarted, beside those for the new one.
-CHANGE_OF_MODE = (
-    "take it out of the document and run, which leaves its workloads running unless its onLeave says otherwise; then "
-    "list it in the other mode"
-)
-#: Karmada makes a connection to watch a member once, and keeps it although it is Unauthorized from then on.
-REACHED_ANEW = (
-    "a new token or address. karmada-controller-manager goes on watching it with the former one until it starts again, "
-    "and so do karmada-search and karmada-metrics-adapter: restart them (kubectl rollout restart deployment, or "
-    "systemctl restart on their hosts)"
-)
+#: How long the pods of an agent may take to end.
+AGENT_SECONDS = 120.0
 Entry = Mapping[str, Any]
 
 
@@ -92,6 +85,8 @@ class Outcome:
     cluster_id: str = ""
     left: str = ""
     unready: bool = False
+    #: Components that hold a connection to it as it was before this change.
+    holders: frozenset[str] = frozenset()
     #: What its agent on hosts needs to get to it.
     agent: AgentAccess | None = None
 
@@ -213,7 +208,7 @@ def check_identity(name: str, registration: members.Registration, registered: Cl
 
 
 def check_state(entry: Entry, live: Object | None) -> None:
-    """Refuse a member that is being removed, or that another mode holds; ``live`` is its Cluster object."""
+    """Refuse a member that is being removed, or that somebody else has in another mode; ``live`` is its Cluster."""
     if live is None:
         return
     name, where = entry["name"], f"spec.members[{entry['name']}]"
@@ -221,8 +216,8 @@ def check_state(entry: Entry, live: Object | None) -> None:
         remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
         raise ProblemsError(Problem(f"the Cluster {name} is being deleted", where, remedy))
     mode, ours = live["spec"].get("syncMode"), claimed_by(live) != (None, None)
-    if mode and mode != entry["mode"]:
-        remedy = CHANGE_OF_MODE if ours else "remove it from the control plane with the tool that registered it"
+    if member_mode.changes(entry, live) and not ours:
+        remedy = "remove it from the control plane with the tool that registered it"
         raise ProblemsError(
             Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy)
         )
@@ -280,6 +275,9 @@ def survey_member(
         if pulls(entry):
             outcome.on_member += agent_join.survey_on_member(run, entry, member, look)
             outcome.agent = agent_join.access(run, entry, seen)
+        elif member_mode.had_agent(entry, run.state, live):
+            outcome.on_member += agent_join.survey_end(run, name, member)
+            outcome.in_control_plane += agent_join.survey_forget(run, name)
     wanted = [members.cluster(entry, owner, registration)]
     if live is None:
         new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
@@ -291,6 +289,8 @@ def survey_member(
     if credentials:
         wanted += members.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
     inside = inside or run.control_plane
+    new_token = credentials is None or former_connections.is_new_token(inside, wanted[1])
+    outcome.holders = former_connections.of_change(entry, live, wanted[0], new_token=new_token)
     outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live))
     if pulls(entry):
         outcome.in_control_plane += agent_join.survey_in_control_plane(run, name, look)
@@ -300,7 +300,9 @@ def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
     """Whether this member has to be touched: something differs, or what has to be on record of it is not."""
     known, record = state.uids(f"member/{outcome.name}"), state.members.get(outcome.name)
     unrecorded = any(change.uid not in known for change in outcome.on_member)
-    return record is None or members.record(record) != members.record(entry) or unrecorded or bool(outcome.changes)
+    if record is None or members.FORMER_MODE in record:
+        return True
+    return members.record(record) != members.record(entry) or unrecorded or bool(outcome.changes)
 
 
 def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
@@ -324,6 +326,10 @@ def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outco
             outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live), workers=WORKERS)
         gone = [(change.ref, change.uid) for change in _surplus(run, entry, member)]
         outcome.on_member += delete_all(member, gone, progress=run.say)
+        # Before the mode changes: at no moment two work on the member.
+        if member_mode.had_agent(entry, run.state, live):
+            outcome.on_member += agent_join.end(run, name, member, AGENT_SECONDS)
+            outcome.in_control_plane += agent_join.forget(run, name, AGENT_SECONDS)
         credentials = _wait_for_credentials(run, member, entry)
 
     def apply(*objects: Object) -> list[Change]:
@@ -332,13 +338,9 @@ def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outco
     # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
     # adopted becomes ours last: until then the next run sees that it has to be.
     uid = live["metadata"]["uid"] if live else None
-    secrets = members.secrets_in_control_plane(name, owner, credentials, uid)
-    anew = live is not None and _is_reached_anew(run, live, secrets[0], registration)
-    first = apply(*secrets)
+    first = apply(*members.secrets_in_control_plane(name, owner, credentials, uid))
     registered_as = apply(members.cluster(entry, owner, registration))
     outcome.in_control_plane += [*first, *registered_as]
-    if anew:
-        run.say(f"member {name} has {REACHED_ANEW}")
     # Before its status is known, without which nothing is scheduled to it.
     if member_taints.patch_for(live or {"metadata": {}, "spec": {}}, entry):
         outcome.in_control_plane += member_taints.change(
@@ -347,19 +349,17 @@ def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outco
     if live is None:
         owned = members.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
         outcome.in_control_plane += apply(*owned)
-    if pulls(entry):
-        outcome.in_control_plane += agent_join.grant(run, name)
-        with connected(run, entry) as member:
-            outcome.on_member += agent_join.install(run, entry, member)
-            if agent_hosts(entry):
-                outcome.agent = agent_join.wait_for_access(run, entry, member)
+    if pulls(entry) and not member_mode.was_pushed(entry, run.state, live):
+        install_agent(run, entry, outcome)
 
 
-def _is_reached_anew(run: Run, live: Object, secret: Object, registration: members.Registration) -> bool:
-    """Whether a member that is registered gets another token, authority or address than it had so far."""
-    former = run.control_plane.get("v1", "Secret", secret["metadata"]["name"], MEMBER_NAMESPACE)
-    renewed = (former or secret).get("data") != secret["data"]
-    return bool(renewed or live["spec"].get("apiEndpoint") != registration.endpoint)
+def install_agent(run: Run, entry: Entry, outcome: Outcome) -> None:
+    """Give a member in mode Pull its agent. Whoever worked on it in mode Push has to have ended."""
+    outcome.in_control_plane += agent_join.grant(run, entry["name"])
+    with connected(run, entry) as member:
+        outcome.on_member += agent_join.install(run, entry, member)
+        if agent_hosts(entry):
+            outcome.agent = agent_join.wait_for_access(run, entry, member)
 
 
 def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
@@ -403,10 +403,17 @@ def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
     # What was to be deleted and was not there, or is somebody else's by now, has a note.
     gone = {str(change.ref) for change in on_member if change.action == "deleted" or change.note}
     uids = {str(change.ref): change.uid for change in on_member if change.uid and str(change.ref) not in gone}
-    found = replace(state, members={**state.members, name: members.record(entry)})
+    record = members.changed_record(state.members.get(name), entry)
+    found = replace(state, members={**state.members, name: record})
     if gone:
         found = found.without_owned(f"member/{name}", gone)
     return found.with_owned(f"member/{name}", uids) if uids else found
+
+
+def settled(state: State, entry: Entry) -> State:
+    """The state with a change of this member's mode brought to its end."""
+    name = entry["name"]
+    return replace(state, members={**state.members, name: members.settled(state.members[name])})
 
 
 def _ours_already(run: Run, name: str, namespace: Object) -> list[Change]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
     agent_join,
+    member_mode,
     member_works,
     members,
     one_member,
@@ -26,7 +27,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     Change,
     delete_all,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
@@ -41,6 +41,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.objects import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
 #: How long a member may take to answer at all; one that is given up is asked for a moment only.
 REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
@@ -87,10 +88,12 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
         member.version(retry_seconds=min(timeout, REACH_SECONDS))
         if cluster is not None:
             _require_same(member, name, cluster)
+            if _is_between_modes(entry, cluster, member):
+                cluster = _pushed_again(run, cluster, deadline, outcome)
             _withdraw(run, entry, cluster, member, deadline, outcome)
     outcome.in_control_plane += _remove_remains(run, name, deadline)
     outcome.on_member += removal.clean_member(run, entry, _left(deadline))
-    if pulls(entry):
+    if members.may_have_agent(entry):
         outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
     if not run.check:
         removal.wait_for_member(run, entry, _left(deadline))
@@ -113,7 +116,7 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
             _force(run.control_plane, cluster, deadline)
     if ours or cluster is None:
         outcome.in_control_plane += _remove_remains(run, name, deadline)
-        if pulls(entry):
+        if members.may_have_agent(entry):
             outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
     remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
     try:
@@ -162,6 +165,30 @@ def _require_same(member: Cluster, name: str, cluster: Object) -> None:
         )
 
 
+def _pulls(cluster: Object) -> bool:
+    """Whether an agent sees to the Works; the record may be of a mode that the Cluster has not come to."""
+    return member_mode.of_cluster(cluster) == members.PULL
+
+
+def _is_between_modes(entry: Entry, cluster: Object, member: Cluster) -> bool:
+    """Whether nobody sees to the Works: a change of the mode was begun, and the member has no agent yet, or no more."""
+    if members.FORMER_MODE not in entry or not _pulls(cluster) or member_works.is_going(cluster):
+        return False
+    return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
+
+
+def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) -> Object:
+    """The Cluster in mode Push, in which karmada-controller-manager sees to the Works."""
+    ref = Ref.of(cluster)
+    pushed = {**cluster, "spec": {**cluster["spec"], "syncMode": members.PUSH}}
+    outcome.in_control_plane.append(Change(ref, "changed", cluster["metadata"]["uid"], diff(cluster, pushed)))
+    if run.check:
+        return pushed
+    _patch(run.control_plane, cluster, {"spec": {"syncMode": members.PUSH}})
+    wait_until(run.control_plane, [ref], timeout=_left(deadline), progress=run.say)
+    return run.control_plane.get(members.CLUSTER_API, "Cluster", ref.name) or pushed
+
+
 def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome) -> None:
     """Delete the Cluster while Karmada sees to the workloads, and wait until it is gone."""
     name, retained = entry["name"], entry.get("onLeave", members.RETAIN) == members.RETAIN
@@ -173,7 +200,7 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
                 what=f"the control plane does not find it ready, so it could not {doing} ({reason})",
                 where=f"Cluster {name} in the control plane",
                 remedy=f"see why {agent.DEPLOYMENT} on the member does not report"
-                if pulls(entry)
+                if _pulls(cluster)
                 else "let the control plane reach the member",
             )
         )
@@ -183,7 +210,7 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
     if retained:
         _retain(run.control_plane, name, deadline)
     settled = _Settled(member) if retained else None
-    if pulls(entry) and not member_works.is_going(cluster):
+    if _pulls(cluster) and not member_works.is_going(cluster):
         _see_works_go(run.control_plane, name, deadline, settled)
     _delete(run.control_plane, cluster)
     _see_it_go(run, cluster, deadline, settled)

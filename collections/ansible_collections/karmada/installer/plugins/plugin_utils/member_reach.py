@@ -101,7 +101,8 @@ def _name(run: HostsRun, member: str = "") -> list[Target]:
 
 
 def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
-    return [entry for entry in selected_members.entries(run) if member_checks.is_unknown(registered.get(entry["name"]))]
+    entries = selected_members.entries(run)
+    return [entry for entry in entries if member_checks.is_unknown(entry, registered.get(entry["name"]))]
 
 
 def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:

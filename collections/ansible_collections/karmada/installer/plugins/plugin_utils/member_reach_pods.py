@@ -91,7 +91,7 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
     due = [
         entry
         for entry in selected_members.entries(run)
-        if pulls(entry) and not agent_hosts(entry) and member_checks.is_unknown(registered.get(entry["name"]))
+        if pulls(entry) and not agent_hosts(entry) and member_checks.is_unknown(entry, registered.get(entry["name"]))
     ]
     if not due:
         return {}

@@ -32,6 +32,9 @@ INSECURE = "insecureSkipTLSVerification"
 RETAIN, DELETE = "Retain", "Delete"
 #: Fields of a member that say where its kubeconfig is; it has one of them.
 REACHED_BY = ("secretRef", "kubeconfigFrom")
+PUSH, PULL = "Push", "Pull"
+#: Field of a record: the mode that the member had before a change of it that has not come to its end.
+FORMER_MODE = "formerMode"
 IMPERSONATOR = "karmada-impersonator"
 #: On what we put on a member: the control plane that holds it.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
@@ -269,6 +272,27 @@ def record(entry: Mapping[str, Any]) -> Object:
         "onLeave": entry.get("onLeave", RETAIN),
         **({INSECURE: True} if entry.get(INSECURE) else {}),
     }
+
+
+def changed_record(former: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> Object:
+    """The record of a member whose record was ``former``: until ``settled`` it says which mode it had before.
+
+    Of a mode that was taken back before it was reached, too: what was made for it is found by that.
+    """
+    found, known = record(entry), former or {}
+    before = known.get("mode", entry["mode"])
+    before = before if before != entry["mode"] else known.get(FORMER_MODE)
+    return {**found, FORMER_MODE: before} if before else found
+
+
+def settled(known: Mapping[str, Any]) -> Object:
+    """The record of a member that is in its mode, and has nothing of the one before."""
+    return {field: value for field, value in known.items() if field != FORMER_MODE}
+
+
+def may_have_agent(*known: Mapping[str, Any] | None) -> bool:
+    """Whether there may be an agent of a member, by its entry of the document, or its record, or any of both."""
+    return any(PULL in (each.get("mode"), each.get(FORMER_MODE)) for each in known if each)
 
 
 def token_secrets(member: str, *, estimator: bool) -> tuple[str, ...]:

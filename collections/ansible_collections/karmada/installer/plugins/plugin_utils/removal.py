@@ -18,7 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     ETCD,
@@ -112,7 +111,9 @@ def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> lis
     name = entry["name"]
     with connected(run, entry, timeout) as member:
         of_accounts = members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
-        refs = [*(agent.references() if pulls(entry) else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
+        # The document may say a mode that it has not come to.
+        has_agent = members.may_have_agent(entry, run.state.members.get(name))
+        refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
         live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
         changes = _delete(run, member, [*ours, *impersonation(name, member)], timeout)

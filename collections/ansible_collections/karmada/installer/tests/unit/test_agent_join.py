@@ -430,10 +430,3 @@ def test_one_that_another_tool_has_registered_is_refused(live: str, told: str, m
     with pytest.raises(ProblemsError, match=told):
         site.run()
     assert site.member.log == []
-
-
-def test_one_of_ours_in_the_other_mode_is_told_how_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(monkeypatch)
-    site.run()
-    with pytest.raises(ProblemsError, match="take it out of the document and run"):
-        site.run({**M1, "mode": "Push"})

@@ -313,23 +313,6 @@ def test_killed_at_any_write_and_run_again_it_is_joined_as_if_it_had_not_been(
         assert site.run(entry) == []
 
 
-@pytest.mark.parametrize("what", ["token", "address"])
-def test_who_watches_a_member_with_what_it_had_before_is_to_be_restarted(
-    what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = Site(monkeypatch)
-    site.run(M1)
-    site.run({**M1, "region": "eu"})
-    assert site.said == []
-    if what == "token":
-        site.token = "another"
-    else:
-        site.member.access.server = "https://192.0.2.9:6443"
-    assert site.run({**M1, "region": "eu"})
-    assert site.said == [f"member m1 has {member_join.REACHED_ANEW}"]
-    assert site.run({**M1, "region": "eu"}) == []
-
-
 @pytest.mark.parametrize(
     "change",
     [{"labels": {"tier": "prod"}}, {"provider": "p"}, {"region": "eu"}, {"zones": ["a", "b"]}],

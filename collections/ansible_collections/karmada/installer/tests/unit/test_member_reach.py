@@ -116,6 +116,13 @@ def test_nobody_is_asked_where_nothing_has_to_be_known(site: Site, tmp_path: Pat
     assert Site(tmp_path / "none", monkeypatch, entry("p1", mode="Pull")).targets() == {}
 
 
+def test_one_that_is_ready_in_the_other_mode_is_looked_at_before_it_changes(site: Site) -> None:
+    site.registered = ready("m1") | ready("m2") | ready("p1")
+    site.registered["m2"]["spec"]["syncMode"] = "Pull"
+    site.registered["p1"]["spec"]["syncMode"] = "Push"
+    assert site.targets() == {"cp1": ["m2"], "cp2": ["m2"]}
+
+
 def test_a_host_is_sent_the_address_and_who_may_have_signed_and_nothing_else(site: Site) -> None:
     site.targets()
     site.look(HOSTS[0], {})

@@ -56,8 +56,9 @@ def run(
     *options: str,
     mode: str = "Container",
     hosts: dict[str, Any] | None = None,
+    grouped: bool = False,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    """The command, and what each step was given, in order."""
+    """The command, and what each step was given, in order. ``grouped`` has the hosts in the group of all hosts, too."""
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
     for part in (
@@ -84,6 +85,7 @@ def run(
         **dict.fromkeys(("karmada_in_pods", "karmada_on_hosts", "karmada_hosts", "karmada_hosts_leaving"), empty),
         **dict.fromkeys(("karmada_etcd", "karmada_control_plane", "karmada_load_balancer", "karmada_agent"), empty),
         "karmada_members": {"hosts": members},
+        **({"karmada_hosts": {"hosts": {name: {} for name in hosts or ()}}} if grouped else {}),
         group: {"hosts": {"karmada_control": here, **(hosts or {})}},
     }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}))
@@ -346,3 +348,41 @@ def test_breaking_the_glass_looks_at_hosts_and_writes_one_file(mode: str, tmp_pa
     assert [each for each in named(steps) if each not in ("require_document", "ssh_files")] == [*looked, "break_glass"]
     last = steps[-1]
     assert (last["confirm"], last["path"], last["validity"]) == ("prod", "/run/x", "1h")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "restarts", "waiting"),
+    [
+        ("install", ["karmada-search"], []),
+        ("members", ["karmada-search"], ["m2"]),
+        # Killed after the restart.
+        ("members", [], ["m2"]),
+    ],
+)
+def test_on_hosts_what_holds_former_connections_starts_again_host_after_host_before_agents_come(
+    playbook: str, restarts: list[str], waiting: list[str], tmp_path: Path
+) -> None:
+    changed = {**RESULTS["member_join"], "restarts": restarts, "without_agent": waiting, "has_agents_on_hosts": True}
+    agents = {**RESULTS["member_join"], "broken_members": [*BROKEN, *LATE], "has_agents_on_hosts": True}
+    two = {name: {"ansible_connection": "local", "karmada_host": {"name": name}} for name in ("cp1", "cp2")}
+    hosts = {**two, **GATEWAY}
+    results = {**RESULTS, "member_join registration": changed, "member_join agents": agents}
+    done, steps = run(playbook, tmp_path, results, mode="Binary", hosts=hosts, grouped=True)
+    told = [f"{each['step']} {each.get('stage', each.get('event', ''))}".strip() for each in steps]
+    again = [place for place, each in enumerate(steps) if each.get("components") == restarts]
+    assert len(again) == (3 if restarts else 0), done.stdout
+    ended, come = told.index("instance_state restarted"), told.index("member_join agents")
+    assert all(place < ended for place in again)
+    assert ended < come < told.index("member_join readiness")
+    assert steps[come]["broken"] == BROKEN
+    units = [place for place, each in enumerate(steps) if each.get("components") == ["karmada-agent"]]
+    assert come < units[0], "agents of hosts run when their members are prepared"
+    assert "host_journal" in told[come : units[0]]
+    assert given(steps, "member_join")[-1]["broken"] == [*BROKEN, *LATE]
+
+
+def test_on_hosts_nothing_starts_again_where_no_connection_has_changed(tmp_path: Path) -> None:
+    unchanged = {**RESULTS["member_join"], "restarts": [], "without_agent": []}
+    _, steps = run("members", tmp_path, {**RESULTS, "member_join registration": unchanged}, mode="Binary")
+    assert "agents" not in {each.get("stage") for each in steps}
+    assert "restarted" not in {each.get("event") for each in steps}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A member that changes between push and pull, and stays registered and at work meanwhile. No I/O.
+
+At no moment two work on the member: who does so ends before the mode of the Cluster changes, or before the next begins.
+Until then its Works wait, and what they stand for goes on running.
+
+==========  ============================================================================================
+Push, Pull  the Cluster changes; karmada-controller-manager starts again, which ends its watches; the agent comes
+Pull, Push  the agent ends and loses its rights; the Cluster changes; karmada-controller-manager starts again, which
+            makes it look at everything that is propagated to the member
+==========  ============================================================================================
+
+The record of the member says from before the first of these steps until after the last which mode it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+
+
+def of_cluster(live: Object | None) -> str:
+    """The mode that the control plane has a member in, by its Cluster; empty if there is none."""
+    return str(((live or {}).get("spec") or {}).get("syncMode", ""))
+
+
+def changes(entry: Mapping[str, Any], live: Object | None) -> bool:
+    """Whether a member that is registered is listed in the other mode."""
+    return of_cluster(live) not in ("", entry["mode"])
+
+
+def waits_for_agent(entry: Mapping[str, Any], state: State) -> bool:
+    """Whether a member that was in mode Push gets its agent when karmada-controller-manager has let go of it."""
+    return pulls(entry) and state.members.get(entry["name"], {}).get(members.FORMER_MODE) == members.PUSH
+
+
+def was_pushed(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:
+    """Whether karmada-controller-manager may be at work on this member yet, which is in mode Pull from now on."""
+    return waits_for_agent(entry, state) or of_cluster(live) == members.PUSH
+
+
+def had_agent(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:
+    """Whether a member in mode Push may have an agent left from when it was in mode Pull."""
+    known = state.members.get(entry["name"])
+    return not pulls(entry) and (of_cluster(live) == members.PULL or members.may_have_agent(known))

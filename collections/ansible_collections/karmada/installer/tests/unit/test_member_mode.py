@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A member changes between push and pull: at no moment do two work on it, wherever a run ends, and nobody leaves.
+
+The step runs as it is, against a host cluster, a control plane and a member in memory, with as much of Karmada as
+matters here: what karmada-controller-manager goes on watching until it starts again, and when an agent acts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent,
+    former_connections,
+    member_join,
+    member_leave,
+    member_mode,
+    members,
+    removal,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import execution_namespace
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
+from ansible_collections.karmada.installer.tests.unit import test_agent_join
+from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.karmada_in_memory import MADE_BY_APPLY, application, work_for
+from ansible_collections.karmada.installer.tests.unit.samples import document, state
+from ansible_collections.karmada.installer.tests.unit.test_agent_join import Killed, Object
+
+PUSH: Object = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
+PULL: Object = {**PUSH, "mode": "Pull"}
+ON_HOSTS: Object = {**PULL, "agentHosts": ["gw1"]}
+MANAGER = "karmada-controller-manager"
+HOLDERS = [MANAGER, "karmada-metrics-adapter", "karmada-search"]
+FOREVER = 10**6
+
+
+class Api(test_agent_join.Api):
+    """Says of each object who has made it, and lets the site look after each write."""
+
+    site: Site
+    #: one write after the other, so that the site looks at something that does not move
+    one_at_a_time = threading.RLock()
+
+    def apply(self, obj: Object, *, dry_run: bool = False, **more: Any) -> Any:
+        with self.one_at_a_time:
+            made = super().apply(obj, dry_run=dry_run, **more)
+            if not dry_run:
+                stored = self.objects[self._key(obj)]
+                stored["metadata"]["managedFields"] = MADE_BY_APPLY
+                if (obj["kind"], obj["metadata"]["name"]) == ("Secret", agent.ACCOUNT):
+                    # As the member's own controller does.
+                    stored["data"] = {"token": "dA==", "ca.crt": "Y2E="}
+                self.site.written()
+            return made
+
+    def create(self, obj: Object, **more: Any) -> Object:
+        with self.one_at_a_time:
+            return super().create(obj, **more)
+
+    def delete(self, *where: Any, **more: Any) -> bool:
+        with self.one_at_a_time:
+            found = super().delete(*where, **more)
+            self.site.written()
+            return found
+
+    def patch_merge(self, *where: Any, **more: Any) -> Any:
+        with self.one_at_a_time:
+            self._write()
+            found = FakeCluster.patch_merge(self, *where, **more)
+            self.site.written()
+            return found
+
+    def list(self, *where: Any, **more: Any) -> Any:
+        with self.one_at_a_time:
+            return super().list(*where, **more)
+
+
+class Site(test_agent_join.Site):
+    """A host cluster with the state and the components that hold connections, a control plane, and a member at work."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.host, self.inside = Api("host cluster"), Api("control plane")
+        self.member = Api("member m1", *self.member.objects.values())
+        for each in (self.host, self.inside, self.member):
+            each.writes_left, each.site = self.writes_left, self
+        fake_run(document(), self.host, stored=state(service_subnet="10.96.0.0/12"))
+        server = {"name": "prod-apiserver", "namespace": "karmada"}
+        self.host.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": server})
+        self.token = "t"
+        self.said: list[str] = []
+        #: component → the number with which its process was started; what it is told to be comes before
+        self.started = dict.fromkeys(HOLDERS, "")
+        #: components whose pods do not come back
+        self.dead: set[str] = set()
+        # Of karmada-controller-manager: it holds watches on the member; it has looked at every Work since it does.
+        self.watches = self.knows_all = False
+        monkeypatch.setattr(member_join, "_credentials", lambda *_: members.Credentials(self.token, "t", b"c"))
+        monkeypatch.setattr(member_join, "wait_ready", lambda *_: [])
+        monkeypatch.setattr(Run, "writing", self._writing)
+        monkeypatch.setattr(Run, "workloads", self._workloads)
+        monkeypatch.setattr(former_connections, "wait_until", self._starts)
+        for module in (member_leave, removal):
+            monkeypatch.setattr(module, "connected", lambda run, entry, *_: self._connected(run, entry))
+
+    # -- what runs -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _writing(run: Run, _step: str) -> Iterator[None]:
+        run._forget()
+        yield
+
+    @staticmethod
+    def _workloads(run: Run, names: list[str]) -> list[Object]:
+        """In the place of what is rendered, which would take certificates."""
+        return [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": run.instance.metadata(name, run.instance.object_name(name)),
+                "spec": {"restarts": str(run.instance.restarts.get(name) or "")},
+            }
+            for name in names
+        ]
+
+    def _starts(self, _host: Any, targets: list[Any], **_: Any) -> None:
+        for ref in targets:
+            if ref.name in self.dead:
+                raise NotReady({ref: "it crashes"}, 1)
+
+    def written(self) -> None:
+        """What Karmada makes of what was written, and what must never be."""
+        for name in HOLDERS:
+            live = self.host.objects.get(("apps/v1", "Deployment", "karmada", f"prod-{name.removeprefix('karmada-')}"))
+            if live and live["spec"]["restarts"] != self.started[name]:
+                self.started[name] = live["spec"]["restarts"]
+                if name == MANAGER:
+                    self.watches = self.knows_all = self.mode == "Push"
+        if self.mode == "Push" and not self.watches:
+            # A Cluster that is new has no Works yet.
+            self.watches, self.knows_all = True, not self.works
+        assert not (self.watches and self.agent_acts), "two work on the member"
+        if self.works:
+            assert self.applications == {"web"}
+
+    @property
+    def mode(self) -> str:
+        return member_mode.of_cluster(self.inside.objects.get((members.CLUSTER_API, "Cluster", None, "m1")))
+
+    @property
+    def works(self) -> set[str]:
+        return self.inside.names("Work")
+
+    @property
+    def applications(self) -> set[str]:
+        return self.member.names("Deployment") - {agent.ROW.name}
+
+    @property
+    def agent_acts(self) -> bool:
+        """In its pods or on a host, with rights on both sides."""
+        there = agent.ROW.name in self.member.names("Deployment") or agent.ACCOUNT in self.member.names("Secret")
+        granted = "system:karmada:m1:agent" in self.inside.names("ClusterRoleBinding")
+        return there and granted and agent.ROW.name in self.member.names("ClusterRoleBinding")
+
+    # -- what a user does ----------------------------------------------------------------------------------------------
+
+    def of(self, entry: Object, *, check: bool = False) -> Run:
+        # Agents on hosts are of another mode of the document; the step is the same.
+        listed = {key: value for key, value in entry.items() if key != "agentHosts"}
+        optional: Object = {"karmadaSearch": {}, "karmadaMetricsAdapter": {}}
+        deployment = document({"endpoint": {"type": "NodePort"}, "components": optional, "members": [listed]})
+        deployment["spec"]["members"][0].update(entry)
+        run = fake_run(deployment, self.host, check=check)
+        run.__dict__["control_plane"] = self.inside
+        run.say = self.said.append
+        return run
+
+    def run(self, entry: Object = PUSH, *, check: bool = False) -> list[str]:
+        """What one run of the step changes."""
+        action: Any = ActionModule
+        arguments = {"stage": "all", "timeout": 1, "broken": [], "on_broken_member": "fail"}
+        found = action.perform(None, self.of(entry, check=check), arguments)
+        assert "failed" not in found, found
+        return sorted(found["changes"])
+
+    def joined(self, entry: Object) -> Site:
+        """Joined, with an application that was propagated to it."""
+        self.run(entry)
+        if self.inside.get("v1", "Namespace", execution_namespace("m1")) is None:
+            metadata = {"name": execution_namespace("m1")}
+            self.inside.put({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        self.member.put(application("web"))
+        self.inside.put(work_for(application("web")))
+        self.writes_left[0] = FOREVER
+        self.said.clear()
+        return self
+
+    @property
+    def remembered(self) -> State:
+        found = self.of(PUSH).stored_state
+        assert found
+        return found
+
+    def kept(self) -> list[str]:
+        """What must be the same after any change: the Cluster, the application, and where its Work is."""
+        return [
+            self.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]["metadata"]["uid"],
+            self.member.objects["apps/v1", "Deployment", "shop", "web"]["metadata"]["uid"],
+            self.inside.objects["v1", "Namespace", None, execution_namespace("m1")]["metadata"]["uid"],
+            *sorted(self.works),
+        ]
+
+    def assert_in(self, entry: Object) -> None:
+        assert self.mode == entry["mode"]
+        assert self.remembered.members["m1"] == members.record(entry)
+        assert self.remembered.restarts_due == ()
+        of_agent = {(ref.kind, ref.name) for ref in agent.references()}
+        there = {(each["kind"], each["metadata"]["name"]) for each in self.member.objects.values()}
+        if entry["mode"] == "Pull":
+            assert self.agent_acts
+            assert not self.watches, "karmada-controller-manager goes on working there"
+        else:
+            assert self.knows_all, "karmada-controller-manager has not looked at what is propagated there"
+            assert not of_agent & there
+            assert {"ClusterRoleBinding", "RoleBinding", "Role"} & {
+                kind for _, kind, _, _ in self.inside.objects
+            } == set()
+        # What is not on record is not removed when the member leaves, and what is on record is there.
+        uids = {each["metadata"]["uid"] for each in self.member.objects.values()}
+        assert self.remembered.uids("member/m1") <= uids
+
+
+BOTH_WAYS = pytest.mark.parametrize(
+    ("before", "after"), [(PUSH, PULL), (PULL, PUSH), (PUSH, ON_HOSTS), (ON_HOSTS, PUSH)], ids=lambda each: each["mode"]
+)
+
+
+@BOTH_WAYS
+def test_a_member_changes_its_mode_in_place_and_back(
+    before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch).joined(before)
+    first = site.kept()
+    foretold = site.run(after, check=True)
+    assert (site.mode, site.kept()) == (before["mode"], first)
+    changed = site.run(after)
+    site.assert_in(after)
+    assert site.run(after) == []
+    assert site.kept() == first
+    assert "changed Cluster m1" in foretold
+    # A check knows no certificate that is asked for, and takes what would be made anew for changed.
+    assert {each.partition(" ")[2] for each in foretold} == {each.partition(" ")[2] for each in changed}
+    assert "created Deployment karmada/prod-controller-manager" in changed
+    site.run(before)
+    site.assert_in(before)
+    assert site.run(before) == []
+    assert site.kept() == first
+
+
+def writes_of(before: Object, after: Object, monkeypatch: pytest.MonkeyPatch) -> int:
+    site = Site(monkeypatch).joined(before)
+    site.run(after)
+    return FOREVER - site.writes_left[0]
+
+
+@BOTH_WAYS
+def test_killed_at_any_write_and_run_again_it_is_in_its_mode(
+    before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = writes_of(before, after, monkeypatch)
+    assert writes > 12
+    for allowed in range(writes):
+        site = Site(monkeypatch).joined(before)
+        first = site.kept()
+        site.writes_left[0] = allowed
+        with pytest.raises(Killed):
+            site.run(after)
+        site.writes_left[0] = FOREVER
+        site.run(after)
+        site.assert_in(after)
+        assert site.run(after) == [], f"killed after {allowed} writes"
+        assert site.kept() == first
+
+
+@pytest.mark.parametrize(("before", "after"), [(PUSH, PULL), (PULL, PUSH)], ids=lambda each: each["mode"])
+def test_killed_at_any_write_and_taken_back_it_is_in_the_mode_it_had(
+    before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for allowed in range(writes_of(before, after, monkeypatch)):
+        site = Site(monkeypatch).joined(before)
+        first = site.kept()
+        site.writes_left[0] = allowed
+        with pytest.raises(Killed):
+            site.run(after)
+        site.writes_left[0] = FOREVER
+        site.run(before)
+        site.assert_in(before)
+        assert site.run(before) == [], f"killed after {allowed} writes"
+        assert site.kept() == first
+
+
+def test_an_agent_does_not_come_while_karmada_controller_manager_has_not_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(monkeypatch).joined(PUSH)
+    site.dead = {"prod-controller-manager"}
+    with pytest.raises(NotReady):
+        site.run(PULL)
+    assert (site.mode, site.agent_acts, site.remembered.restarts_due) == ("Pull", False, (MANAGER,))
+    site.dead = set()
+    site.run(PULL)
+    site.assert_in(PULL)
+
+
+# -- who leaves in the middle ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(PUSH, PULL), (PULL, PUSH)], ids=lambda each: each["mode"])
+def test_killed_at_any_write_it_can_leave_with_its_workloads_seen_to(
+    before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever the Cluster says sees to the Works is there to do so when they go."""
+    withdrawn: list[bool] = []
+
+    def withdraw(run: Run, _entry: Any, cluster: Object, *_: Any) -> None:
+        assert site.mode == member_mode.of_cluster(cluster)
+        withdrawn.append(site.agent_acts if site.mode == "Pull" else not site.agent_acts)
+        run.control_plane.delete(members.CLUSTER_API, "Cluster", "m1")
+
+    monkeypatch.setattr(member_leave, "_withdraw", withdraw)
+    monkeypatch.setattr(member_leave, "_remove_remains", lambda *_: [])
+    monkeypatch.setattr(member_leave, "wait_until", lambda *_, **__: None)
+    writes = writes_of(before, after, monkeypatch)
+    for allowed in range(writes):
+        site = Site(monkeypatch).joined(before)
+        site.writes_left[0] = allowed
+        with pytest.raises(Killed):
+            site.run(after)
+        site.writes_left[0] = FOREVER
+        run = site.of(after)
+        # Its entry is gone from the document.
+        run.spec = {**run.spec, "members": []}
+        (entry,) = member_leave.entries(run, ["m1"])
+        outcome = member_join.Outcome("m1")
+        member_leave.leave(run, entry, run.control_plane.get(members.CLUSTER_API, "Cluster", "m1"), 60, outcome)
+        left = {(each["kind"], each["metadata"]["name"]) for each in site.member.objects.values()}
+        assert left == {("Namespace", "kube-system"), ("Deployment", "web")}, f"killed after {allowed} writes"
+        assert not {"ClusterRoleBinding", "RoleBinding"} & {kind for _, kind, _, _ in site.inside.objects}
+    assert withdrawn == [True] * writes
+
+
+def test_a_check_of_leaving_in_the_middle_says_that_the_cluster_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch).joined(PUSH)
+    site.dead = {"prod-controller-manager"}
+    with pytest.raises(NotReady):
+        site.run(PULL)
+    monkeypatch.setattr(member_leave, "_withdraw", lambda *_: None)
+    run = site.of(PULL, check=True)
+    run.spec = {**run.spec, "members": []}
+    (entry,) = member_leave.entries(run, ["m1"])
+    outcome = member_join.Outcome("m1")
+    member_leave.leave(run, entry, run.control_plane.get(members.CLUSTER_API, "Cluster", "m1"), 60, outcome)
+    assert "changed Cluster m1" in [f"{each.action} {each.ref}" for each in outcome.in_control_plane]
+    assert site.mode == "Pull"
+
+
+# -- a new token or address --------------------------------------------------------------------------------------------
+
+
+def reached_anew(site: Site, what: str) -> None:
+    if what == "token":
+        site.token = "another"
+    else:
+        site.member.access.server = "https://192.0.2.9:6443"
+
+
+@pytest.mark.parametrize(
+    ("entry", "what", "holders"),
+    [
+        (PUSH, "token", HOLDERS),
+        (PUSH, "address", [MANAGER, "karmada-search"]),
+        # karmada-controller-manager has no connection to it, and others connect where they can.
+        (PULL, "token", ["karmada-metrics-adapter", "karmada-search"]),
+        (PULL, "address", ["karmada-search"]),
+    ],
+)
+def test_who_holds_a_former_connection_starts_again_one_after_the_other(
+    entry: Object, what: str, holders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch).joined(entry)
+    site.run({**entry, "region": "eu"})
+    assert (site.said, site.remembered.restarts) == ([], {})
+    reached_anew(site, what)
+    foretold = [each for each in site.run({**entry, "region": "eu"}, check=True) if "Deployment karmada/" in each]
+    site.host.log.clear()
+    site.said.clear()
+    changed = [each for each in site.run({**entry, "region": "eu"}) if "Deployment karmada/" in each]
+    names = [f"prod-{name.removeprefix('karmada-')}" for name in holders]
+    assert foretold == changed == [f"created Deployment karmada/{name}" for name in names]
+    assert [line for line in site.host.log if "Deployment" in line] == [f"apply Deployment {name}" for name in names]
+    assert [line.partition(" ")[0] for line in site.said] == holders
+    assert site.run({**entry, "region": "eu"}) == []
+    # Once more for another change, and nobody else.
+    site.token = "a third"
+    site.run({**entry, "region": "eu"})
+    assert site.remembered.restarts[holders[-1]] == 2
+
+
+@pytest.mark.parametrize("what", ["token", "address"])
+def test_killed_at_any_write_they_start_again_after_the_connection_has_changed(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(monkeypatch).joined(PUSH)
+    reached_anew(site, what)
+    site.run(PUSH)
+    writes = FOREVER - site.writes_left[0]
+    assert writes > 4
+    for allowed in range(writes):
+        site = Site(monkeypatch).joined(PUSH)
+        reached_anew(site, what)
+        site.writes_left[0] = allowed
+        with pytest.raises(Killed):
+            site.run(PUSH)
+        started = dict(site.started)
+        changed = connection_of(site)
+        site.writes_left[0] = FOREVER
+        site.run(PUSH)
+        fresh = connection_of(site)
+        assert site.started[MANAGER], f"killed after {allowed} writes"
+        assert changed == fresh or site.started[MANAGER] != started[MANAGER], f"killed after {allowed} writes"
+        assert site.remembered.restarts_due == ()
+        assert site.run(PUSH) == []
+
+
+def connection_of(site: Site) -> tuple[str, str]:
+    """What the control plane has of the way to the member: address and token."""
+    cluster = site.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]
+    return cluster["spec"]["apiEndpoint"], site.inside.objects["v1", "Secret", "karmada-cluster", "m1"]["data"]["token"]
+
+
+def test_a_component_that_the_document_does_not_have_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch).joined(PUSH)
+    run = site.of(PUSH)
+    run.spec = {**run.spec, "components": document()["spec"]["components"]}
+    noted = former_connections.noted(run, run.state, HOLDERS)
+    assert (noted.restarts, noted.restarts_due) == ({MANAGER: 1}, (MANAGER,))
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_says_which_mode_a_member_had_until_it_has_nothing_of_it_any_more() -> None:
+    pushed = members.changed_record(None, PUSH)
+    assert members.FORMER_MODE not in pushed
+    going = members.changed_record(pushed, PULL)
+    assert (going["mode"], going[members.FORMER_MODE]) == ("Pull", "Push")
+    assert members.changed_record(going, PULL) == going
+    back = members.changed_record(going, PUSH)
+    assert (back["mode"], back[members.FORMER_MODE]) == ("Push", "Pull"), "what was made for it has to be looked for"
+    assert members.settled(back) == pushed
+    assert members.may_have_agent(back)
+    assert members.may_have_agent(PUSH, going)
+    assert not members.may_have_agent(PUSH, pushed, None)
