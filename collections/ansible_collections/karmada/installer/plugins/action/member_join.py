@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 
 STAGES = ("all", "registration", "agents", "readiness", "reasons")
 
@@ -31,6 +32,7 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "all", "choices": list(STAGES)},
+        "noted": {"type": "bool", "default": False},
         "timeout": {"type": "int", "default": 120},
         "broken": {"type": "list", "elements": "dict", "default": []},
         "on_broken_member": broken_members.OPTION,
@@ -43,12 +45,15 @@ class ActionModule(KarmadaAction):
         outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
         for each in map(BrokenMember.of, arguments["broken"]):
             outcomes[each.name] = Outcome(each.name, problem=each.problem, next_step=each.next_step)
+        to_note = False
         if stage in ("all", "registration"):
-            outcomes.update(_registration(run, _sound(entries, outcomes)))
-        started = []
+            registered = _registration(run, _sound(entries, outcomes), noted=arguments["noted"])
+            to_note = registered is None
+            outcomes.update(registered or {})
+        started: list[Change] = []
         if stage == "all" and not isinstance(run, HostsRun):
             started = former_connections.start_again_in_pods(run)
-        elif stage == "registration":
+        elif stage == "registration" and not to_note:
             former_connections.tell(run)
         if stage in ("all", "agents") and not run.check:
             _agents(run, _sound(entries, outcomes), outcomes)
@@ -68,6 +73,7 @@ class ActionModule(KarmadaAction):
         return {
             **result,
             "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts,
+            "to_note": to_note,
             "restarts": list(former_connections.due(run)),
             "without_agent": [entry["name"] for entry in entries if member_mode.waits_for_agent(entry, run.state)],
         }
@@ -77,8 +83,11 @@ def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:
     return [entry for entry in entries if not outcomes[entry["name"]].problem]
 
 
-def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
-    """Every member surveyed, and those that differ from what they should be changed, with a record of it."""
+def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, Outcome] | None:
+    """Every member surveyed, and those that differ from what they should be changed, with a record of it.
+
+    None where nothing was changed, because hosts have to know before what is to start again, and do not (``noted``).
+    """
     if not entries:
         return {}
     registered = member_join.registered_clusters(run)
@@ -99,8 +108,11 @@ def _registration(run: Run, entries: list[Entry]) -> dict[str, Outcome]:
     holders = frozenset[str]().union(*(outcomes[entry["name"]].holders for entry in work))
     if work and run.check:
         run.go_on_with(former_connections.noted(run, run.state, holders))
+    elif holders and isinstance(run, HostsRun) and not noted:
+        run.save(_foreseen(run, work, holders))
+        return None
     elif work:
-        outcomes.update(_join(run, work, registered, holders))
+        outcomes.update(_join(run, work, registered, frozenset() if noted else holders))
     return outcomes
 
 
@@ -110,10 +122,7 @@ def _is_due(entry: Entry, outcome: Outcome, run: Run) -> bool:
 
 def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> dict[str, Outcome]:
     with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
-        # How each is reached is known before anything is made there: what was made can be found after any interruption.
-        state = former_connections.noted(run, run.state, holders)
-        for entry in work:
-            state = member_join.recorded(state, entry, [])
+        state = _foreseen(run, work, holders)
         run.save(state)
         outcomes = member_join.of_each(
             work, lambda entry, outcome: member_join.register_member(run, entry, registered, outcome), run.trace
@@ -126,6 +135,17 @@ def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[
         run.save(state)
         run.go_on_with(run.state)
     return {outcome.name: outcome for outcome in outcomes}
+
+
+def _foreseen(run: Run, work: list[Entry], holders: frozenset[str]) -> State:
+    """The state before anything is made: how each is reached, by which what was made is found after any interruption.
+
+    And what is to start again when that has been done.
+    """
+    state = former_connections.noted(run, run.state, holders)
+    for entry in work:
+        state = member_join.recorded(state, entry, [])
+    return state
 
 
 def _agents(run: Run, entries: list[Entry], outcomes: dict[str, Outcome]) -> None:

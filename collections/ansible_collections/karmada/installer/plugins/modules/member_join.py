@@ -56,6 +56,12 @@ options:
     type: str
     choices: [all, registration, agents, readiness, reasons]
     default: all
+  noted:
+    description: >-
+      For a control plane on plain hosts with O(stage=registration), that hosts know what this step has noted for them
+      before (RV(to_note)).
+    type: bool
+    default: false
   timeout:
     description: Seconds to wait for each member until it is Ready.
     type: int
@@ -162,6 +168,13 @@ not_ready:
   type: list
   elements: str
   sample: []
+to_note:
+  description: >-
+    Whether nothing was changed, because the hosts of a control plane on plain hosts have to know before what is to
+    start again. When M(karmada.installer.host_journal) has told them, the step is done once more, with O(noted).
+  returned: always
+  type: bool
+  sample: false
 restarts:
   description: >-
     Components of a control plane on plain hosts that have to start again, because they hold connections to members as

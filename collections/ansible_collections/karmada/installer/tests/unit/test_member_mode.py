@@ -8,11 +8,14 @@ matters here: what karmada-controller-manager goes on watching until it starts a
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import member_join as member_join_action
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
@@ -141,15 +144,19 @@ class Site(test_agent_join.Site):
         for name in HOLDERS:
             live = self.host.objects.get(("apps/v1", "Deployment", "karmada", f"prod-{name.removeprefix('karmada-')}"))
             if live and live["spec"]["restarts"] != self.started[name]:
-                self.started[name] = live["spec"]["restarts"]
-                if name == MANAGER:
-                    self.watches = self.knows_all = self.mode == "Push"
+                self.begins(name, live["spec"]["restarts"])
         if self.mode == "Push" and not self.watches:
             # A Cluster that is new has no Works yet.
             self.watches, self.knows_all = True, not self.works
         assert not (self.watches and self.agent_acts), "two work on the member"
         if self.works:
             assert self.applications == {"web"}
+
+    def begins(self, name: str, number: str) -> None:
+        """A component starts again."""
+        self.started[name] = number
+        if name == MANAGER:
+            self.watches = self.knows_all = self.mode == "Push"
 
     @property
     def mode(self) -> str:
@@ -185,11 +192,14 @@ class Site(test_agent_join.Site):
 
     def run(self, entry: Object = PUSH, *, check: bool = False) -> list[str]:
         """What one run of the step changes."""
+        return sorted(self.step(entry, "all", check=check)["changes"])
+
+    def step(self, entry: Object, stage: str, *, noted: bool = False, check: bool = False) -> Object:
         action: Any = ActionModule
-        arguments = {"stage": "all", "timeout": 1, "broken": [], "on_broken_member": "fail"}
-        found = action.perform(None, self.of(entry, check=check), arguments)
+        arguments = {"stage": stage, "noted": noted, "timeout": 1, "broken": [], "on_broken_member": "fail"}
+        found: Object = action.perform(None, self.of(entry, check=check), arguments)
         assert "failed" not in found, found
-        return sorted(found["changes"])
+        return found
 
     def joined(self, entry: Object) -> Site:
         """Joined, with an application that was propagated to it."""
@@ -238,6 +248,56 @@ class Site(test_agent_join.Site):
         assert self.remembered.uids("member/m1") <= uids
 
 
+STATE = ("v1", "Secret", "karmada", "prod-installer-state")
+
+
+class SiteOnHosts(Site):
+    """The same with a control plane on plain hosts. What a run notes ends with it unless the play has told hosts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        monkeypatch.setattr(member_join_action, "HostsRun", Run)
+        facts = {
+            "hand_on_agents": lambda *_: None,
+            "handover": SimpleNamespace(agents={}),
+            "has_agents_on_hosts": False,
+        }
+        for name, value in facts.items():
+            monkeypatch.setattr(Run, name, value, raising=False)
+        self.known = copy.deepcopy(self.host.objects[STATE])
+
+    def told(self) -> None:
+        self.host._write()
+        self.known = copy.deepcopy(self.host.objects[STATE])
+
+    def run(self, entry: Object = PUSH, *, check: bool = False) -> list[str]:
+        try:
+            return self._play(entry, check=check)
+        except Killed:
+            self.host.objects[STATE] = copy.deepcopy(self.known)
+            raise
+
+    def _play(self, entry: Object, *, check: bool) -> list[str]:
+        """As the playbooks for plain hosts do it; ``test_playbooks`` sees to that."""
+        found = self.step(entry, "registration", check=check)
+        if check:
+            return sorted(found["changes"])
+        if found["to_note"]:
+            assert not found["changed"]
+            self.told()
+            found = self.step(entry, "registration", noted=True)
+        self.told()
+        changes = found["changes"]
+        if found["restarts"] or found["without_agent"]:
+            for name in found["restarts"]:
+                self.host._write()
+                self.begins(name, str(self.remembered.restarts[name]))
+            former_connections.ended(self.of(entry))
+            changes += self.step(entry, "agents")["changes"]
+            self.told()
+        return sorted(changes)
+
+
 BOTH_WAYS = pytest.mark.parametrize(
     ("before", "after"), [(PUSH, PULL), (PULL, PUSH), (PUSH, ON_HOSTS), (ON_HOSTS, PUSH)], ids=lambda each: each["mode"]
 )
@@ -265,20 +325,29 @@ def test_a_member_changes_its_mode_in_place_and_back(
     assert site.kept() == first
 
 
-def writes_of(before: Object, after: Object, monkeypatch: pytest.MonkeyPatch) -> int:
-    site = Site(monkeypatch).joined(before)
+def writes_of(before: Object, after: Object, monkeypatch: pytest.MonkeyPatch, kind: type[Site] = Site) -> int:
+    site = kind(monkeypatch).joined(before)
     site.run(after)
     return FOREVER - site.writes_left[0]
 
 
-@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        (Site, PUSH, PULL),
+        (Site, PULL, PUSH),
+        (SiteOnHosts, PUSH, ON_HOSTS),
+        (SiteOnHosts, ON_HOSTS, PUSH),
+        (SiteOnHosts, PULL, PUSH),
+    ],
+)
 def test_killed_at_any_write_and_run_again_it_is_in_its_mode(
-    before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
+    kind: type[Site], before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes = writes_of(before, after, monkeypatch)
+    writes = writes_of(before, after, monkeypatch, kind)
     assert writes > 12
     for allowed in range(writes):
-        site = Site(monkeypatch).joined(before)
+        site = kind(monkeypatch).joined(before)
         first = site.kept()
         site.writes_left[0] = allowed
         with pytest.raises(Killed):
@@ -414,17 +483,17 @@ def test_who_holds_a_former_connection_starts_again_one_after_the_other(
     assert site.remembered.restarts[holders[-1]] == 2
 
 
-@pytest.mark.parametrize("what", ["token", "address"])
+@pytest.mark.parametrize(("kind", "what"), [(Site, "token"), (Site, "address"), (SiteOnHosts, "token")])
 def test_killed_at_any_write_they_start_again_after_the_connection_has_changed(
-    what: str, monkeypatch: pytest.MonkeyPatch
+    kind: type[Site], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = Site(monkeypatch).joined(PUSH)
+    site = kind(monkeypatch).joined(PUSH)
     reached_anew(site, what)
     site.run(PUSH)
     writes = FOREVER - site.writes_left[0]
     assert writes > 4
     for allowed in range(writes):
-        site = Site(monkeypatch).joined(PUSH)
+        site = kind(monkeypatch).joined(PUSH)
         reached_anew(site, what)
         site.writes_left[0] = allowed
         with pytest.raises(Killed):

@@ -381,6 +381,19 @@ def test_on_hosts_what_holds_former_connections_starts_again_host_after_host_bef
     assert given(steps, "member_join")[-1]["broken"] == [*BROKEN, *LATE]
 
 
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_on_hosts_it_is_written_what_is_to_start_again_before_anything_changes(playbook: str, tmp_path: Path) -> None:
+    first = {**RESULTS["member_join"], "changed": False, "to_note": True, "restarts": ["karmada-search"]}
+    hosts = {"cp1": {"ansible_connection": "local", "karmada_host": {"name": "cp1"}}}
+    results = {**RESULTS, "member_join registration": first}
+    _, steps = run(playbook, tmp_path, results, mode="Binary", hosts=hosts, grouped=True)
+    told = [f"{each['step']} {each.get('stage', each.get('state', ''))}".strip() for each in steps]
+    noting, registering = (place for place, each in enumerate(told) if each == "member_join registration")
+    assert told[noting + 1 : registering] == ["host_journal written"]
+    assert [steps[place].get("noted") for place in (noting, registering)] == [False, True]
+    assert steps[registering]["broken"] == BROKEN
+
+
 def test_on_hosts_nothing_starts_again_where_no_connection_has_changed(tmp_path: Path) -> None:
     unchanged = {**RESULTS["member_join"], "restarts": [], "without_agent": []}
     _, steps = run("members", tmp_path, {**RESULTS, "member_join registration": unchanged}, mode="Binary")
