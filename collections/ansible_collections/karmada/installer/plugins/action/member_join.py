@@ -109,7 +109,7 @@ def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, O
     if work and run.check:
         run.go_on_with(former_connections.noted(run, run.state, holders))
     elif holders and isinstance(run, HostsRun) and not noted:
-        run.save(_foreseen(run, work, holders))
+        run.save(_foreseen(run, work, registered, holders))
         return None
     elif work:
         outcomes.update(_join(run, work, registered, frozenset() if noted else holders))
@@ -122,7 +122,7 @@ def _is_due(entry: Entry, outcome: Outcome, run: Run) -> bool:
 
 def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> dict[str, Outcome]:
     with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
-        state = _foreseen(run, work, holders)
+        state = _foreseen(run, work, registered, holders)
         run.save(state)
         outcomes = member_join.of_each(
             work, lambda entry, outcome: member_join.register_member(run, entry, registered, outcome), run.trace
@@ -137,7 +137,7 @@ def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[
     return {outcome.name: outcome for outcome in outcomes}
 
 
-def _foreseen(run: Run, work: list[Entry], holders: frozenset[str]) -> State:
+def _foreseen(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> State:
     """The state before anything is made: how each is reached, by which what was made is found after any interruption.
 
     And what is to start again when that has been done.
@@ -145,6 +145,7 @@ def _foreseen(run: Run, work: list[Entry], holders: frozenset[str]) -> State:
     state = former_connections.noted(run, run.state, holders)
     for entry in work:
         state = member_join.recorded(state, entry, [])
+        state = member_mode.begun(state, entry, registered.get(entry["name"]))
     return state
 
 

@@ -16,6 +16,7 @@ The record of the member says from before the first of these steps until after t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
@@ -32,6 +33,15 @@ def of_cluster(live: Object | None) -> str:
 def changes(entry: Mapping[str, Any], live: Object | None) -> bool:
     """Whether a member that is registered is listed in the other mode."""
     return of_cluster(live) not in ("", entry["mode"])
+
+
+def begun(state: State, entry: Mapping[str, Any], live: Object | None) -> State:
+    """The state with a change that the Cluster shows on record, whatever the record says: somebody may have set it."""
+    if not changes(entry, live):
+        return state
+    name = entry["name"]
+    record = {**state.members[name], members.FORMER_MODE: of_cluster(live)}
+    return replace(state, members={**state.members, name: record})
 
 
 def waits_for_agent(entry: Mapping[str, Any], state: State) -> bool:

@@ -389,6 +389,18 @@ def test_an_agent_does_not_come_while_karmada_controller_manager_has_not_started
     site.assert_in(PULL)
 
 
+def test_one_that_somebody_has_set_to_the_other_mode_is_brought_back_by_one_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(monkeypatch).joined(PULL)
+    del site.member.objects["apps/v1", "Deployment", "karmada-cluster", agent.ROW.name]
+    site.inside.objects[members.CLUSTER_API, "Cluster", None, "m1"]["spec"]["syncMode"] = "Push"
+    site.written()
+    site.run(PULL)
+    site.assert_in(PULL)
+    assert site.run(PULL) == []
+
+
 # -- who leaves in the middle ----------------------------------------------------------------------------------------
 
 
