@@ -13,12 +13,9 @@ from pathlib import Path
 
 import audit
 import interrupt
-import leaks
 import measure
 import pytest
 import snapshot
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 TOOLS = Path(snapshot.__file__).parent
 #: Much longer than anything takes on a busy machine.
@@ -142,60 +139,6 @@ def test_a_log_is_read_from_its_mark_or_anew(tmp_path):
     (tmp_path / "other").write_text("rotated\n")
     (tmp_path / "other").rename(log)
     assert list(audit.lines_since(log, mark)) == ["rotated\n"]
-
-
-def test_secrets_are_found_in_an_output_and_certificates_are_none():
-    key = _encoded("-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE")
-    certificate = _encoded("-----BEGIN CERTIFICATE-----\nMIIB")
-    config = f"certificate-authority-data: {certificate}\nclient-key-data: {key}"
-    values = leaks.values_of([_object("Secret", "s", data={"kubeconfig": _encoded(config), "ca.crt": certificate})])
-    assert list(leaks.leaks(f"caBundle: {certificate}\n-----BEGIN CERTIFICATE-----", values)) == []
-    assert list(leaks.leaks(f"x: {key}", values)) == [
-        "line 1: a PEM header in base64",
-        "line 1: the value of s/kubeconfig",
-    ]
-
-
-def test_every_kind_of_material_is_found_readable_and_in_base64():
-    key = "-----BEGIN EC PRIVATE " + "KEY-----\nMHcCAQEEIJ8f3bq1mX9k2v7w4t6y8z0a1b2c3d4e5f6g7h8i9j0koAoGCCqGSM49\n"
-    jwt = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLW9mLWl0"
-    material = {
-        "private key": key,
-        "token": jwt,
-        "kubeconfig": f"users:\n- name: a\n  user:\n    client-key-data: {_encoded(key)}\n",
-        "encryption key": "c2VjcmV0LWVuY3J5cHRpb24ta2V5LW9mLTMyLWJ5dGU=",
-        "bootstrap token": "abcdef.0123456789abcdef",
-    }
-    data = {name.replace(" ", "-"): _encoded(value) for name, value in material.items()}
-    values = leaks.values_of([_object("Secret", "s", data=data)])
-    for name, value in material.items():
-        assert list(leaks.leaks(f"x {value} y", values)), name
-        if name == "bootstrap token":
-            continue  # short, and has no shape of its own in base64
-        for neighbour in ("", "a", "ab"):
-            assert list(leaks.leaks(f"x {_encoded(neighbour + value + neighbour)} y", values)), (name, neighbour)
-
-
-def test_ordinary_texts_are_no_secrets():
-    for text in (
-        "TASK [karmada.installer.etcd : Wait until every member is healthy]",
-        "<127.0.0.1> EXEC /bin/sh -c 'echo ~root && sleep 0'",
-        "python version = 3.11.7 (main, Nov 20 2026, 10:00:00) [GCC 12.2.0]",
-        "docker.io/karmada/karmada-scheduler:v1.18.2",
-    ):
-        assert list(leaks.leaks(text, {})) == []
-
-
-@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
-def test_what_a_private_key_has_of_its_public_one_is_no_secret_and_all_else_is(form: PrivateFormat) -> None:
-    """The last line of an elliptic key is a piece of its public one, and may be a whole line of its certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    pem = key.private_bytes(Encoding.PEM, form, NoEncryption())
-    lines = pem.decode().splitlines()[1:-1]
-    values = leaks.values_of([_object("Secret", "s", data={"tls.key": _encoded(pem.decode())})])
-    found = [bool(list(leaks.leaks(f"x {line} y", values))) for line in lines]
-    assert found == [True, True, False]
-    assert list(leaks.leaks(pem.decode(), values))
 
 
 def test_a_user_has_nothing_of_the_ansible_that_runs_the_scenario():
