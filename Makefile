@@ -133,7 +133,6 @@ test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous i
 
 .PHONY: test-full
 test-full: export KILLS ?= 20
-test-full: export OTHER_VERSION ?= v1.18.1
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: export TEST_ALL_RELEASES := true
 test-full: export UNINSTALL_VARIANTS ?= all
