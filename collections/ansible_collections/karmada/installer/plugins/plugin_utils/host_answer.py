@@ -31,7 +31,7 @@ def _fields(**fields: crd.Schema) -> dict[str, Any]:
 
 _TEXT = {"type": "string", "maxLength": 1024, "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]*$"}
 _WORD = {"type": "string", "maxLength": 64, "pattern": "^[A-Za-z0-9_.:@-]*$"}
-_PATH = {"type": "string", "maxLength": 1024, "pattern": "^/[A-Za-z0-9_./@:-]*$"}
+_PATH = {"type": "string", "maxLength": 1024, "pattern": "^/[A-Za-z0-9_./@:~+-]*$"}
 _ADDRESS = {"type": "string", "maxLength": 64, "pattern": "^[0-9A-Fa-f.:/]+$"}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _CONTENT = {"type": "string", "maxLength": 16 * 1024 * 1024, "pattern": "^[A-Za-z0-9+/]*={0,2}$"}

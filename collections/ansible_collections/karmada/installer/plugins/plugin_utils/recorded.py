@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, crd_rules, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State, from_files
 
@@ -39,6 +40,9 @@ _PLAIN = {
         "endpoint_type": {"type": "string", "maxLength": 32, "pattern": "^[A-Za-z]*$"},
         "service_subnet": {"type": "string", "maxLength": 128, "pattern": "^[0-9a-fA-F.:/,]*$"},
         "passages": {"type": "array", "maxItems": 8, "items": {"type": "string", "pattern": "^[A-Za-z]{1,32}$"}},
+        "digests": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}},
+        "restarts": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 2**31}},
+        "restarts_due": _NAMES,
         "member_places": {
             "type": "object",
             "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 65535},
@@ -85,7 +89,7 @@ def read_state(files: Mapping[str, bytes], where: str) -> State:
 def findings(state: State) -> Iterator[crd.Finding]:
     """What in a state does not fit, each at its place."""
     yield from _unfit(_plain(state), _PLAIN, ())
-    hosts, members = _entry_schema("hosts"), _entry_schema("members")
+    hosts, members = _entry_schema("hosts"), _member_schema()
     for name, entry in state.hosts.items():
         yield from _of_entry(name, entry, hosts, ("hosts", name))
     for name, record in state.members.items():
@@ -123,13 +127,9 @@ def _unfit(value: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Findi
 
 def _plain(state: State) -> dict[str, Any]:
     found = {name: getattr(state, name) for name in _PLAIN["properties"]}
-    etcd, journal = vars(state.etcd), vars(state.journal)
-    return {
-        **found,
-        "etcd": {**etcd, "nodes": list(etcd["nodes"])},
-        "journal": journal,
-        "passages": list(state.passages),
-    }
+    etcd = {**vars(state.etcd), "nodes": list(state.etcd.nodes)}
+    lists = {name: list(found[name]) for name in ("passages", "restarts_due")}
+    return {**found, **lists, "etcd": etcd, "journal": vars(state.journal)}
 
 
 @functools.cache
@@ -137,6 +137,13 @@ def _entry_schema(section: str) -> dict[str, Any]:
     """The schema of an entry of ``spec.hosts`` or ``spec.members``."""
     found: dict[str, Any] = manifest.schema()["properties"]["spec"]["properties"][section]["items"]
     return found
+
+
+@functools.cache
+def _member_schema() -> dict[str, Any]:
+    """The schema of an entry of ``spec.members``, with what only a record has."""
+    entry = _entry_schema("members")
+    return {**entry, "properties": {**entry["properties"], FORMER_MODE: entry["properties"]["mode"]}}
 
 
 def _is_map(value: Any) -> bool:

@@ -24,8 +24,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.releases import 
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
 #: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
-#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images, and what has to start again for
-#: members.
+#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images, and what has to start
+#: again for members.
 FORMAT = 8
 #: A Secret holds 1 MiB, and the record of a thousand members is not far from that: what is longer than this is packed.
 PACK_ABOVE = 64 * 1024

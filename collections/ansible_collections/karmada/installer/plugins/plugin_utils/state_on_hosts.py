@@ -120,6 +120,9 @@ def choose(observed: Mapping[str, Mapping[str, Any]], instance: str) -> Stored:
     kept = kept_by(observed)
     if not kept:
         return Stored()
+    if not any(each.copies or each.lineage for each in kept.values()):
+        # The first state of all was on its way to those that keep a copy when the run ended: nothing had begun.
+        return Stored()
     vouched = Counter(digest for each in kept.values() for digest in each.vouches_for)
     copies = [copy for each in kept.values() for copy in each.copies]
     agreed = [copy for copy in copies if 2 * vouched[copy.digest] > len(kept)]

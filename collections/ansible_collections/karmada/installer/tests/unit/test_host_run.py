@@ -100,7 +100,7 @@ class Runs:
     def see_all(self, what: Object) -> None:
         """Of all hosts; what those that only store keep of the state is which one it is."""
         for host in HOSTS:
-            only_which = "controlPlane" not in host["roles"] and what["stored"]["serial"]
+            only_which = "controlPlane" not in host["roles"] and what.get("stored", {}).get("serial")
             self.see(**{host["name"]: {**what, **({"stored": {**what["stored"], "files": {}}} if only_which else {})}})
 
     def step(self, document: Object | None = None, *, check: bool = False, holder: str = "me@here") -> HostsRun:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest, recorded
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.recorded import read_state
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, Journal, State, to_files
@@ -26,6 +27,7 @@ FROM = {
     "hostKeyFingerprint": FINGERPRINT,
 }
 MEMBER = {"mode": "Push", "context": None, "onLeave": "Retain"}
+PULL = {**MEMBER, "mode": "Pull", FORMER_MODE: "Push"}
 
 
 def whole() -> State:
@@ -34,9 +36,12 @@ def whole() -> State:
         hosts={"cp1": HOST, "v6": {**HOST, "name": "v6", "address": "2001:db8::1", "hostKeyFingerprint": FINGERPRINT}},
         members={
             "m1": {**MEMBER, "secretRef": {"name": "m1"}},
-            "m2": {**MEMBER, "mode": "Pull", "kubeconfigFrom": FROM, "context": "admin@m2", "agentHosts": ["a1"]},
+            "m2": {**PULL, "kubeconfigFrom": FROM, "context": "admin@m2", "agentHosts": ["a1"]},
         },
         member_places={"m1": 0},
+        digests={"docker.io/karmada/karmada-webhook:v1.18.2": f"sha256:{'a' * 64}"},
+        restarts={"karmada-search": 2},
+        restarts_due=("karmada-search",),
         owned={"host": {"Secret x/y": "uid"}},
         document=document({}),
         journal=Journal("install", "host/boot/1/2", "2026-01-01T00:00:00+00:00", "", "hosts"),
@@ -111,6 +116,8 @@ def test_a_recorded_member_that_the_schema_would_not_admit_is_refused(record: di
         ("version", "v1.18.2/../../x"),
         ("endpoint_host", "x y"),
         ("service_subnet", "10.0.0.0/8 --flag"),
+        ("restarts", {"karmada-search": "often"}),
+        ("restarts_due", ("$(id)",)),
         ("member_places", {"m1": -1}),
         ("member_places", {"../m1": 1}),
         ("encryption_key", "x\ny"),
@@ -155,7 +162,7 @@ def test_the_quick_look_lets_nothing_through_that_the_thorough_one_refuses(entry
 @pytest.mark.parametrize("section", ["hosts", "members"])
 def test_the_quick_look_knows_what_is_usual(section: str) -> None:
     """Otherwise each step of a run would take the thorough one for thousands of entries."""
-    schema = manifest.schema()["properties"]["spec"]["properties"][section]["items"]
+    schema = recorded._member_schema() if section == "members" else recorded._entry_schema(section)
     records = getattr(whole(), section)
     for name, record in records.items():
         entry = {"name": name, **{key: value for key, value in record.items() if value is not None}}

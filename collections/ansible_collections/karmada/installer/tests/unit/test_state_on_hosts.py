@@ -57,6 +57,7 @@ def earlier_version(stored: Stored) -> Object:
     ("hosts", "expected"),
     [
         pytest.param([{}, {"stored": None}, {"stored": {"serial": 0, "files": {}}}], Stored(), id="nothing anywhere"),
+        pytest.param([{}, witness(FIRST), witness(FIRST)], Stored(), id="killed while the first was on its way"),
         pytest.param([keeper(THIRD), {}, {"stored": {"serial": 0, "files": {}}}], THIRD, id="new hosts"),
         pytest.param([keeper(THIRD), keeper(THIRD), keeper(THIRD)], THIRD, id="all alike"),
         pytest.param([keeper(THIRD, SECOND), keeper(SECOND), keeper(SECOND)], SECOND, id="killed after one of three"),
