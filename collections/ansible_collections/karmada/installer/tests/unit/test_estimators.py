@@ -285,7 +285,7 @@ def test_a_host_has_the_estimators_of_joined_members_each_with_ports_user_and_fo
     assert len({user["name"] for user in found["users"]}) == 2
     files = {file["path"]: file for file in found["files"]}
     config = files["/etc/karmada/prod/karmada-scheduler-estimator-m1/member/member.config"]
-    assert (base64.b64decode(config["content"]), config["secret"], config["mode"]) == (b"1", True, 0o600)
+    assert (base64.b64decode(config["content"]), config["secret"], config["mode"]) == (b"1", True, 0o640)
     assert tree(runs.step(on_hosts("m1", "m2")), "etcd1")["units"] == []
 
 
