@@ -12,7 +12,7 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     Where the Secrets of C(spec.ssh) are objects of a cluster, reads them and puts what they hold into files that only
-    their owner can read, in Ansible's own folder for temporary files on this machine. The connection variables of
+    their owner can read, in the private folder of the run on this machine. The connection variables of
     hosts, which P(karmada.installer.karmada#inventory) makes, lead there. The files go when the run ends.
   - >-
     Where the inventory source names a directory C(secrets), SSH reads the files there, and there is nothing to do.
@@ -51,5 +51,5 @@ files:
   returned: success
   type: list
   elements: str
-  sample: [/home/me/.ansible/tmp/ansible-local-4711abcdef/karmada-installer/ssh/ssh-privatekey]
+  sample: [/run/user/1000/karmada-installer-5f2c0de1-0000-4000-8000-000000000000.1.2-4711-815/ssh/ssh-privatekey]
 """

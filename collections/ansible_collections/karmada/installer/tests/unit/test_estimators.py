@@ -236,7 +236,7 @@ def test_pods_come_and_go_with_their_member_and_a_second_run_writes_nothing() ->
     estimators.in_pods(run, estimators.joined(run), 1)
     assert run.host.log == []
     later = a_run("m1")
-    later.__dict__.update(host=run.host, stored_state=run.state, state=run.state)
+    later.__dict__.update(host=run.host, stored_state=run.state, state=run.state, stored_as=run.stored_as)
     estimators.in_pods(later, estimators.joined(later), 1)
     left = {name for kind in kinds for name in run.host.names(kind) if "estimator" in name}
     assert left == {name for name in made if "m2" not in name}
