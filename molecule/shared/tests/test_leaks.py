@@ -149,6 +149,8 @@ def test_each_line_of_a_key_is_found_without_its_frame_unless_it_is_public(name:
         "server: https://192.0.2.10:6443",
         "karmada-cluster/karmada-member1 system:serviceaccount:karmada-cluster:karmada-member1",
     ],
+    # Keys are made anew by each process of the tests, which have to find the same names.
+    ids=map(str, range(12)),
 )  # fmt: skip
 def test_what_everybody_may_know_is_not_reported(public: str) -> None:
     every = [_secret(**{key: value}) for key, value, _planted in MATERIAL.values()]
