@@ -31,7 +31,6 @@ def _fields(**fields: crd.Schema) -> dict[str, Any]:
 
 _TEXT = {"type": "string", "maxLength": 1024, "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]*$"}
 _WORD = {"type": "string", "maxLength": 64, "pattern": "^[A-Za-z0-9_.:@-]*$"}
-_PATH = {"type": "string", "maxLength": 1024, "pattern": "^/[A-Za-z0-9_./@:~+-]*$"}
 _ADDRESS = {"type": "string", "maxLength": 64, "pattern": "^[0-9A-Fa-f.:/]+$"}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _CONTENT = {"type": "string", "maxLength": 16 * 1024 * 1024, "pattern": "^[A-Za-z0-9+/]*={0,2}$"}
@@ -75,7 +74,7 @@ _FACTS = _fields(
 )
 _ANSWER = {
     "type": "object",
-    "properties": {"stored": _STORED, "files": _map(_CONTENT, 4096), "facts": _FACTS, "programs": _list(_PATH, 4096)},
+    "properties": {"stored": _STORED, "files": _map(_CONTENT, 4096), "facts": _FACTS, "programs": _map(_DIGEST, 4096)},
 }
 
 

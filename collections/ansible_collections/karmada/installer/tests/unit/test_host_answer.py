@@ -23,7 +23,7 @@ def answer() -> dict[str, Any]:
         "stored": {**stored, "previous": {"serial": 0, "files": {}}},
         "files": {"/etc/karmada/prod/x": "YQ=="},
         "facts": facts,
-        "programs": ["/usr/local/lib/karmada/v1.18.2/karmada-scheduler"],
+        "programs": {"/usr/local/lib/karmada/v1.18.2/karmada-scheduler": "c" * 64},
     }
     decoded: dict[str, Any] = json.loads(json.dumps(found))
     return decoded
@@ -56,7 +56,7 @@ def test_a_host_without_a_state_answers_in_the_same_form(tmp_path: Path) -> None
         ("stored.lineage", ["../x"]),
         ("stored.files", {"a": "not base64!"}),
         ("stored.previous", {"serial": 1}),
-        ("programs", ["/usr/local/lib/karmada/$(id)"]),
+        ("programs", {"/usr/local/lib/karmada/x": "$(id)"}),
         ("files", {"/etc/karmada/x": 1}),
     ],
 )
