@@ -138,21 +138,26 @@ def test_each_line_of_a_key_is_found_without_its_frame_unless_it_is_public(name:
     assert found.count(True) >= 2
 
 
-@pytest.mark.parametrize(
-    "public",
-    [
-        _certificate(EC), _certificate(RSA), _public(EC), _public(RSA),
-        _encoded(_certificate(EC)), _encoded(_public(EC)), _encoded("a" + _certificate(RSA)),
-        base64.b64encode(b"a" + RSA_PUBLIC).decode(),
-        json.dumps({"caBundle": _encoded(_certificate(RSA)), "pem": _certificate(EC)}),
-        SSH_PUBLIC,
-        "server: https://192.0.2.10:6443",
-        "karmada-cluster/karmada-member1 system:serviceaccount:karmada-cluster:karmada-member1",
-    ],
-    # Keys are made anew by each process of the tests, which have to find the same names.
-    ids=map(str, range(12)),
-)  # fmt: skip
-def test_what_everybody_may_know_is_not_reported(public: str) -> None:
+#: Its names are those of the tests: the keys are drawn by each process that collects them.
+PUBLIC = {
+    "elliptic certificate": _certificate(EC),
+    "RSA certificate": _certificate(RSA),
+    "elliptic public key": _public(EC),
+    "RSA public key": _public(RSA),
+    "elliptic certificate in base64": _encoded(_certificate(EC)),
+    "elliptic public key in base64": _encoded(_public(EC)),
+    "RSA certificate in base64, after a letter": _encoded("a" + _certificate(RSA)),
+    "RSA public key as DER": base64.b64encode(b"a" + RSA_PUBLIC).decode(),
+    "in JSON": json.dumps({"caBundle": _encoded(_certificate(RSA)), "pem": _certificate(EC)}),
+    "SSH": SSH_PUBLIC,
+    "address": "server: https://192.0.2.10:6443",
+    "account": "karmada-cluster/karmada-member1 system:serviceaccount:karmada-cluster:karmada-member1",
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_what_everybody_may_know_is_not_reported(name: str) -> None:
+    public = PUBLIC[name]
     every = [_secret(**{key: value}) for key, value, _planted in MATERIAL.values()]
     beside = [_secret(ca_crt=_certificate(EC), ca=_certificate(RSA), caBundle=_certificate(EC), sa_pub=_public(RSA))]
     hosts = [_secret(known_hosts=f"[192.0.2.10]:22 {SSH_PUBLIC}")]
