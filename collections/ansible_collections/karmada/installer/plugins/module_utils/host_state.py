@@ -60,8 +60,8 @@ def read_state(system: System, instance: str) -> dict[str, Any]:
     """What this host keeps of the state; serial 0 and no files where there is nothing.
 
     ``serial``; ``files`` with file name → base64, none on a host that keeps no copy; ``digest`` of the state;
-    ``lineage``, the digests of those before it, newest first; ``previous``, ``serial`` and ``files`` of the copy before
-    it.
+    ``lineage``, where it was noted, the digests of those before it, newest first; ``previous``, ``serial`` and
+    ``files`` of the copy before it.
     """
     folder = system.path(f"{STATE_FOLDER}/{instance}")
     if not folder.is_dir():
@@ -69,13 +69,14 @@ def read_state(system: System, instance: str) -> dict[str, Any]:
     serial, files = _copy_in(folder)
     told = _text(folder / DIGEST)
     before = _copy_in(folder / PREVIOUS) if (folder / PREVIOUS).is_dir() else (0, {})
-    return {
+    found = {
         "serial": serial,
         "files": files,
         "digest": told or digest_of(serial, files),
-        "lineage": _text(folder / LINEAGE).split(),
         "previous": {"serial": before[0], "files": before[1]},
     }
+    # Earlier versions of this collection did not note it.
+    return {**found, "lineage": _text(folder / LINEAGE).split()} if (folder / LINEAGE).exists() else found
 
 
 def write_state(system: System, instance: str, wanted: dict[str, Any], expected: str, check: bool = False) -> bool:

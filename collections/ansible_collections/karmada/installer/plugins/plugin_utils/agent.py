@@ -226,7 +226,8 @@ def strange(secret: Mapping[str, Any]) -> str:
 
 def _parts(secret: Mapping[str, Any]) -> agent_identity.Parts:
     """Raises ValueError, which says what is not as it should be."""
-    encoded = (secret.get("data") or {}).get(SECRET)
+    data = secret.get("data")
+    encoded = data.get(SECRET) if isinstance(data, Mapping) else None
     if not encoded:
         raise ValueError(f"it has no {SECRET}")
     try:

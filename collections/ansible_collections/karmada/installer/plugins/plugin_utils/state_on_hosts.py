@@ -78,6 +78,8 @@ class Kept:
     digest: str
     lineage: tuple[str, ...]
     copies: tuple[Stored, ...]
+    #: whether it is known that there was none before it
+    is_first: bool
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Kept:
@@ -91,7 +93,7 @@ class Kept:
         before = Stored.of(found.get("previous"))
         if before.files:
             copies.append(replace(before, lineage=lineage[1:]))
-        return cls(found["serial"], digest, lineage, tuple(copies))
+        return cls(found["serial"], digest, lineage, tuple(copies), found.get("lineage") == [])
 
     @property
     def vouches_for(self) -> set[str]:
@@ -102,8 +104,8 @@ class Kept:
         """Whether this is the chosen state, one that came before it, or an unfinished step that followed on it."""
         if chosen.digest in self.vouches_for or self.digest in chosen.lineage:
             return True
-        # Earlier versions of this collection noted nothing of what was before.
-        return not chosen.lineage and self.serial < chosen.serial
+        # Of two that are the first, one is of a run that was killed. Earlier versions noted nothing of what was before.
+        return not chosen.lineage and (self.is_first or self.serial < chosen.serial)
 
 
 def kept_by(observed: Mapping[str, Mapping[str, Any]]) -> dict[str, Kept]:
@@ -120,12 +122,12 @@ def choose(observed: Mapping[str, Mapping[str, Any]], instance: str) -> Stored:
     kept = kept_by(observed)
     if not kept:
         return Stored()
-    if not any(each.copies or each.lineage for each in kept.values()):
-        # The first state of all was on its way to those that keep a copy when the run ended: nothing had begun.
-        return Stored()
     vouched = Counter(digest for each in kept.values() for digest in each.vouches_for)
     copies = [copy for each in kept.values() for copy in each.copies]
     agreed = [copy for copy in copies if 2 * vouched[copy.digest] > len(kept)]
+    if not agreed and all(each.is_first for each in kept.values()):
+        # The first state was on its way to the hosts when a run ended, perhaps more than once: nothing had begun.
+        return Stored()
     if not agreed:
         raise ProblemsError(_disagreement(kept, instance))
     chosen = max(agreed, key=lambda copy: (copy.serial, len(copy.lineage)))

@@ -95,6 +95,7 @@ class Site(test_agent_join.Site):
         self.member = Api("member m1", *self.member.objects.values())
         for each in (self.host, self.inside, self.member):
             each.writes_left, each.site = self.writes_left, self
+        self.inside.judge = self._judged
         fake_run(document(), self.host, stored=state(service_subnet="10.96.0.0/12"))
         server = {"name": "prod-apiserver", "namespace": "karmada"}
         self.host.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": server})

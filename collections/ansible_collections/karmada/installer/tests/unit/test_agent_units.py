@@ -179,7 +179,7 @@ def test_where_the_control_plane_is_stands_in_a_file_that_no_member_writes(runs:
     run = joined(runs, *BOTH)
     files = {each["path"]: each for each in tree(run)["files"]}
     entry_of_it = files["/etc/karmada/prod/karmada-agent-m1/control-plane.config"]
-    assert (entry_of_it["user"], entry_of_it["mode"]) == ("karmada-prod-agent-m1", 0o600)
+    assert (entry_of_it["user"], entry_of_it["group"], entry_of_it["mode"]) == ("root", "karmada-prod-agent-m1", 0o640)
     config = json.loads(base64.b64decode(entry_of_it["content"]))
     (known,), (who,) = config["clusters"], config["users"]
     assert known["cluster"]["server"] == run.public_url == "https://192.0.2.1:5443"

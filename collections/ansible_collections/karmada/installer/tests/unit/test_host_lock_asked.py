@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.modules import host_program_f
 from ansible_collections.karmada.installer.plugins.modules import host_state as host_state_module
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_action
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.test_host_lock import ANNA, BEN
 from ansible_collections.karmada.installer.tests.unit.test_host_run import HOSTS, Runs
 from ansible_collections.karmada.installer.tests.unit.test_host_tree import Host, tree
@@ -28,7 +29,7 @@ from ansible_collections.karmada.installer.tests.unit.test_host_tree import Host
 Object = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 PROGRAM = b"a program"
-STATE = {"serial": 1, "files": {"key": base64.b64encode(b"1").decode()}}
+STATE = Stored(1, {"key": base64.b64encode(b"1").decode()}).plain
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def program_step(state: str) -> Callable[[Host, str, bool], Object]:
 
 def state_step(state: str) -> Callable[[Host, str, bool], Object]:
     return lambda host, holder, check: on(
-        host_state_module, host, holder, check, state=state, content=json.dumps(STATE), dead_holder=""
+        host_state_module, host, holder, check, state=state, content=json.dumps(STATE), dead_holder="", expected=""
     )
 
 
@@ -97,7 +98,7 @@ def test_what_changes_a_host_is_refused_without_the_lock_and_has_changed_nothing
     if has_it:
         host_lock.take(host, "prod", has_it)
     # There is something to take away, too.
-    host_state.write_state(host, "prod", STATE["serial"], {"key": ""})  # type: ignore[arg-type]
+    host_state.write_state(host, "prod", Stored(1, {"key": ""}).plain, "")
     before = files_of(host)
     with pytest.raises(LockedError, match="lost the lock of prod") as error:
         STEPS[name](host, ANNA, False)
@@ -251,7 +252,7 @@ def test_sending_programs_renews_the_lock_between_them_and_ends_when_it_is_lost(
     now = [50000.0]
     monkeypatch.setattr(host_lock, "clock", lambda: now[0])
     lacking = {f"/usr/local/lib/karmada/v1/{name}": {"sha256": name, "file": f"/cache/{name}"} for name in "abcd"}
-    runs.see(**{HOSTS[0]["name"]: {"lacking": lacking, "programs": []}})
+    runs.see(**{HOSTS[0]["name"]: {"lacking": lacking, "programs": {}}})
     asking = Asking(host_programs.ActionModule, runs)
     if lost:
         asking.answer = {"failed": True, "msg": "this run has lost the lock"}

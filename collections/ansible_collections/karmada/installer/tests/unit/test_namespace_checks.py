@@ -29,7 +29,11 @@ from ansible_collections.karmada.installer.tests.unit.samples import (
 )
 def test_instances_whose_names_meet_are_refused(first: str, second: str) -> None:
     there = rendered(name=first)
-    found = problems(fake_run(document(name=second), host(*there.objects), stored=state(owner="another")))
+    found = problems(
+        fake_run(
+            document(name=second), host(*there.objects), stored=state(owner="00000000-0000-4000-8000-000000000000")
+        )
+    )
     assert found
     assert all("is not of this control plane" in problem.what for problem in found)
     assert all(f"as a part of control plane {first})" in problem.what for problem in found)

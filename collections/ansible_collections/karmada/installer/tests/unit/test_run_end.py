@@ -28,7 +28,7 @@ DOCUMENT = {
     "kind": "KarmadaDeployment",
     "metadata": {"name": "prod", "namespace": "karmada"},
     "spec": {
-        "hostCluster": {"namespace": "karmada"},
+        "hostCluster": {"namespace": "karmada", "insecureSkipTLSVerification": True},
         "hosts": [{"name": "etcd1", "address": "192.0.2.1", "roles": ["etcd"]}],
         "ssh": {"privateKeySecretRef": {"name": "key"}},
         "components": {"karmadaAPIServer": {"serviceSubnet": "10.96.0.0/16"}},

@@ -58,6 +58,8 @@ def earlier_version(stored: Stored) -> Object:
     [
         pytest.param([{}, {"stored": None}, {"stored": {"serial": 0, "files": {}}}], Stored(), id="nothing anywhere"),
         pytest.param([{}, witness(FIRST), witness(FIRST)], Stored(), id="killed while the first was on its way"),
+        pytest.param([keeper(FIRST), keeper(forged(1))], Stored(), id="killed while the first was on its way, twice"),
+        pytest.param([keeper(FIRST), keeper(FIRST), witness(forged(1))], FIRST, id="killed before the first of all"),
         pytest.param([keeper(THIRD), {}, {"stored": {"serial": 0, "files": {}}}], THIRD, id="new hosts"),
         pytest.param([keeper(THIRD), keeper(THIRD), keeper(THIRD)], THIRD, id="all alike"),
         pytest.param([keeper(THIRD, SECOND), keeper(SECOND), keeper(SECOND)], SECOND, id="killed after one of three"),
