@@ -30,7 +30,7 @@ def looked(tmp_path: Path, holder: str, confirmed: str) -> tuple[dict[str, Any],
         if question.get("dead_holder") != holder:
             return {"failed": True, "msg": f"{holder} is working on prod", "holder": holder}
         taken.append(holder)
-        return {"programs": []}
+        return {"programs": {}}
 
     action.on_host = on_host
     return action.perform({"lock": True, "confirm_dead": confirmed}), taken
@@ -63,10 +63,10 @@ SAID = "No ED25519 host key is known for 192.0.2.1 and you have requested strict
 @pytest.mark.parametrize(
     ("answers", "refusal"),
     [
-        ([{"programs": []}], ""),
+        ([{"programs": {}}], ""),
         ([SAID], SAID),
         ([HALF_SAID, SAID], SAID),
-        ([HALF_SAID, {"programs": []}], ""),
+        ([HALF_SAID, {"programs": {}}], ""),
         ([HALF_SAID, HALF_SAID], HALF_SAID),
     ],
 )
