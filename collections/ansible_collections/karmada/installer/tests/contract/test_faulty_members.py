@@ -24,8 +24,8 @@ from ansible_collections.karmada.installer.tests.contract.test_bulk_join import 
 from ansible_collections.karmada.installer.tests.unit.bulk_join import ControlPlane
 from ansible_collections.karmada.installer.tests.unit.simulated_members import FAULTY, SimulatedMembers
 
-GOOD = [f"good-{number}" for number in range(6)]
-BAD = {f"bad-{way}": way for way in FAULTY}
+GOOD = [f"sound-{number}" for number in range(6)]
+BAD = {f"faulty-{way}": way for way in FAULTY}
 #: This one, as a process of its own knows it.
 MODULE = "ansible_collections.karmada.installer.tests.contract.test_faulty_members"
 #: What a process may take that meets all of them at once. The bomb alone is four times as much.
@@ -92,7 +92,7 @@ def test_the_sound_ones_are_joined_and_ready(joined: dict[str, Any], api_server:
 
 @pytest.mark.parametrize("way", FAULTY)
 def test_each_faulty_one_says_what_is_wrong_with_it(joined: dict[str, Any], way: str) -> None:
-    (found,) = [each for each in joined["members"] if each["name"] == f"bad-{way}"]
+    (found,) = [each for each in joined["members"] if each["name"] == f"faulty-{way}"]
     assert WORDS[way] in found["problem"]
     assert found["next"]
     assert (found["problem"] + found["next"]).isprintable()

@@ -72,7 +72,7 @@ def test_no_output_shows_a_secret(api_server: Any, told: dict[str, str]) -> None
     status, answer = api_server.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets")
     assert status == 200
     values = leaks.values_of(answer["items"])
-    assert "talkative-installer-state/encryptionKey" in values
+    assert f"{NAMESPACE}/talkative-installer-state/instance.json/encryptionKey" in values
     assert len([name for name in values if name.endswith(".key")]) > 5, sorted(values)
     client_key = leaks.texts_of(api_server.client_key.read_bytes())
     for name, text in told.items():
