@@ -7,6 +7,7 @@ again, so that a run with nothing to change sends nothing at all, and two runs n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, clashing_names
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object, version_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import (
+    NOT_STORED,
+    InstanceFacts,
+    Object,
+    version_of,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
@@ -30,6 +36,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.state import COL
 
 #: How long a run waits for another one to end before it gives up.
 LOCK_WAIT_SECONDS = 120
+#: How often a write of the state may be refused although nobody has written it, 15 s in all.
+REFUSALS = 12
 HOST = "host"
 
 
@@ -181,22 +189,34 @@ class Run(InstanceFacts):
             state = state.with_owned(HOST, {f"Namespace {self.namespace}": namespace_uid})
         state = replace(state, collection=COLLECTION_VERSION)
         secret = render.secret(self.instance, "installer", "installer-state", to_files(state))
-        try:
-            live = self.host.apply({**secret, "metadata": {**secret["metadata"], **self.stored_as}}).object
-        except Conflict:
-            live = self._written_unheard(secret)
-        self.stored_as = version_of(live)
+        self.stored_as = version_of(self._written(secret))
         self.__dict__["stored_state"] = self.__dict__["state"] = state
 
-    def _written_unheard(self, secret: Object) -> Object:
+    def _written(self, secret: Object) -> Object:
+        """The state as it is there when it was written. Raises LockLost if something else is there by now."""
+        wanted = {**secret, "metadata": {**secret["metadata"], **self.stored_as}}
+        for tried in range(REFUSALS):
+            try:
+                return self.host.apply(wanted).object
+            except Conflict:
+                if live := self._written_unheard(secret):
+                    return live
+            # Something on the way refused it, and what was read is there yet: the same write is as right as before.
+            time.sleep(min(2.0, 0.05 * 2**tried))
+        return self.host.apply(wanted).object
+
+    def _written_unheard(self, secret: Object) -> Object | None:
         """The state as it is there, if that is what we meant to write: an attempt that we heard nothing of got through.
 
-        Nobody else writes the same, since the journal in it names this run. Raises LockLost otherwise.
+        Nobody else writes the same, since the journal in it names this run. None if nobody has written anything; raises
+        LockLost otherwise.
         """
         live = self.host.get("v1", "Secret", secret["metadata"]["name"], self.namespace)
         uid = self.stored_as.get("uid")
         if live and live.get("data") == secret["data"] and uid in (None, live["metadata"]["uid"]):
             return live
+        if (version_of(live) if live else NOT_STORED) == self.stored_as:
+            return None
         stem = f"{self.namespace}/{self.name}-installer"
         raise LockLost(
             f"lost the lock {stem} in {self.host.name}: since this run read the state, somebody else has written "

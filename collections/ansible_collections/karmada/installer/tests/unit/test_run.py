@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, member_join, members, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -261,6 +262,31 @@ def test_a_state_that_was_removed_meanwhile_is_not_brought_back(again: bool) -> 
         with pytest.raises(LockLost):
             run.save(replace(run.state, endpoint_host="192.0.2.1"))
     assert (STATE in host.objects) is again
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_a_write_that_is_refused_although_nobody_wrote_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy, or an API server that was asked twice."""
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    host = FakeCluster("host", storage_class("standard"))
+    run = fake_run(document(), host, stored=state())
+    real, refusals = host.apply, [2]
+
+    def apply(obj: Any, **more: Any) -> Any:
+        if obj["kind"] == "Secret" and refusals[0]:
+            refusals[0] -= 1
+            raise Conflict("host", "PATCH", "/", 409, "Conflict", "somebody else was faster")
+        return real(obj, **more)
+
+    monkeypatch.setattr(host, "apply", apply)
+    with run.writing("begins"):
+        refusals[0] = 2
+        run.save(replace(run.state, endpoint_host="192.0.2.1"))
+    assert fake_run(document(), host).state.endpoint_host == "192.0.2.1"
+    with run.writing("goes on"):
+        refusals[0] = 100
+        with pytest.raises(Conflict):
+            run.save(replace(run.state, endpoint_host="192.0.2.2"))
 
 
 @pytest.mark.usefixtures("unlocked")
