@@ -101,8 +101,8 @@ class Kept:
         return {self.digest, *self.lineage[:1]}
 
     def is_of_line(self, chosen: Stored) -> bool:
-        """Whether this is the chosen state, one that came before it, or an unfinished step that followed on it."""
-        if chosen.digest in self.vouches_for or self.digest in chosen.lineage:
+        """Whether this is the chosen state or one before it, or an unfinished step that followed on any of these."""
+        if self.vouches_for & {chosen.digest, *chosen.lineage}:
             return True
         # Of two that are the first, one is of a run that was killed. Earlier versions noted nothing of what was before.
         return not chosen.lineage and (self.is_first or self.serial < chosen.serial)

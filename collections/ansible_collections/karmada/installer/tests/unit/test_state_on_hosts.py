@@ -68,6 +68,11 @@ def earlier_version(stored: Stored) -> Object:
         pytest.param([keeper(THIRD, SECOND), *[witness(SECOND)] * 3], SECOND, id="killed, the only copy is ahead"),
         pytest.param([keeper(SECOND), *[witness(THIRD)] * 3], SECOND, id="killed, the only copy is behind"),
         pytest.param([keeper(FIRST), keeper(THIRD), keeper(THIRD)], THIRD, id="one was away"),
+        pytest.param(
+            [witness(SECOND.after(state(endpoint_host="abandoned"))), keeper(THIRD), keeper(THIRD)],
+            THIRD,
+            id="killed after one, and again after all but that one",
+        ),
         pytest.param([keeper(FIRST), witness(THIRD), keeper(THIRD)], THIRD, id="one was away, one only knows which"),
         pytest.param([earlier_version(THIRD)] * 3, Stored(THIRD.serial, THIRD.files), id="of an earlier version"),
         pytest.param(
