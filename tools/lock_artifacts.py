@@ -30,13 +30,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     programs,
     releases,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import (
-    LOCK_FILE,
-    Source,
-    content_hash,
-    fetch,
-    read_lock,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import LOCK_FILE, Source, read_lock
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import content_hash, fetch
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.image_files import MOST_PROGRAM_BYTES
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError

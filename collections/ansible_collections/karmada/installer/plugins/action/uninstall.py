@@ -7,7 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, member_join, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    external_etcd,
+    member_cleanup,
+    member_join,
+    removal,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
@@ -96,7 +101,9 @@ def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
 
 
 def _check(run: Run, arguments: dict[str, Any]) -> None:
-    problems = removal.unreachable_members(run, arguments["abandon_members"]) + external_etcd.release_problems(run)
+    problems = member_cleanup.unreachable_members(run, arguments["abandon_members"]) + external_etcd.release_problems(
+        run
+    )
     if not run.check and arguments["confirm"] != run.name:
         joined = ", ".join(sorted(run.state.members)) or "none"
         data = "is deleted" if run.spec["deletion"]["policy"] == "Delete" else "is kept"
@@ -112,7 +119,7 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
 
 
 def _cleaned(run: Run, abandoned: list[str]) -> list[Entry]:
-    return [entry for entry in removal.member_entries(run) if entry["name"] not in abandoned]
+    return [entry for entry in member_cleanup.member_entries(run) if entry["name"] not in abandoned]
 
 
 def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
         run.say(f"member {name} is given up; left on it: {left}")
 
     def clean(entry: Entry, outcome: Outcome) -> None:
-        outcome.on_member += removal.clean_member(run, entry, timeout)
+        outcome.on_member += member_cleanup.clean_member(run, entry, timeout)
 
     if not entries:
         return {"changed": False}
@@ -143,7 +150,9 @@ def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
     entries = _cleaned(run, abandoned)
     if run.check or not entries:
         return
-    outcomes = member_join.of_each(entries, lambda entry, _: removal.wait_for_member(run, entry, timeout), run.trace)
+    outcomes = member_join.of_each(
+        entries, lambda entry, _: member_cleanup.wait_for_member(run, entry, timeout), run.trace
+    )
     if not _is_going(run):
         state = run.state
         for outcome in outcomes:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_files
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki_files
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import InstanceFacts, Object
 
@@ -15,7 +16,7 @@ def secret(run: InstanceFacts) -> Object:
     return render.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
 
 
-def for_person(run: InstanceFacts, who: pki.Pair | None = None) -> str:
+def for_person(run: InstanceFacts, who: KeyPair | None = None) -> str:
     """As the administrator, or as ``who`` in an emergency.
 
     With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine.

@@ -20,11 +20,12 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
-from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki, pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import AGENT_IDENTITY
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     MEMBER_NAMESPACE,
     SYSTEM_NAMESPACE,
+    KeyPair,
     Layout,
     settings_of,
 )
@@ -35,8 +36,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
     SYSTEM_LABEL,
     owner_labels,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import MEMBER_LABEL, Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubernetes_layout import BASE
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import MEMBER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_works import WORK_API, execution_namespace
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import CLUSTER_NAME
@@ -78,7 +80,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile("[0-9]+e-?[0
 class Identity:
     """Who an agent is, and where it finds the control plane. Has no representation, because it holds a key."""
 
-    pair: pki.Pair
+    pair: KeyPair
     server: str
     ca_pem: bytes
     #: Fingerprint of the certificate that the installer made; ``pair`` may be one that the agent has renewed since.
@@ -212,7 +214,7 @@ def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
     except ValueError:
         return None
     issued = str((secret["metadata"].get("annotations") or {}).get(ISSUED_ANNOTATION, ""))
-    return Identity(pki.Pair(found.certificate, found.key), found.server, found.authority, issued)
+    return Identity(KeyPair(found.certificate, found.key), found.server, found.authority, issued)
 
 
 def strange(secret: Mapping[str, Any]) -> str:
@@ -252,7 +254,9 @@ def reasons_for_a_new_certificate(
 
 def identity_secret(member: str, owner: str, control_plane: str, identity: Identity) -> Object:
     """The Secret on the member with the agent's kubeconfig. The user in it has the name by which the agent knows it."""
-    config = pki.kubeconfig(CLUSTER_NAME, identity.server, identity.ca_pem, member, identity.pair, context=member)
+    config = pki_kubeconfig.kubeconfig(
+        CLUSTER_NAME, identity.server, identity.ca_pem, member, identity.pair, context=member
+    )
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -298,7 +302,7 @@ def host_access(member: str, endpoint: str, secret: Mapping[str, Any] | None) ->
         return None
     token, ca_pem = (members.filled(data, key, member, str(TOKEN)) for key in ("token", "ca.crt"))
     return json.dumps(
-        pki.kubeconfig(member, endpoint, ca_pem, ROW.name, token.decode(), context=member), indent=1
+        pki_kubeconfig.kubeconfig(member, endpoint, ca_pem, ROW.name, token.decode(), context=member), indent=1
     ).encode()
 
 

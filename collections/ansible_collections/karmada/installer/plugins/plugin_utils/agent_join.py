@@ -20,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.agent import Ide
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair, agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
     AGENT_GROUP,
@@ -240,7 +240,7 @@ def _new_identity(run: Run, name: str) -> Identity:
     finally:
         delete_all(control_plane, _there(control_plane, Ref.of(wanted)), progress=run.say)
     authority = run.state.authorities[KARMADA_CA].certificate
-    return Identity(pki.Pair(certificate, key), run.public_url, authority, pki.fingerprint(certificate))
+    return Identity(KeyPair(certificate, key), run.public_url, authority, pki.fingerprint(certificate))
 
 
 def _signed(control_plane: Cluster, wanted: Object, why: str) -> bytes:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki, unit_text
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_kubeconfig, unit_text
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import (
     AGENT_IDENTITY,
@@ -106,7 +106,7 @@ def seconds_between_starts(spec: Mapping[str, Any]) -> int:
 
 def _control_plane(member: str, server: str, ca_pem: bytes, pair: str) -> bytes:
     """The agent's kubeconfig of the control plane, in JSON; ``pair`` is the path of its certificate and key."""
-    config = pki.kubeconfig(CLUSTER_NAME, server, ca_pem, member, "", context=member)
+    config = pki_kubeconfig.kubeconfig(CLUSTER_NAME, server, ca_pem, member, "", context=member)
     config["users"] = [{"name": member, "user": {"client-certificate": pair, "client-key": pair}}]
     return json.dumps(config, indent=1).encode()
 

@@ -41,8 +41,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors impor
     too_much,
     without_login,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 

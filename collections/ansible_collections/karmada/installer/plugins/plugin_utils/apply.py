@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
     OWNER_LABEL,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import (
     Ref,
     applied_hash,

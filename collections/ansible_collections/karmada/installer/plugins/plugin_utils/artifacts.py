@@ -18,40 +18,27 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import (
+    LOCK_FILE,
+    RELEASE_DOWNLOADS,
+    Source,
+    cache_directory,
+    read_lock,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import FetchError, Https, allowed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.yaml_document import SAFE_LOADER
 
-RELEASE_DOWNLOADS = "https://github.com/karmada-io/karmada/releases/download"
-LOCK_FILE = Path(__file__).parents[2] / "schemas" / "artifacts.lock.json"
 #: A CRD archive holds well under 1 MiB, the Go module some 60 MiB; anything far beyond is not what it says it is.
 MOST_BYTES = 256 * 1024 * 1024
 
 _BROKEN = (EOFError, OSError, ValueError, zlib.error)
 _MODULE = "github.com/karmada-io/karmada"
 _MODULE_FOLDER = "charts/karmada/_crds"
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where to look. ``kind`` and ``url`` are the document's; ``directory`` is the one prepared beside a file run."""
-
-    kind: str
-    url: str | None = None
-    directory: Path | None = None
-
-
-def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, Any]:
-    """Recorded checksums: project → version → ``crds`` (see content_hash), ``files`` (below the project's and version's
-    folder → hash) or ``images`` (name → digest of the index, which is one for all architectures).
-    """
-    lock: dict[str, Any] = json.loads(lock_file.read_text())
-    return lock
 
 
 def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
@@ -252,9 +239,3 @@ def _module_proxy() -> str:
             remedy="set spec.artifacts.url or the environment variable GOPROXY to one",
         )
     )
-
-
-def cache_directory() -> Path:
-    """Where verified files are kept on the machine that Ansible runs on."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(base) / "karmada-installer" / "artifacts"

@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
     Component,
     FileSet,
     Holds,
+    KeyPair,
     Layout,
     LeafCertificate,
 )
@@ -63,7 +64,7 @@ def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, validity: timedelta) -> pki.Pair:
+def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, validity: timedelta) -> KeyPair:
     """A certificate for whom the API server asks nobody (group ``system:masters``), so that nothing takes it back.
 
     Never kept by the installer: it is for one step of a run, or for a person in an emergency. Raises ProblemsError when
@@ -89,7 +90,7 @@ def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -
     ]
 
 
-def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, pki.Pair]:
+def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyPair]:
     """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
     found, components = {}, wanted_components(instance.spec)
     for leaf in wanted_leaf_certificates(instance.spec):
@@ -97,7 +98,7 @@ def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]])
         data = (secrets.get(instance.object_name(files.name)) or {}).get("data") or {}
         certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
         if certificate and key:
-            found[leaf.name] = pki.Pair(certificate=certificate, key=key)
+            found[leaf.name] = KeyPair(certificate=certificate, key=key)
     return found
 
 
@@ -105,7 +106,7 @@ def issue_missing(
     instance: Instance,
     state: State,
     layout: Layout,
-    present: Mapping[str, pki.Pair],
+    present: Mapping[str, KeyPair],
     now: datetime,
     external_etcd: Mapping[str, bytes] | None = None,
     leaf_table: Sequence[LeafCertificate] | None = None,
@@ -121,7 +122,7 @@ def issue_missing(
     settings = instance.spec["certificates"]
     algorithm = settings["keyAlgorithm"]
     validity, renew_before = (pki.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
-    leaves: dict[str, pki.Pair] = {}
+    leaves: dict[str, KeyPair] = {}
     reasons: dict[str, list[str]] = {}
     for leaf in wanted_leaf_certificates(instance.spec) if leaf_table is None else leaf_table:
         want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)

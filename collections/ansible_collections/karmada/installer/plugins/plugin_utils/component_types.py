@@ -11,11 +11,34 @@ import dataclasses
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Image
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A certificate (one PEM block; of a leaf or of a CA) and its private key (PEM, PKCS#8). `repr` hides the key."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the control plane's own API server finds its helpers, and where others find it.
+
+    ``webhook_url`` has no trailing slash. ``aggregated`` holds, for each component that serves an API of its own, a DNS
+    name (an ExternalName takes no address) and a port.
+    """
+
+    webhook_url: str
+    aggregated: Mapping[str, tuple[str, int]]
+    public_url: str
+    ca_bundle: bytes
+
 
 #: The namespace that components use inside the control plane (leases, Services for aggregated APIs).
 SYSTEM_NAMESPACE = "karmada-system"

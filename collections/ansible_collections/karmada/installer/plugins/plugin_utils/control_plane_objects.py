@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags 
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     SYSTEM_NAMESPACE,
+    Addresses,
     LeafCertificate,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
@@ -31,7 +32,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     KARMADA_SCHEDULER_ESTIMATOR,
     KARMADA_SEARCH,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
     NAME_LABEL,
@@ -52,20 +53,6 @@ AGENT_PREFIX = "system:karmada:agent:"
 RIGHTS_GENERATOR = "rbac-generator"
 #: The agents of members in mode Pull.
 AGENT_GROUP = "system:karmada:agents"
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where the control plane's own API server finds its helpers, and where others find it.
-
-    ``webhook_url`` has no trailing slash. ``aggregated`` holds, for each component that serves an API of its own, a DNS
-    name (an ExternalName takes no address) and a port.
-    """
-
-    webhook_url: str
-    aggregated: Mapping[str, tuple[str, int]]
-    public_url: str
-    ca_bundle: bytes
 
 
 @dataclass(frozen=True)

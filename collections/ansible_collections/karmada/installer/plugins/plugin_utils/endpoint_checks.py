@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    component_hosts,
     endpoint,
     endpoint_look,
     load_balancer,
     member_reach,
     pki,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import CONTROL_PLANE_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     KARMADA_APISERVER,
     KARMADA_CA,
@@ -180,7 +181,7 @@ def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
 def _past_hosts(run: HostsRun, name: str, addresses: Sequence[str]) -> Iterator[str]:
     """Names whose addresses are none that can serve the endpoint, as far as the document tells."""
     virtual_ip = (run.spec["endpoint"].get("virtualIP") or {}).get("address")
-    of_hosts = {host.address: host for host in render.all_hosts(run.spec)}
+    of_hosts = {host.address: host for host in component_hosts.all_hosts(run.spec)}
     known = {_address(each): host for each, host in of_hosts.items()}
     led_to = ", ".join(addresses)
     found = [_address(each) for each in addresses]
@@ -193,7 +194,7 @@ def _past_hosts(run: HostsRun, name: str, addresses: Sequence[str]) -> Iterator[
         return
     if any(each.is_loopback for each in found):
         yield f"{_called(name)} leads this machine to itself ({led_to}), and others elsewhere"
-    serving = {render.CONTROL_PLANE_ROLE, load_balancer.ROLE}
+    serving = {CONTROL_PLANE_ROLE, load_balancer.ROLE}
     deaf = [known[each].name for each in found if each in known and not serving & set(known[each].roles)]
     if deaf and len(deaf) == len(found):
         yield (

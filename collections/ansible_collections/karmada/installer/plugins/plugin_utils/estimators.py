@@ -26,8 +26,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL, OWNER_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run

@@ -19,6 +19,7 @@ from itertools import combinations
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    component_hosts,
     host_access,
     host_list_checks,
     host_sockets,
@@ -26,12 +27,17 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     mode_fields,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import (
+    AGENT_ROLE,
+    CONTROL_PLANE_ROLE,
+    ETCD_ROLE,
+    Host,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 
 Observed = Mapping[str, Mapping[str, Any]]
@@ -47,7 +53,7 @@ PROGRAM_BYTES = 110 * MIB
 #: What the data of etcd needs to begin with, and how much it may grow to unless the document says otherwise.
 ETCD_BYTES, ETCD_QUOTA = 1024 * MIB, 2 * 1024 * MIB
 #: Below this a host with that role works, but not for long.
-MEMORY: Mapping[str, int] = {render.CONTROL_PLANE_ROLE: 1536 * MIB, render.ETCD_ROLE: 512 * MIB}
+MEMORY: Mapping[str, int] = {CONTROL_PLANE_ROLE: 1536 * MIB, ETCD_ROLE: 512 * MIB}
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class _Seen:
 
 def problems(instance: Instance, observed: Observed, state: State | None) -> list[Problem]:
     """Everything that is wrong with the whole. ``state`` is None before the first install."""
-    hosts = [host for host in render.all_hosts(instance.spec) if not host.is_of_members]
+    hosts = [host for host in component_hosts.all_hosts(instance.spec) if not host.is_of_members]
     found = [
         *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec}),
         *host_list_checks.of_the_document(instance),
@@ -87,8 +93,8 @@ def problems(instance: Instance, observed: Observed, state: State | None) -> lis
 
 def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem]]:
     """What is wrong with hosts that members alone need: host → its problems, which keep nobody else from their due."""
-    found, others = {}, [host for host in render.all_hosts(instance.spec) if not host.is_of_members]
-    for host in render.all_hosts(instance.spec):
+    found, others = {}, [host for host in component_hosts.all_hosts(instance.spec) if not host.is_of_members]
+    for host in component_hosts.all_hosts(instance.spec):
         if host.is_of_members:
             known = _of_all_hosts(instance, _seen(others, observed))
             others.append(host)
@@ -99,7 +105,7 @@ def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem
 
 def hints(instance: Instance, observed: Observed) -> list[str]:
     """What is no reason to stop and a person wants to know."""
-    seen = _seen(render.all_hosts(instance.spec), observed)
+    seen = _seen(component_hosts.all_hosts(instance.spec), observed)
     return [f"{one.where}: {text}" for one in seen for text in _hints_of_one(instance, one)] + [
         f"{text}; let all of them follow the same time servers"
         for text in _skews(seen, NOTICEABLE_SKEW, TOLERABLE_SKEW)
@@ -186,7 +192,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
 def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
     needed: dict[str, int] = {}
     there = one.observation.get("programs") or ()
-    wanted = render.components_on(instance, one.host)
+    wanted = component_hosts.components_on(instance, one.host)
     programs = {render.program(instance, each) for each in wanted} - set(there)
     needed[render.PROGRAMS] = len(programs) * PROGRAM_BYTES
     if ETCD in wanted and render.unit_name(instance, ETCD) not in one.facts["units"]:
@@ -294,7 +300,7 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     macs = {interface["mac"] for one in seen for interface in one.facts["interfaces"]}
     strangers = {one.facts["virtual_ip_at"] for one in seen} - macs - {""}
     # A host of ours that could not be looked at may be the one that has it.
-    needed = sum(not host.is_of_members for host in render.all_hosts(instance.spec))
+    needed = sum(not host.is_of_members for host in component_hosts.all_hosts(instance.spec))
     if strangers and not (serving and len(seen) < needed):
         yield Problem(
             f"{address} is used by somebody else in the network (hardware address {', '.join(sorted(strangers))})",
@@ -314,10 +320,10 @@ _OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], .
 
 
 def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
-    facts, wanted = one.facts, render.components_on(instance, one.host)
+    facts, wanted = one.facts, component_hosts.components_on(instance, one.host)
     # Not refused: the last of its members may leave before it does.
     if one.host.is_of_members and not wanted:
-        yield f"it has the role {render.AGENT_ROLE}, and no member names it in its agentHosts"
+        yield f"it has the role {AGENT_ROLE}, and no member names it in its agentHosts"
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
     if 0 < facts["memory"] < needed:
         yield f"it has {_mib(facts['memory'])} of memory; with its roles, {_mib(needed)} are little already"
@@ -406,7 +412,7 @@ def _has(one: _Seen, address: str) -> bool:
 
 
 def _programs(instance: Instance, host: Host) -> set[str]:
-    own = {each.binary.rpartition("/")[2] for each in render.components_on(instance, host)}
+    own = {each.binary.rpartition("/")[2] for each in component_hosts.components_on(instance, host)}
     return own | (
         {load_balancer.HAPROXY, load_balancer.KEEPALIVED}
         if host in load_balancer.load_balancers(instance.spec)

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Applied, Cluster, Items
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 
 if TYPE_CHECKING:

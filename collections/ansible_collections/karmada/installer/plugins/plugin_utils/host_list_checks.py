@@ -8,12 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    component_hosts,
     endpoint,
     host_sockets,
     ip_families,
     load_balancer,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import (
+    AGENT_ROLE,
+    CONTROL_PLANE_ROLE,
+    ETCD_ROLE,
+    Host,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Component,
     agent_hosts,
@@ -22,7 +29,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
 
 MOST_ETCD_MEMBERS = 7
@@ -30,7 +36,7 @@ MOST_ETCD_MEMBERS = 7
 
 def of_the_document(instance: Instance) -> Iterator[Problem]:
     """What the document alone tells."""
-    spec, hosts = instance.spec, render.all_hosts(instance.spec)
+    spec, hosts = instance.spec, component_hosts.all_hosts(instance.spec)
     virtual_ip = (spec["endpoint"].get("virtualIP") or {}).get("address", "")
     for number, host in enumerate(hosts):
         address, where = ipaddress.ip_address(host.address), f"spec.hosts[{number}]"
@@ -57,7 +63,7 @@ def of_the_document(instance: Instance) -> Iterator[Problem]:
     yield from _agent_hosts(instance)
     yield from _unheard(instance)
     yield from _direct_endpoint(instance)
-    members = render.hosts_of(spec, render.ETCD_ROLE)
+    members = component_hosts.hosts_of(spec, ETCD_ROLE)
     if len(members) > MOST_ETCD_MEMBERS:
         yield Problem(
             f"has {len(members)} hosts with the role etcd",
@@ -68,20 +74,20 @@ def of_the_document(instance: Instance) -> Iterator[Problem]:
 
 def _agent_hosts(instance: Instance) -> Iterator[Problem]:
     """Hosts that members name and that are not there for that. Too much of a search for a rule of the schema."""
-    of_members = {host.name: host.is_of_members for host in render.all_hosts(instance.spec)}
+    of_members = {host.name: host.is_of_members for host in component_hosts.all_hosts(instance.spec)}
     for number, entry in enumerate(instance.spec["members"]):
         for place, name in enumerate(agent_hosts(entry)):
             if not of_members.get(name):
-                what = f"has not the role {render.AGENT_ROLE}" if name in of_members else "is no host of the document"
-                remedy = f"list it in spec.hosts with roles: [{render.AGENT_ROLE}], or name another one"
+                what = f"has not the role {AGENT_ROLE}" if name in of_members else "is no host of the document"
+                remedy = f"list it in spec.hosts with roles: [{AGENT_ROLE}], or name another one"
                 yield Problem(f"{name} {what}", f"spec.members[{number}].agentHosts[{place}]", remedy)
 
 
 def _unheard(instance: Instance) -> Iterator[Problem]:
     """Components that would not listen where they are looked for: flags may move ports, and do no more than that."""
     told = set()
-    for host in render.all_hosts(instance.spec):
-        for component in render.components_on(instance, host):
+    for host in component_hosts.all_hosts(instance.spec):
+        for component in component_hosts.components_on(instance, host):
             listening = list(host_sockets.of_component(instance, host, component))
             deaf = [
                 f"port {port} of {address}"
@@ -114,7 +120,7 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
     """A host that is the endpoint itself has to listen where clients are sent."""
     settings = instance.spec["endpoint"]
     port, listens = endpoint.port(settings, None), KARMADA_APISERVER.listens(instance.spec)["https"]
-    addresses = [host.address for host in render.hosts_of(instance.spec, render.CONTROL_PLANE_ROLE)]
+    addresses = [host.address for host in component_hosts.hosts_of(instance.spec, CONTROL_PLANE_ROLE)]
     if settings["type"] == "External" and settings.get("host") in addresses and port != listens:
         yield Problem(
             f"clients are sent to port {port} of {settings['host']}, and {KARMADA_APISERVER.name} listens on port "
@@ -126,7 +132,7 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
 
 def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
     spec = instance.spec
-    hosts = [host for host in render.all_hosts(spec) if not host.is_of_members]
+    hosts = [host for host in component_hosts.all_hosts(spec) if not host.is_of_members]
     of_family = {
         version: [host.name for host in hosts if ipaddress.ip_address(host.address).version == version]
         for version in (4, 6)
@@ -149,7 +155,7 @@ def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
     # In pods the API server has an address of the host cluster.
     if (
         subnet
-        and render.hosts_of(spec, render.CONTROL_PLANE_ROLE)
+        and component_hosts.hosts_of(spec, CONTROL_PLANE_ROLE)
         and ip_families.networks(subnet)[0].version != family
     ):
         yield Problem(
@@ -166,17 +172,16 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
     hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or state.hosts.values()
     addresses_before = {each["name"]: each["address"] for each in hosts_before}
     before = sorted(
-        state.etcd.nodes
-        or (each["name"] for each in hosts_before if render.ETCD_ROLE in each.get("roles", (render.ETCD_ROLE,)))
+        state.etcd.nodes or (each["name"] for each in hosts_before if ETCD_ROLE in each.get("roles", (ETCD_ROLE,)))
     )
-    members = render.hosts_of(instance.spec, render.ETCD_ROLE)
+    members = component_hosts.hosts_of(instance.spec, ETCD_ROLE)
     now = sorted(host.name for host in members)
     if before and before != now:
         yield Problem(
             f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}; this "
             "version cannot change the members of etcd",
             "spec.hosts",
-            f"give the role {render.ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
+            f"give the role {ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
         )
     yield from _fixed_ports(instance, (state.document or {}).get("spec") or {})
     for host in members:

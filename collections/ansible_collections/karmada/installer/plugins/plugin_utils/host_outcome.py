@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import host_access
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 
 
 class Reached(Enum):

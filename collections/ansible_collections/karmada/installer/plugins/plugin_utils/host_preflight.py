@@ -7,19 +7,20 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_checks
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_hosts, host_access, host_checks
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import members_with_agent_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.programs import ARCHITECTURES
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
 
 
 def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
     """For an uninstall: hosts that cannot be looked at, or that another run works on, unless given up by name."""
-    refused = _refused(run, [*render.all_hosts(run.spec), *map(render.host_of, run.leaving.values())], abandoned)
+    refused = _refused(
+        run, [*component_hosts.all_hosts(run.spec), *map(component_hosts.host_of, run.leaving.values())], abandoned
+    )
     return [_or_given_up(host, problem, "uninstall_on_hosts_abandon", abandoned) for host, problem in refused]
 
 
@@ -72,7 +73,7 @@ def _programs(run: RunWithHosts, hosts: Sequence[str]) -> list[Problem]:
 
 def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem]:
     """What keeps hosts that have left the document from being cleaned."""
-    hosts = [render.host_of(entry) for entry in run.leaving.values()]
+    hosts = [component_hosts.host_of(entry) for entry in run.leaving.values()]
     for host, problem in _refused(run, hosts, abandoned):
         told = replace(problem, what=f"it has left the document and is to be cleaned, but {problem.what}")
         yield _or_given_up(host, told, "preflight_abandon_hosts", abandoned)
@@ -133,7 +134,7 @@ def _not_cleaned(run: RunWithHosts) -> list[str]:
 def left(run: RunWithHosts) -> list[str]:
     """Hosts that the document has no more."""
     return [
-        f"{_where(render.host_of(entry))} has left the document; an install takes away what is there"
+        f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there"
         for entry in run.leaving.values()
     ]
 

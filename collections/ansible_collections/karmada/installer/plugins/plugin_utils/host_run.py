@@ -20,7 +20,7 @@ from uuid import uuid4
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
-    control_plane_objects,
+    component_hosts,
     endpoint,
     host_access,
     ip_families,
@@ -33,8 +33,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_sy
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import CONTROL_PLANE_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Addresses,
     Component,
+    KeyPair,
     agent_hosts,
     external_etcd,
     members_with_agent_hosts,
@@ -100,7 +103,7 @@ class HostsRun(RunWithHosts):
     def to_keep(self, host: str) -> dict[str, Any]:
         """What a host of the control plane is to keep of the state: keys of authorities beside API servers only."""
         stored = self.stored
-        return stored.plain if render.CONTROL_PLANE_ROLE in self.hosts[host].roles else stored.without_files
+        return stored.plain if CONTROL_PLANE_ROLE in self.hosts[host].roles else stored.without_files
 
     def lacks_state(self, host: str) -> bool:
         """Whether a host of the control plane keeps anything else than it is to keep."""
@@ -123,7 +126,7 @@ class HostsRun(RunWithHosts):
     @property
     def seen_families(self) -> tuple[int, ...]:
         """The versions of IP that the control-plane hosts have addresses of."""
-        hosts = render.hosts_of(self.spec, render.CONTROL_PLANE_ROLE)
+        hosts = component_hosts.hosts_of(self.spec, CONTROL_PLANE_ROLE)
         return tuple(dict.fromkeys(ip_families.IPV6 if ":" in host.address else ip_families.IPV4 for host in hosts))
 
     @cached_property
@@ -138,9 +141,9 @@ class HostsRun(RunWithHosts):
         return endpoint.url(self.endpoint_host, endpoint.port(self.spec["endpoint"], None))
 
     @property
-    def addresses(self) -> control_plane_objects.Addresses:
+    def addresses(self) -> Addresses:
         """Each API server asks the helpers of its own host, which listen on loopback only."""
-        return control_plane_objects.Addresses(
+        return Addresses(
             webhook_url=f"https://{LOCALHOST}:{KARMADA_WEBHOOK.listens(self.spec)[KARMADA_WEBHOOK.served_port]}",
             aggregated={
                 each.name: (LOCALHOST, each.listens(self.spec)[each.served_port])
@@ -177,7 +180,7 @@ class HostsRun(RunWithHosts):
         own, authority = self._own_identity, self.state.authorities[KARMADA_CA]
         ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         port = KARMADA_APISERVER.listens(self.spec)["https"]
-        hosts = render.hosts_of(self.spec, render.CONTROL_PLANE_ROLE)
+        hosts = component_hosts.hosts_of(self.spec, CONTROL_PLANE_ROLE)
         urls = dict.fromkeys([self.public_url, *(endpoint.url(host.address, port) for host in hosts)])
         refusals = []
         for url in urls:
@@ -346,10 +349,10 @@ class HostsRun(RunWithHosts):
         return differs
 
 
-def _admin_of(kubeconfig: str | None) -> pki.Pair | None:
+def _admin_of(kubeconfig: str | None) -> KeyPair | None:
     """The client certificate of a kubeconfig that an earlier run wrote; None where there is none to be had."""
     try:
         user = yaml.safe_load(Path(kubeconfig or "").read_text())["users"][0]["user"]
-        return pki.Pair(*(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+        return KeyPair(*(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
     except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError):
         return None

@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, etcd_configuration, load_balancer
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    component_hosts,
+    endpoint,
+    etcd_configuration,
+    load_balancer,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Layout, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -33,7 +38,7 @@ class Socket:
 
 def on_host(instance: Instance, host: Host) -> list[Socket]:
     """Where our processes on this host are to listen, by the same flags that they are started with."""
-    components = render.components_on(instance, host)
+    components = component_hosts.components_on(instance, host)
     found = [socket for component in components for socket in of_component(instance, host, component)]
     if host in load_balancer.load_balancers(instance.spec):
         settings = instance.spec["endpoint"]

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import ip_families
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
+    FIELD_MANAGER,
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    MEMBER_LABEL,
+    NAME_LABEL,
+    OWNER_LABEL,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
 
-FIELD_MANAGER = "karmada-installer"
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-INSTANCE_LABEL = "app.kubernetes.io/instance"
-NAME_LABEL = "app.kubernetes.io/name"
-OWNER_LABEL = "installer.karmada.io/owner"
-MEMBER_LABEL = "installer.karmada.io/member"
 #: A name of the name service has no longer parts.
 LONGEST_LABEL = 63
 

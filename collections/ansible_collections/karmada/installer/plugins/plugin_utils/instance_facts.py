@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifact_source,
     artifacts,
     certificates,
-    control_plane_objects,
     endpoint,
     host_cluster,
     host_path,
@@ -27,13 +27,15 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     ip_families,
     kubernetes_layout,
     overlay,
-    pki,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Addresses,
     Component,
+    KeyPair,
     Layout,
     etcd_on_hosts,
     external_etcd,
@@ -50,14 +52,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
     FIELD_MANAGER,
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,
     OWNER_LABEL,
-    Instance,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import Material
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.recorded import read_state
@@ -144,7 +146,7 @@ class InstanceFacts(ABC):
         return self._kept(found)
 
     @cached_property
-    def _own_identity(self) -> pki.Pair:
+    def _own_identity(self) -> KeyPair:
         """As whom this step works in the control plane, where there may be no rights yet."""
         return certificates.superuser("system:karmada:installer", self.state, self.spec, self.now, STEP_LIFETIME)
 
@@ -316,7 +318,7 @@ class InstanceFacts(ABC):
             self.service_subnet,
             self.config_maps,
             self.member_places,
-            image_pins.of_release(release, artifacts.read_lock()),
+            image_pins.of_release(release, artifact_source.read_lock()),
             self.state.restarts,
         )
 
@@ -495,9 +497,9 @@ class InstanceFacts(ABC):
         return endpoint.url(self.endpoint_host, endpoint.port(self.spec["endpoint"], self._api_service))
 
     @property
-    def addresses(self) -> control_plane_objects.Addresses:
+    def addresses(self) -> Addresses:
         """How the control plane's API server finds its helpers, as its own objects have to say it."""
-        return control_plane_objects.Addresses(
+        return Addresses(
             webhook_url=kubernetes_layout.service_url(self.instance, KARMADA_WEBHOOK),
             aggregated={
                 each.name: (self.instance.service_host(each.name), kubernetes_layout.SERVICE_PORTS[each.name])
@@ -521,12 +523,12 @@ class InstanceFacts(ABC):
         return artifacts.crds(self.instance.release.karmada, self.crd_source)
 
     @property
-    def artifact_source(self) -> artifacts.Source:
+    def artifact_source(self) -> Source:
         """Where files come from that are not part of the collection."""
         settings, directory = self.spec["artifacts"], self.connection.artifacts
-        return artifacts.Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
+        return Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
 
     @property
-    def crd_source(self) -> artifacts.Source:
+    def crd_source(self) -> Source:
         """The same for the CRDs, whose mirror has nothing else."""
         return self.artifact_source

@@ -32,9 +32,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport im
     pause,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_watch import Watch
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import Access
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig_fields import Origin
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER
 
 PAGE = 500
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, render_systemd
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_hosts, endpoint
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_flags import ESTIMATOR_PORT
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     SYSTEM_NAMESPACE,
@@ -67,7 +67,7 @@ def service_url(instance: Instance, component: Component) -> str:
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
     """The members the document asks for: hosts, or pods by their stable names; none of an external etcd."""
     if etcd_on_hosts(instance.spec):
-        return render_systemd.etcd_members(instance)
+        return component_hosts.etcd_members(instance)
     name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
     return tuple(
         EtcdMember(

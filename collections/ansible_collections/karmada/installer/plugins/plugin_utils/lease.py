@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_transport import READ_SECONDS, Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER, MANAGED_BY_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead
 

@@ -38,21 +38,23 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HASH_VARIABLE, UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import (
+    CONTROL_PLANE_ROLE,
+    Host,
+    hosts_of,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.ip_families import bracketed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import (
     CONFIGURATION,
-    CONTROL_PLANE_ROLE,
     LOOPBACK,
-    Host,
     Tree,
     configuration_directory,
     configuration_file,
     configuration_folder,
     file_entry,
-    hosts_of,
     merged,
     user_named,
 )

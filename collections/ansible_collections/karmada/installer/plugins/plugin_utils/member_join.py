@@ -55,7 +55,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.objects import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import cluster_from_secret
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import FORMER_MODE, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
 
 AT_ONCE = 16
@@ -300,7 +300,7 @@ def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
     """Whether this member has to be touched: something differs, or what has to be on record of it is not."""
     known, record = state.uids(f"member/{outcome.name}"), state.members.get(outcome.name)
     unrecorded = any(change.uid not in known for change in outcome.on_member)
-    if record is None or members.FORMER_MODE in record:
+    if record is None or FORMER_MODE in record:
         return True
     return members.record(record) != members.record(entry) or unrecorded or bool(outcome.changes)
 

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
     agent_join,
+    member_cleanup,
     member_mode,
     member_works,
     members,
     one_member,
-    removal,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
@@ -28,9 +28,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
     delete_all,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import (
     Entry,
     Outcome,
@@ -41,6 +41,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.objects import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
 
 #: How long a member may take to answer at all; one that is given up is asked for a moment only.
@@ -92,11 +93,11 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
                 cluster = _pushed_again(run, cluster, deadline, outcome)
             _withdraw(run, entry, cluster, member, deadline, outcome)
     outcome.in_control_plane += _remove_remains(run, name, deadline)
-    outcome.on_member += removal.clean_member(run, entry, _left(deadline))
+    outcome.on_member += member_cleanup.clean_member(run, entry, _left(deadline))
     if members.may_have_agent(entry):
         outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
     if not run.check:
-        removal.wait_for_member(run, entry, _left(deadline))
+        member_cleanup.wait_for_member(run, entry, _left(deadline))
 
 
 def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
@@ -125,7 +126,7 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
         with one_member.apart(name, run.trace):
             with connected(run, entry) as member:
                 member.version(retry_seconds=LAST_CALL_SECONDS)
-            outcome.on_member += removal.clean_member(run, entry, _left(deadline))
+            outcome.on_member += member_cleanup.clean_member(run, entry, _left(deadline))
         remains = [member_works.told(works)]
     except one_member.TOLD as error:
         run.say(f"member {name} is given up: {error}")
@@ -172,7 +173,7 @@ def _pulls(cluster: Object) -> bool:
 
 def _is_between_modes(entry: Entry, cluster: Object, member: Cluster) -> bool:
     """Whether nobody sees to the Works: a change of the mode was begun, and the member has no agent yet, or no more."""
-    if members.FORMER_MODE not in entry or not _pulls(cluster) or member_works.is_going(cluster):
+    if FORMER_MODE not in entry or not _pulls(cluster) or member_works.is_going(cluster):
         return False
     return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
 

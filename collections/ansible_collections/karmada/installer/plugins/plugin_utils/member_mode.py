@@ -22,7 +22,7 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import FORMER_MODE, State
 
 
 def of_cluster(live: Object | None) -> str:
@@ -40,13 +40,13 @@ def begun(state: State, entry: Mapping[str, Any], live: Object | None) -> State:
     if not changes(entry, live):
         return state
     name = entry["name"]
-    record = {**state.members[name], members.FORMER_MODE: of_cluster(live)}
+    record = {**state.members[name], FORMER_MODE: of_cluster(live)}
     return replace(state, members={**state.members, name: record})
 
 
 def waits_for_agent(entry: Mapping[str, Any], state: State) -> bool:
     """Whether a member that was in mode Push gets its agent when karmada-controller-manager has let go of it."""
-    return pulls(entry) and state.members.get(entry["name"], {}).get(members.FORMER_MODE) == members.PUSH
+    return pulls(entry) and state.members.get(entry["name"], {}).get(FORMER_MODE) == members.PUSH
 
 
 def was_pushed(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:

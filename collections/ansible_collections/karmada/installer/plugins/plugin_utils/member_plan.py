@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 

@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     selected_members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import CONTROL_PLANE_ROLE, hosts_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
@@ -29,7 +30,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target, sentences
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import CONTROL_PLANE_ROLE, hosts_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.

@@ -34,10 +34,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import NAMESPACE_ON_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target
-from ansible_collections.karmada.installer.plugins.plugin_utils.reach_probe import NAMESPACE_ON_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 
 #: How long one that a killed run has left may take to go.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.listed import listed
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import agent_hosts, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import (
@@ -23,6 +23,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_ob
     owner_labels,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import FORMER_MODE
+
+#: The namespace on a member, which has none of ours before it is joined; there as long as the pod is.
+NAMESPACE_ON_MEMBER = "karmada-installer-reach-probe"
+
 
 Object = dict[str, Any]
 
@@ -33,8 +38,6 @@ RETAIN, DELETE = "Retain", "Delete"
 #: Fields of a member that say where its kubeconfig is; it has one of them.
 REACHED_BY = ("secretRef", "kubeconfigFrom")
 PUSH, PULL = "Push", "Pull"
-#: Field of a record: the mode that the member had before a change of it that has not come to its end.
-FORMER_MODE = "formerMode"
 IMPERSONATOR = "karmada-impersonator"
 #: On what we put on a member: the control plane that holds it.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
@@ -349,7 +352,7 @@ def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes
 def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> bytes:
     """The kubeconfig of a member's estimator: the Cluster says where, the Secret of the control plane as whom."""
     member, data = cluster["metadata"]["name"], secret["data"]
-    config = pki.kubeconfig(
+    config = pki_kubeconfig.kubeconfig(
         member,
         cluster["spec"]["apiEndpoint"],
         base64.b64decode(data["caBundle"]),

@@ -21,12 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.component_types 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
-    FIELD_MANAGER,
-    INSTANCE_LABEL,
-    NAME_LABEL,
-)
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
     FIELD_MANAGER,
     MANAGED_BY_LABEL,
     OWNER_LABEL,

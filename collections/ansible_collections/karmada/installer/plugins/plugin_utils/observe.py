@@ -18,12 +18,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     pod_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import EndpointStatus, EtcdClient
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
-    INSTANCE_LABEL,
-    MEMBER_LABEL,
-    NAME_LABEL,
-)
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import INSTANCE_LABEL, MEMBER_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.portforward import ForwardedSocket, Forwarder

@@ -9,7 +9,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, external_etcd, host_preflight, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    certificates,
+    component_hosts,
+    external_etcd,
+    host_preflight,
+    pki,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Component,
@@ -100,14 +106,16 @@ def hint_at_etcd(run: EtcdOnHostsRun) -> str:
 
 
 def _component(run: RunWithHosts, component: Component) -> ComponentStatus:
-    hosts = render.hosts_of(run.spec, render.role_of(component))
+    hosts = component_hosts.hosts_of(run.spec, component_hosts.role_of(component))
     ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
     return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
 
 
 def _agents(run: HostsRun) -> list[ComponentStatus]:
     """The agents on hosts: of each member that has its agent there, one on each of its hosts."""
-    agents = [(host.name, agent) for host in run.hosts.values() for agent in render.agents_on(run.instance, host)]
+    agents = [
+        (host.name, agent) for host in run.hosts.values() for agent in component_hosts.agents_on(run.instance, host)
+    ]
     desired = Counter(agent.name for _host, agent in agents)
     ready = Counter(agent.name for host, agent in agents if _unit(run, host, agent).get("reason") == "")
     return [ComponentStatus(name, number, ready[name]) for name, number in sorted(desired.items())]
@@ -169,7 +177,7 @@ def _etcd(run: HostsRun) -> list[EndpointStatus]:
     if external_etcd.is_named(run):
         return external_etcd.connect(run).status()
     files = _etcd_client_files(run)
-    urls = [member.client_url for member in render.etcd_members(run.instance)]
+    urls = [member.client_url for member in component_hosts.etcd_members(run.instance)]
     return EtcdClient(urls, files, "etcd's client certificate").status() if files else []
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import FIELD_MANAGER, MANAGED_BY_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import FIELD_MANAGER, MANAGED_BY_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 
 Object = Mapping[str, Any]

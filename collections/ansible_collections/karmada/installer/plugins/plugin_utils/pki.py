@@ -24,10 +24,11 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -53,14 +54,6 @@ _UNREADABLE = (
     *(ValueError, TypeError, UnsupportedAlgorithm),
     *(x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType),
 )
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A certificate (one PEM block; of a leaf or of a CA) and its private key (PEM, PKCS#8). `repr` hides the key."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ class Certificate:
 
 def new_authority(
     authority: Authority, algorithm: KeyAlgorithm, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME
-) -> Pair:
+) -> KeyPair:
     """A new self-signed CA, valid until `now + lifetime`, that may sign leaves only (path length 0)."""
     key, name, now = _new_key(algorithm), _name(authority.common_name, ()), _utc(now)
     builder = (
@@ -123,8 +116,8 @@ def new_authority(
 
 
 def issue(
-    certificate: Certificate, authority_pair: Pair, algorithm: KeyAlgorithm, now: datetime, validity: timedelta
-) -> Pair:
+    certificate: Certificate, authority_pair: KeyPair, algorithm: KeyAlgorithm, now: datetime, validity: timedelta
+) -> KeyPair:
     """A new key and a leaf for it, valid until `now + validity` or the end of the CA, whichever comes first.
 
     Raises `ValueError` if the CA is unreadable, is no CA, does not match its key, or is not valid at `now`, or if
@@ -165,7 +158,7 @@ def issue(
 
 def reasons_to_reissue(
     certificate: Certificate,
-    pair: Pair | None,
+    pair: KeyPair | None,
     authority_certificate: bytes,
     algorithm: KeyAlgorithm | None,
     now: datetime,
@@ -214,7 +207,7 @@ def reasons_to_reissue(
     return reasons + _time_reasons(have, authority, _utc(now), renew_before)
 
 
-def reasons_to_reissue_authority(pair: Pair | None, now: datetime) -> list[str]:
+def reasons_to_reissue_authority(pair: KeyPair | None, now: datetime) -> list[str]:
     """Why a CA cannot be used any longer: missing, unreadable, key and certificate do not match, expired.
 
     Nothing else, since everything that trusts the CA breaks when it is replaced; for its age see `authority_warnings`.
@@ -324,36 +317,6 @@ def bundle(*cert_pems: bytes) -> bytes:
     return b"".join(found)
 
 
-def kubeconfig(
-    cluster_name: str,
-    server: str,
-    ca_pem: bytes,
-    user: str,
-    credentials: Pair | str,
-    context: str,
-    tls_server_name: str | None = None,
-    namespace: str | None = None,
-) -> dict[str, Any]:
-    """A kubeconfig with everything inside, as plain data; `credentials` is a client certificate or a bearer token."""
-    cluster = {"server": server, "certificate-authority-data": _base64(ca_pem)}
-    if tls_server_name:
-        cluster["tls-server-name"] = tls_server_name
-    if isinstance(credentials, Pair):
-        identity = {"client-certificate-data": _base64(credentials.certificate)}
-        identity["client-key-data"] = _base64(credentials.key)
-    else:
-        identity = {"token": credentials}
-    use = {"cluster": cluster_name, "user": user} | ({"namespace": namespace} if namespace else {})
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": cluster_name, "cluster": cluster}],
-        "users": [{"name": user, "user": identity}],
-        "contexts": [{"name": context, "context": use}],
-        "current-context": context,
-    }
-
-
 def parse_duration(text: str) -> timedelta:
     """A duration as Go writes it (`8760h`, `1h30m`, `1.5h`, `0`), units h, m, s and ms. Raises `ValueError`."""
     if text != "0" and not _DURATION.fullmatch(text):
@@ -399,8 +362,8 @@ def _key_pem(key: _PrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none)
 
 
-def _pair(certificate: x509.Certificate, key: _PrivateKey) -> Pair:
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+def _pair(certificate: x509.Certificate, key: _PrivateKey) -> KeyPair:
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 
 @functools.lru_cache(maxsize=256)  # an authority is looked at for each certificate that it signed
@@ -506,7 +469,3 @@ def _utc(moment: datetime) -> datetime:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     FileSet,
     Holds,
+    KeyPair,
     Layout,
     LeafCertificate,
     Names,
@@ -38,8 +39,8 @@ _NO_NAMES = Names()
 class Material:
     """All keys and certificates of an instance. Never printed: it has no representation."""
 
-    authorities: Mapping[str, pki.Pair]
-    leaves: Mapping[str, pki.Pair]
+    authorities: Mapping[str, KeyPair]
+    leaves: Mapping[str, KeyPair]
     service_account_key: bytes
     encryption_key: str
     #: The client certificate of an etcd that is not ours, as the document's Secret has it: file name → content.
@@ -107,9 +108,9 @@ def admin_kubeconfig(material: Material, server: str, tls_server_name: str | Non
     return kubeconfig_of(material.leaves["admin"], authority, server, "karmada-admin", tls_server_name)
 
 
-def kubeconfig_of(who: pki.Pair, authority: bytes, server: str, user: str, tls_server_name: str | None = None) -> str:
+def kubeconfig_of(who: KeyPair, authority: bytes, server: str, user: str, tls_server_name: str | None = None) -> str:
     """A kubeconfig with everything embedded, as YAML; ``user`` is what the file calls who has this certificate."""
-    config = pki.kubeconfig(
+    config = pki_kubeconfig.kubeconfig(
         CLUSTER_NAME, server, authority, user, who, context="karmada-apiserver", tls_server_name=tls_server_name
     )
     return yaml.safe_dump(config, sort_keys=False)

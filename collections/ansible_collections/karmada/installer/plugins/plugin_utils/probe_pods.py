@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import NAME_LABEL, Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL
 
 #: Reasons of a waiting container that are about its image.
 UNPULLED = frozenset(

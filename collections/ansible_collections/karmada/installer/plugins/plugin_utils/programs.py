@@ -29,8 +29,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, image_files, image_pins
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifact_source,
+    artifacts,
+    image_files,
+    image_pins,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, settings_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import FetchError, Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import Build
@@ -108,7 +113,7 @@ def programs(
     everything that cannot be had.
     """
     finder = _Finder(source, spec, access or _access(source), held or Held())
-    kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
+    kept = ProgramCache(cache or artifact_source.cache_directory() / "programs")
     wanted = finder.wanted(release, architecture, components)
     found = _each(wanted, lambda each: _bring(finder.locate(each), kept))
     return {each.component: program for each, program in zip(wanted, found, strict=True)}
@@ -127,7 +132,7 @@ def check(
     """What of it cannot be had, without fetching it: asks the source for whatever the cache does not have."""
     try:
         finder = _Finder(source, spec, access or _access(source), held or Held())
-        kept = ProgramCache(cache or artifacts.cache_directory() / "programs")
+        kept = ProgramCache(cache or artifact_source.cache_directory() / "programs")
         _each(finder.wanted(release, architecture, components), lambda each: _ask(finder.locate(each), kept))
     except ProblemsError as error:
         return error.problems
@@ -210,7 +215,7 @@ class _Finder:
         self._registry = Registry(access.https, access.logins)
         self._held = held
         self._digests: dict[str, str] = {}
-        self._lock = artifacts.read_lock()
+        self._lock = artifact_source.read_lock()
         sums = source.directory / SUMS_FILE if source.directory else None
         self._sums = read_sums(sums) if sums and sums.is_file() else {}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import quantity
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 

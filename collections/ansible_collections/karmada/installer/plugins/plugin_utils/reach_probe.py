@@ -31,8 +31,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render_pods impo
 
 #: The name label of the pods, so that those of a run that was killed are found.
 PROBE = "reach-probe"
-#: The namespace on a member, which has none of ours before it is joined; there as long as the pod is.
-NAMESPACE_ON_MEMBER = "karmada-installer-reach-probe"
 #: Targets of one pod, each with a container, and what its annotations may hold of certificates (in all 256 KiB).
 TARGETS, AUTHORITY_BYTES = 10, 200 * 1024
 #: How long one may take to be reached.

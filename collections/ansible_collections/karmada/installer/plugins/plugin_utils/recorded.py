@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, crd_rules, manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import State, from_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import FORMER_MODE, State, from_files
 
 #: More problems of one state help nobody.
 _SHOWN = 5

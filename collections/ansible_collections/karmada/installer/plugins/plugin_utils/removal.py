@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    agent,
     external_etcd,
-    member_types,
-    members,
-    one_member,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import WORKERS, Change, delete_all
@@ -23,21 +19,16 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
     ETCD,
     KARMADA_CA,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import (
     FIELD_MANAGER,
     INSTANCE_LABEL,
     NAME_LABEL,
     OWNER_LABEL,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, connected, impersonation
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.reach_probe import NAMESPACE_ON_MEMBER
-from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import HOST, Run
 
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
@@ -57,40 +48,10 @@ _FOLLOWERS = {"Event", "Endpoints", "EndpointSlice", "PodMetrics", "PackageManif
 DELETE_SECONDS = 120.0
 _DEPLOYMENT = ("apps/v1", "Deployment")
 _STATEFUL_SET = ("apps/v1", "StatefulSet")
-#: On a member, if a run was killed while a pod there tried to reach the control plane.
-_OF_KILLED_PROBE = Ref("v1", "Namespace", NAMESPACE_ON_MEMBER)
 #: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
 _PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
 #: What the instance consists of in its namespace beside its workloads, apart from its claims and its state.
 _REST = (*_PRUNED, ("v1", "Service"), ("v1", "Secret"))
-
-
-def member_entries(run: Run) -> list[Entry]:
-    """The members that were joined, as they were reached then; the document may no longer list them."""
-    listed = {entry["name"]: entry for entry in run.spec["members"]}
-    return [listed.get(name) or {"name": name, **record} for name, record in sorted(run.state.members.items())]
-
-
-def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
-    """Members that would keep what is ours because they do not answer, apart from those given up by name."""
-    problems = []
-    for entry in member_entries(run):
-        if entry["name"] in abandoned:
-            continue
-        try:
-            with one_member.apart(entry["name"], run.trace), connected(run, entry) as member:
-                member.version(retry_seconds=5)
-        except one_member.TOLD as error:
-            left = ", ".join(sorted(run.state.owned.get(f"member/{entry['name']}", {})))
-            problems.append(
-                Problem(
-                    what=f"it does not answer, so these would be left on it: {left}. ({printable(error)})",
-                    where=f"member {entry['name']}",
-                    remedy="make it reachable, or give it up: "
-                    f'-e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
-                )
-            )
-    return problems
 
 
 def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
@@ -99,39 +60,7 @@ def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     The API server goes with those that act through it, since nothing inside of it has to be deleted. etcd stays until
     the members are clean: with its pods the data may go, and after a run that fails there an install brings all back.
     """
-    return _delete(run, run.host, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
-
-
-def clean_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> list[Change]:
-    """Remove from a member what joining it created, and what Karmada itself put there to act for users.
-
-    The namespace is asked to go, and waited for by ``wait_for_member``: a cluster does nothing about that for 5 s, in
-    which there is other work to do. When this returns there is nothing in it that could hold it.
-    """
-    name = entry["name"]
-    with connected(run, entry, timeout) as member:
-        of_accounts = members.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
-        # The document may say a mode that it has not come to.
-        has_agent = members.may_have_agent(entry, run.state.members.get(name))
-        refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
-        live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
-        ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
-        changes = _delete(run, member, [*ours, *impersonation(name, member)], timeout)
-        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
-        if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
-            uids = run.state.uids(f"member/{name}")
-            going = {Ref.of(each) for each in ours}
-            changes += _delete_namespace(run, member, namespace, uids, going, timeout)
-        changes += _delete(run, member, member_types.unused(run, name, member), timeout)
-    return changes
-
-
-def wait_for_member(run: Run, entry: Entry, timeout: float = DELETE_SECONDS) -> None:
-    """Return when the namespace that ``clean_member`` asked to go is gone. Raises ApplyFailed when it stays."""
-    with connected(run, entry, timeout) as member:
-        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
-        if namespace and namespace["metadata"].get("deletionTimestamp"):
-            _delete(run, member, [namespace], timeout)
+    return delete_ours(run, run.host, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
@@ -159,14 +88,14 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
     """The components that still are there, etcd, then everything else, claims by policy, but not the state."""
     # An API server without its etcd takes half a minute to give up; with somebody else's it would go on writing.
     changes = [] if run.check else stop_components(run, timeout)
-    changes += _delete(run, run.host, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
+    changes += delete_ours(run, run.host, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
     changes += external_etcd.release(run)
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
     passages = (PASSAGES[each][:2] for each in run.state.passages)
     rest = [each for each in _ours(run, *_REST, *passages) if Ref.of(each) != state]
-    changes += _delete(run, run.host, rest, timeout)
+    changes += delete_ours(run, run.host, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
-        changes += _delete(run, run.host, _claims(run), timeout)
+        changes += delete_ours(run, run.host, _claims(run), timeout)
         changes += _remove_host_volumes(run, timeout)
     return changes
 
@@ -187,7 +116,7 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
         run.say(f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}")
-    return _delete(run, run.host, ours, timeout)
+    return delete_ours(run, run.host, ours, timeout)
 
 
 def remove_state(
@@ -205,10 +134,10 @@ def remove_state(
     namespace = run.host.get("v1", "Namespace", run.namespace)
     if namespace and (owned_by(namespace, run.state.owner, run.state.uids(HOST)) or _left_to_us(run, namespace)):
         going = _bookkeeping(run) | {Ref.of(each) for each in _claims(run)}
-        changes += _delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
+        changes += delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
     meanwhile()
     if namespace and any(change.action == "deleted" for change in changes):
-        _delete(run, run.host, [namespace], timeout)
+        delete_ours(run, run.host, [namespace], timeout)
     else:
         run.retire_lock()
         present = [
@@ -228,7 +157,7 @@ def namespace_is_going(run: Run) -> bool:
 def _left_to_us(run: Run, namespace: Object) -> bool:
     """Whether another instance of ours made this namespace, which would stay for ever if the last one left it.
 
-    That the maker is gone shows in there being nothing of it any more: see ``_delete_namespace``.
+    That the maker is gone shows in there being nothing of it any more: see ``delete_namespace``.
     """
     manager, owner = claimed_by(namespace)
     if run.stored_state is None or manager != FIELD_MANAGER or not owner or not owned_by(namespace, owner, ()):
@@ -274,7 +203,7 @@ def _ours(run: Run, *kinds: tuple[str, str]) -> list[Object]:
     return [each for found in lists for each in found if owned_by(each, owner, uids)]
 
 
-def _delete(
+def delete_ours(
     run: Run,
     cluster: Cluster,
     objects: Iterable[Object],
@@ -289,7 +218,7 @@ def _delete(
     )
 
 
-def _delete_namespace(
+def delete_namespace(
     run: Run, cluster: Cluster, namespace: Object, uids: Collection[str], going: set[Ref], timeout: float
 ) -> list[Change]:
     """Ask a namespace that we made to go, unless somebody else has moved in, or that cannot be known.
@@ -316,7 +245,7 @@ def _delete_namespace(
     if run.is_host(cluster):
         run.retire_lock()
     held = any(each["metadata"].get("finalizers") for each in (namespace, *found))
-    return _delete(run, cluster, [namespace], timeout, wait=held)
+    return delete_ours(run, cluster, [namespace], timeout, wait=held)
 
 
 def _is_here_to_stay(each: Object) -> bool:

@@ -18,20 +18,25 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 from ansible_collections.karmada.installer.plugins.plugin_utils import components as table
 from ansible_collections.karmada.installer.plugins.plugin_utils import etcd_configuration, unit_text
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import (
+    AGENT_ROLE,
+    Host,
+    all_components,
+    all_hosts,
+    etcd_members,
+    role_of,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     SYSTEM_NAMESPACE,
     Component,
-    EtcdMember,
     Layout,
     Names,
     Scheme,
-    members_with_agent_hosts,
     settings_of,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
     ETCD,
-    KARMADA_AGENT_ON_HOST,
     KARMADA_APISERVER,
     KARMADA_WEBHOOK,
 )
@@ -46,7 +51,6 @@ Tree = dict[str, Any]
 CONFIGURATION = "/etc/karmada"
 DATA = "/var/lib/karmada"
 PROGRAMS = "/usr/local/lib/karmada"
-ETCD_ROLE, CONTROL_PLANE_ROLE, AGENT_ROLE = "etcd", "controlPlane", "agent"
 #: Where a unit has a folder while it runs.
 RUNTIME = "/run"
 #: What the API server of the same host alone talks to is not to be reached from anywhere else.
@@ -56,66 +60,6 @@ _SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
 _LONGEST_USER_NAME = 31
 #: etcd reads these for every connection, so a renewal restarts no member.
 _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
-
-
-@dataclass(frozen=True)
-class Host:
-    """A plain host of the document. ``address`` is how the other hosts and the members reach it."""
-
-    name: str
-    address: str
-    roles: tuple[str, ...]
-
-    @property
-    def is_of_members(self) -> bool:
-        """Whether it runs agents, and so nothing else. It is no part of the control plane and gets no key of it, and
-        what is wrong with it is wrong with the members that it serves.
-        """
-        return AGENT_ROLE in self.roles
-
-
-def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
-    """The hosts of the document, in its order; none where all of it runs in pods."""
-    return tuple(host_of(each) for each in spec.get("hosts", ()))
-
-
-def host_of(entry: Mapping[str, Any]) -> Host:
-    """A host by its entry of the document."""
-    return Host(entry["name"], entry["address"], tuple(entry["roles"]))
-
-
-def hosts_of(spec: Mapping[str, Any], role: str) -> tuple[Host, ...]:
-    """The hosts with this role, in the order of the document."""
-    return tuple(host for host in all_hosts(spec) if role in host.roles)
-
-
-def all_components(instance: Instance) -> tuple[Component, ...]:
-    """Every component that the instance can have on hosts, wanted or not."""
-    return tuple(
-        each
-        for component in table.ON_HOSTS.values()
-        for each in table.processes(component, instance.member_places, instance.member_places)
-    )
-
-
-def role_of(component: Component) -> str:
-    """The role that a host needs to run the component."""
-    return _ROLES.get(component.row, CONTROL_PLANE_ROLE)
-
-
-_ROLES = {ETCD.name: ETCD_ROLE, KARMADA_AGENT_ON_HOST.name: AGENT_ROLE}
-
-
-def components_on(instance: Instance, host: Host) -> list[Component]:
-    """The components that run on this host."""
-    wanted = table.wanted_components(instance.spec, instance.member_places)
-    return [*(each for each in wanted if role_of(each) in host.roles), *agents_on(instance, host)]
-
-
-def agents_on(instance: Instance, host: Host) -> list[Component]:
-    """The agents that run on this host: one for each member that names it."""
-    members = [name for name, hosts in members_with_agent_hosts(instance.spec).items() if host.name in hosts]
-    return list(table.processes(KARMADA_AGENT_ON_HOST, members, instance.member_places))
 
 
 def unit_name(instance: Instance, component: Component) -> str:
@@ -184,19 +128,6 @@ def _shutdown_delay(spec: Mapping[str, Any]) -> int:
     if settings.get("type") == "VirtualIP":
         return 3
     return 0 if settings.get("host") in {host.address for host in all_hosts(spec)} else 5
-
-
-def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
-    """The members of etcd: one on each host with that role."""
-    ports = ETCD.listens(instance.spec)
-    return tuple(
-        EtcdMember(
-            name=host.name,
-            client_url=url(host.address, ports["client"]),
-            peer_url=url(host.address, ports["peer"]),
-        )
-        for host in hosts_of(instance.spec, ETCD_ROLE)
-    )
 
 
 @dataclass(frozen=True)

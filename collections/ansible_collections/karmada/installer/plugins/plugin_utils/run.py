@@ -21,7 +21,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import render_ku
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER, clashing_names
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import (
     NOT_STORED,
     InstanceFacts,
@@ -29,6 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts i
     version_of,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import INSTANCE_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, claimed_by, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError

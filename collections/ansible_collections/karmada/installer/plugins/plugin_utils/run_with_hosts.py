@@ -11,16 +11,17 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    artifacts,
     certificates,
+    component_hosts,
     load_balancer,
-    pki,
     pki_files,
     programs,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess, addition
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Holds, Layout
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import ETCD_ROLE, Host
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Holds, KeyPair, Layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     BY_NAME,
     KARMADA_AGENT_ON_HOST,
@@ -61,7 +62,7 @@ class RunWithHosts(Run):
             deployment, connection, operation=operation, holder=holder, check=check, say=say, selected=selected
         )
         self.handover = handover
-        self.hosts = {host.name: host for host in render.all_hosts(self.spec)}
+        self.hosts = {host.name: host for host in component_hosts.all_hosts(self.spec)}
         self.observed = handover.all_observed(self.hosts)
 
     @cached_property
@@ -88,7 +89,7 @@ class RunWithHosts(Run):
         Before anything is put there: a run that ends early, and a document that changes after it, forget no host. A
         member that has been started once knows the others by what it has on its disk.
         """
-        members = tuple(host.name for host in render.hosts_of(self.spec, render.ETCD_ROLE))
+        members = tuple(host.name for host in component_hosts.hosts_of(self.spec, ETCD_ROLE))
         return replace(
             state,
             hosts={**state.hosts, **{host["name"]: host for host in self.spec["hosts"]}},
@@ -102,7 +103,7 @@ class RunWithHosts(Run):
     # -- programs --------------------------------------------------------------------------------------------------
 
     @property
-    def crd_source(self) -> artifacts.Source:
+    def crd_source(self) -> Source:
         """Where the CRDs come from: on a mirror that has programs, too, from the folder of Karmada."""
         source = self.artifact_source
         if source.url and source.kind != "GoModules":
@@ -190,7 +191,7 @@ class RunWithHosts(Run):
 class HostView:
     """What one host of an instance is to be. ``files`` is what it has, path → base64."""
 
-    def __init__(self, run: RunWithHosts, host: render.Host, files: Mapping[str, str]) -> None:
+    def __init__(self, run: RunWithHosts, host: Host, files: Mapping[str, str]) -> None:
         self.run = run
         self.host = host
         self.files = files
@@ -198,7 +199,7 @@ class HostView:
     def components(self, names: Iterable[str]) -> list[Component]:
         """Those of the named components that run on this host."""
         rows = set(names)
-        return [each for each in render.components_on(self.run.instance, self.host) if each.row in rows]
+        return [each for each in component_hosts.components_on(self.run.instance, self.host) if each.row in rows]
 
     def tree(self, names: Iterable[str]) -> Object:
         """These components on this host. All of them together are also the end of those that are not wanted there.
@@ -220,7 +221,7 @@ class HostView:
         every, kept = names == set(BY_NAME), {component.name for component in wanted}
         gone = [
             render.ended(instance, each)
-            for each in render.all_components(instance)
+            for each in component_hosts.all_components(instance)
             if each.name not in kept and each.row in names and (every or each.member) and not self._is_leaving(each)
         ]
         return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
@@ -271,7 +272,7 @@ class HostView:
         if handed_on is not None:
             return {name: base64.b64decode(config) for name, config in handed_on["access"].items()}
         found = {}
-        for component in render.all_components(self.run.instance):
+        for component in component_hosts.all_components(self.run.instance):
             for files in component.file_sets if component.row in BY_NAME else ():
                 folder = render.configuration_folder(self.run.instance, component.name)
                 path = f"{folder}/{files.directory}/{pki_files.MEMBER_CONFIG}"
@@ -316,7 +317,7 @@ class HostView:
             folder = where.path(certificates.file_set_of(leaf, [component]).directory)
             certificate, key = (self.files.get(f"{folder}/tls.{kind}") for kind in ("crt", "key"))
             if certificate and key:
-                present[leaf.name] = pki.Pair(base64.b64decode(certificate), base64.b64decode(key))
+                present[leaf.name] = KeyPair(base64.b64decode(certificate), base64.b64decode(key))
         issued = certificates.issue_missing(
             run.instance, run.state, where, present, run.now, run.external_etcd_files, leaves
         )

@@ -18,9 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.releases import is_digest
+
+#: Field of a record: the mode that the member had before a change of it that has not come to its end.
+FORMER_MODE = "formerMode"
+
 
 #: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
 #: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
@@ -74,7 +78,7 @@ class State:
     owner: str
     version: str
     etcd: EtcdState
-    authorities: Mapping[str, Pair] = field(default_factory=dict)
+    authorities: Mapping[str, KeyPair] = field(default_factory=dict)
     service_account_key: bytes = b""
     encryption_key: str = ""
     endpoint_host: str = ""
@@ -181,7 +185,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
                 f"{writer} of the collection wrote it, in format {plain['format']}; this one knows {FORMAT}"
             )
         authorities = {
-            name.removesuffix(".key"): Pair(certificate=files[f"{name.removesuffix('.key')}.crt"], key=content)
+            name.removesuffix(".key"): KeyPair(certificate=files[f"{name.removesuffix('.key')}.crt"], key=content)
             for name, content in files.items()
             if name.endswith("-ca.key")
         }

@@ -13,6 +13,7 @@ from ansible_collections.karmada.installer.plugins.action import break_glass
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, control_plane_stages, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN, administrator
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import ADMINISTRATORS
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
@@ -53,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         yield found
 
 
-def as_bearer(server: ApiServer, pair: pki.Pair) -> Cluster:
+def as_bearer(server: ApiServer, pair: KeyPair) -> Cluster:
     return Cluster.from_parts(
         server.url, server.ca.read_text(), pair.certificate.decode(), pair.key.decode(), name="control plane"
     )

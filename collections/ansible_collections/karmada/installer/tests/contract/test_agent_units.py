@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, agent_units, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    agent,
+    agent_units,
+    component_hosts,
+    pki,
+    pki_kubeconfig,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT_ON_HOST
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import namespace_on_member
@@ -38,7 +44,7 @@ class Unit:
 
     def __init__(self, server: ApiServer, folder: Path) -> None:
         instance = Runs(folder).step(deployment(*BOTH)).instance
-        host = next(each for each in render.all_hosts(instance.spec) if each.name == "gw1")
+        host = next(each for each in component_hosts.all_hosts(instance.spec) if each.name == "gw1")
         component = KARMADA_AGENT_ON_HOST.for_member("m1", 0)
         ports = dict(zip(component.ports, conftest.free_ports(2), strict=True))
         self.folder, self.component, self.spec = folder, replace(component, ports=ports), instance.spec
@@ -58,7 +64,7 @@ class Unit:
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         status, answer = server.request("POST", f"{_INSIDE}/serviceaccounts/{agent.ACCOUNT}/token", request)
         assert status == 201, answer
-        cluster: dict[str, Any] = pki.kubeconfig(
+        cluster: dict[str, Any] = pki_kubeconfig.kubeconfig(
             "m1", server.url, server.ca.read_bytes(), "karmada-agent", str(answer["status"]["token"]), context="m1"
         )
         access = agent_units.AgentAccess(json.dumps(cluster).encode(), "")

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import Cause, EtcdClient, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -31,11 +32,11 @@ NOW = datetime.now(UTC)
 PREFIX = "/karmada/prod"
 
 
-def authority(name: str) -> pki.Pair:
+def authority(name: str) -> KeyPair:
     return pki.new_authority(pki.Authority(name, name), "ECDSA-P256", NOW - timedelta(days=1))
 
 
-def leaf(ca: pki.Pair, *, server: bool = False, now: datetime = NOW, days: int = 1, ip: str = "127.0.0.1") -> pki.Pair:
+def leaf(ca: KeyPair, *, server: bool = False, now: datetime = NOW, days: int = 1, ip: str = "127.0.0.1") -> KeyPair:
     wanted = pki.Certificate("leaf", "ca", "test", ip_addresses=(ip,) if server else (), server=server, client=True)
     return pki.issue(wanted, ca, "ECDSA-P256", now, timedelta(days=days))
 
@@ -43,7 +44,7 @@ def leaf(ca: pki.Pair, *, server: bool = False, now: datetime = NOW, days: int =
 @dataclass(frozen=True)
 class Etcd:
     url: str
-    ca: pki.Pair
+    ca: KeyPair
     directory: Path
 
     @property

@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
     Component,
     EtcdMember,
+    KeyPair,
     Layout,
     Names,
 )
@@ -149,7 +150,7 @@ class Etcd:
         except OSError:
             return False
 
-    def tls(self, certificate: pki.Pair | None) -> ssl.SSLContext:
+    def tls(self, certificate: KeyPair | None) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=self.authority.certificate.decode())
         if certificate:
             file = self.directory / f"{abs(hash(certificate.certificate))}.pem"
@@ -157,7 +158,7 @@ class Etcd:
             context.load_cert_chain(file)
         return context
 
-    def status(self, address: str, path: str, certificate: pki.Pair | None) -> int:
+    def status(self, address: str, path: str, certificate: KeyPair | None) -> int:
         """HTTP status with this client certificate; 0 when the connection is refused in TLS."""
         try:
             with urllib.request.urlopen(
@@ -169,7 +170,7 @@ class Etcd:
         except (ssl.SSLError, urllib.error.URLError, ConnectionError, TimeoutError):
             return 0
 
-    def leaf(self, name: str) -> pki.Pair:
+    def leaf(self, name: str) -> KeyPair:
         return self.found.material.leaves[name]
 
 

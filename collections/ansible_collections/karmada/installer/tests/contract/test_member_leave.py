@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 
 OWNER = "me"
@@ -25,7 +26,7 @@ FINALIZER = "karmada.io/execution-controller"
 @pytest.fixture
 def control_plane(api_server: Any) -> Iterator[Cluster]:
     with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="control plane") as found:
-        crds = artifacts.crds(releases.newest().karmada, artifacts.Source("GoModules"))
+        crds = artifacts.crds(releases.newest().karmada, Source("GoModules"))
         found.apply(next(each for each in crds if each["metadata"]["name"] == "works.work.karmada.io"))
         yield found
 

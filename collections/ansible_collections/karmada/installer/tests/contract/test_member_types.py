@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     artifacts,
+    member_cleanup,
     member_types,
     releases,
-    removal,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import plan, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -33,7 +34,7 @@ def member(api_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         def connected(*_: Any) -> Iterator[Cluster]:
             yield found
 
-        monkeypatch.setattr(removal, "connected", connected)
+        monkeypatch.setattr(member_cleanup, "connected", connected)
         yield found
         for name in member_types.KINDS:
             found.delete(member_types.CRD_API, member_types.CRD, name)
@@ -43,7 +44,7 @@ def member(api_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 @pytest.fixture(params=[each.karmada for each in releases.RELEASES])
 def run(request: pytest.FixtureRequest) -> Run:
     found = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state(version=request.param))
-    found.__dict__["_crds"] = artifacts.crds(request.param, artifacts.Source("GoModules"))
+    found.__dict__["_crds"] = artifacts.crds(request.param, Source("GoModules"))
     return found
 
 
@@ -63,7 +64,7 @@ def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
     assert {change.action for change in member_types.survey(run, member, survey)} == {"unchanged"}
     assert {verb for verb, count in member.counts.items() if count != before.get(verb)} == {"get"}
 
-    removal.clean_member(run, M1, 30)
+    member_cleanup.clean_member(run, M1, 30)
     assert crds(member) == set()
 
 
@@ -83,12 +84,12 @@ def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Clu
     member.apply(export)
     said: list[str] = []
     run.say = said.append
-    removal.clean_member(run, M1, 30)
+    member_cleanup.clean_member(run, M1, 30)
     assert crds(member) == {EXPORTS, IMPORTS}
     assert "it is in use: ServiceExport default/web" in said[0]
 
     # Joined and left once more, when nobody uses it any more.
     member.delete("multicluster.x-k8s.io/v1alpha1", "ServiceExport", "web", "default")
     member_types.install(run, member)
-    removal.clean_member(run, M1, 30)
+    member_cleanup.clean_member(run, M1, 30)
     assert crds(member) == {IMPORTS}

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, control_plane_objects, members
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
 from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, OWNER, SPECS, Rendered, rendered
@@ -34,7 +35,7 @@ def cluster(server: ApiServer) -> Iterator[Cluster]:
 
 def stages() -> dict[str, list[dict[str, Any]]]:
     found = rendered({"components": OPTIONAL})
-    crds = artifacts.crds(found.instance.release.karmada, artifacts.Source("GoModules"))
+    crds = artifacts.crds(found.instance.release.karmada, Source("GoModules"))
     addresses = found.addresses
     return {
         "rights": control_plane_objects.rights(OWNER),

@@ -32,7 +32,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     releases,
     render_systemd,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
@@ -162,7 +163,7 @@ def _bcrypt(password: str) -> str:
     return str(found.decode())
 
 
-def _issue(request: Request, signer: pki.Pair) -> Response:
+def _issue(request: Request, signer: KeyPair) -> Response:
     """What a registry's token server does: a signed statement of what the bearer may do, for those with a login."""
     if request.headers.get("Authorization") != _basic():
         return Response(401)

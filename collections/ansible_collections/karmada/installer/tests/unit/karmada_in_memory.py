@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, member_works, members, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, member_works, members
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, Object
 from ansible_collections.karmada.installer.tests.unit.samples import OWNER, quickly_rendered
 
@@ -257,7 +258,7 @@ def joined(
 def agent_on(name: str) -> list[Object]:
     """The agent of a member, with an identity of which nobody reads anything."""
     spec = {"endpoint": {"type": "NodePort"}, "members": [{"name": name, "mode": "Pull", "secretRef": {"name": name}}]}
-    who = agent.Identity(pki.Pair(b"c", b"k"), "https://192.0.2.1", b"ca", "issued")
+    who = agent.Identity(KeyPair(b"c", b"k"), "https://192.0.2.1", b"ca", "issued")
     instance = quickly_rendered(spec).instance
     return [
         agent.identity_secret(name, OWNER, instance.full_name, who),

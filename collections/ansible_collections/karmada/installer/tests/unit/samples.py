@@ -12,14 +12,18 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
     certificates,
-    control_plane_objects,
     kubernetes_layout,
     manifest,
     pki,
     releases,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Layout
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+    Addresses,
+    Component,
+    KeyPair,
+    Layout,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AGGREGATED_SERVERS,
     AUTHORITIES,
@@ -89,7 +93,7 @@ def settings_in(component: Component, **settings: Any) -> Object:
 
 
 @cache
-def authorities() -> dict[str, pki.Pair]:
+def authorities() -> dict[str, KeyPair]:
     """Keys are made once for all tests: what they are does not matter to any of them."""
     return {
         name: pki.new_authority(pki.Authority(name, common_name), "ECDSA-P256", NOW)
@@ -182,9 +186,9 @@ class Rendered:
         return found[0]
 
     @property
-    def addresses(self) -> control_plane_objects.Addresses:
+    def addresses(self) -> Addresses:
         ports = kubernetes_layout.SERVICE_PORTS
-        return control_plane_objects.Addresses(
+        return Addresses(
             webhook_url=f"https://{self.instance.service_host(KARMADA_WEBHOOK.name)}:{ports[KARMADA_WEBHOOK.name]}",
             aggregated={
                 each.name: (self.instance.service_host(each.name), ports[each.name])

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kubeconfig import load_client_certificate
 from ansible_collections.karmada.installer.tests.unit import faulty_answers, stub_api
 from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, Object, StubApi
@@ -71,7 +71,7 @@ class Member(StubApi):
 
     def kubeconfig(self) -> Object:
         """That of its administrator."""
-        return pki.kubeconfig(self.name, self.url, self.authority, "administrator", self.token, self.name)
+        return pki_kubeconfig.kubeconfig(self.name, self.url, self.authority, "administrator", self.token, self.name)
 
     def names(self) -> set[str]:
         """What is there beside what every cluster has: ``kind namespace/name``."""
@@ -140,9 +140,13 @@ class SimulatedMembers:
             content = member.kubeconfig()
             if self.broken.get(name) == "other-authority":
                 other = pki.new_authority(pki.Authority("others", "others"), "ECDSA-P256", self._now)
-                content = pki.kubeconfig(name, member.url, other.certificate, "administrator", member.token, name)
+                content = pki_kubeconfig.kubeconfig(
+                    name, member.url, other.certificate, "administrator", member.token, name
+                )
             elif self.broken.get(name) == "other-token":
-                content = pki.kubeconfig(name, member.url, member.authority, "administrator", "of-nobody", name)
+                content = pki_kubeconfig.kubeconfig(
+                    name, member.url, member.authority, "administrator", "of-nobody", name
+                )
             (folder / name).mkdir(parents=True)
             (folder / name / "kubeconfig").write_text(yaml.safe_dump(content))
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki, program_flags, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA, KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import AGENT_GROUP
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
@@ -26,7 +27,7 @@ YEAR = timedelta(days=365)
 MEMBER_SERVER = "https://192.0.2.7:6443"
 
 
-def certificate(*, name: str = "m1", when: datetime = NOW, signer: pki.Pair = SIGNER) -> pki.Pair:
+def certificate(*, name: str = "m1", when: datetime = NOW, signer: KeyPair = SIGNER) -> KeyPair:
     wanted = pki.Certificate("agent", "", agent.user(name), (AGENT_GROUP,), client=True)
     return pki.issue(wanted, signer, "ECDSA-P256", when, YEAR)
 
@@ -201,7 +202,7 @@ def test_one_that_the_agent_has_renewed_with_a_key_of_its_choice_is_kept() -> No
         (None, "missing"),
         (identity(name="m2"), "subject differs"),
         (identity(signer=state().authorities[KARMADA_CA]), "not signed by the current CA"),
-        (replace(identity(), pair=pki.Pair(b"x", b"y")), "cannot be read"),
+        (replace(identity(), pair=KeyPair(b"x", b"y")), "cannot be read"),
     ],
     ids=["none", "of another member", "of another authority", "damaged"],
 )

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
-from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki
+from ansible_collections.karmada.installer.plugins.plugin_utils import agent, pki, pki_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.tests.unit import web_server
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, OWNER, authorities
 from ansible_collections.karmada.installer.tests.unit.web_server import Request, Response, WebServer
@@ -28,20 +29,20 @@ SERVER, CA = "https://192.0.2.1:5443", b"a CA"
 
 
 @cache
-def pair(algorithm: str = "ECDSA-P256") -> pki.Pair:
+def pair(algorithm: str = "ECDSA-P256") -> KeyPair:
     wanted = pki.Certificate("agent", "", agent.user("m1"), client=True)
     return pki.issue(wanted, authorities()["client-signing-ca"], algorithm, NOW, pki.parse_duration("8760h"))
 
 
-def config(of: pki.Pair, name: str = "m1", server: str = SERVER) -> bytes:
+def config(of: KeyPair, name: str = "m1", server: str = SERVER) -> bytes:
     """As the installer writes it."""
     secret = agent.identity_secret(name, OWNER, "karmada/prod", agent.Identity(of, server, CA, ""))
     return base64.b64decode(secret["data"]["karmada-kubeconfig"])
 
 
-def renewed(of: pki.Pair, name: str = "m1", server: str = SERVER) -> bytes:
+def renewed(of: KeyPair, name: str = "m1", server: str = SERVER) -> bytes:
     """As client-go v0.35 writes it: fields in the order of the alphabet, what is empty left out."""
-    document = pki.kubeconfig("karmada-apiserver", server, CA, name, of, context=name)
+    document = pki_kubeconfig.kubeconfig("karmada-apiserver", server, CA, name, of, context=name)
     return yaml.safe_dump(document).encode()
 
 
@@ -129,7 +130,7 @@ def test_a_member_with_a_certificate_of_somebody_else_gets_no_token(tmp_path: Pa
         (Response(content=b"[" * 100_000), "cannot be read"),
         (secret(karmada_kubeconfig=b"users:"), "it has no apiVersion"),
         (secret(karmada_kubeconfig=IDENTITY + b"exec: /bin/sh\n"), "has exec, which neither the agent nor"),
-        (secret(karmada_kubeconfig=config(pki.Pair(pair().certificate, pair("RSA-3072").key))), "are no pair"),
+        (secret(karmada_kubeconfig=config(KeyPair(pair().certificate, pair("RSA-3072").key))), "are no pair"),
         (Response(content=b"{}", status=500, headers={"X": "y" * 70_000}), "does not answer: "),
     ],
     ids=[
@@ -230,7 +231,7 @@ def test_what_the_installer_and_the_agent_write_is_taken(
 
 def test_what_older_agents_write_and_what_others_sign_for_them_is_taken() -> None:
     chain = pair().certificate + authorities()["client-signing-ca"].certificate
-    of_go = pki.Pair(chain, pair().key.replace(b"PRIVATE", b"EC PRIVATE"))
+    of_go = KeyPair(chain, pair().key.replace(b"PRIVATE", b"EC PRIVATE"))
     assert agent_identity.read(renewed(of_go) + b"preferences: {}\n")[2:] == (of_go.certificate, of_go.key)
 
 
@@ -283,16 +284,16 @@ HOSTILE = {
     "long": (b"a" * (1024 * 1024), "it is longer"),
     "nothing": (b"", "line 1 "),
     "no base64": (user(client_key_data="AAAAA"), "client-key-data is not base64"),
-    "no certificate": (config(pki.Pair(b"x", pair().key)), "client-certificate-data is not certificates in PEM"),
-    "certificate with words": (config(pki.Pair(b"x\n" + pair().certificate, pair().key)), "is not certificates in PEM"),
-    "key behind it": (config(pki.Pair(pair().certificate + pair().key, pair().key)), "is not certificates in PEM"),
-    "two keys": (config(pki.Pair(pair().certificate, pair().key * 2)), "is not one key"),
+    "no certificate": (config(KeyPair(b"x", pair().key)), "client-certificate-data is not certificates in PEM"),
+    "certificate with words": (config(KeyPair(b"x\n" + pair().certificate, pair().key)), "is not certificates in PEM"),
+    "key behind it": (config(KeyPair(pair().certificate + pair().key, pair().key)), "is not certificates in PEM"),
+    "two keys": (config(KeyPair(pair().certificate, pair().key * 2)), "is not one key"),
     "key with a password": (
-        config(pki.Pair(pair().certificate, pair().key.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"))),
+        config(KeyPair(pair().certificate, pair().key.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"))),
         "is not one key without a password",
     ),
-    "certificate as a key": (config(pki.Pair(pair().certificate, pair().certificate)), "is not one key"),
-    "many certificates": (config(pki.Pair(pair().certificate * 9, pair().key)), "is not certificates in PEM"),
+    "certificate as a key": (config(KeyPair(pair().certificate, pair().certificate)), "is not one key"),
+    "many certificates": (config(KeyPair(pair().certificate * 9, pair().key)), "is not certificates in PEM"),
 }
 
 
@@ -368,7 +369,7 @@ def test_what_is_written_is_pem_to_the_last_byte(text: str, behind: bool) -> Non
     certificate = pair().certificate.decode()
     given_one = (certificate + text if behind else text + certificate).encode()
     try:
-        found = agent_identity.read(config(pki.Pair(given_one, pair().key)))
+        found = agent_identity.read(config(KeyPair(given_one, pair().key)))
     except ValueError:
         return
     assert ssl.PEM_cert_to_DER_cert(found.certificate.decode())

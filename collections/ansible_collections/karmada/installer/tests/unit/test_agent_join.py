@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_join,
     members,
     pki,
+    pki_kubeconfig,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import CLIENT_SIGNING_CA
@@ -222,7 +223,7 @@ def test_one_that_the_agent_has_renewed_is_left_to_it(monkeypatch: pytest.Monkey
     assert who
     wanted = pki.Certificate("x", "", agent.user("m1"), ("system:karmada:agents",), client=True)
     renewed = pki.issue(wanted, site.state.authorities[CLIENT_SIGNING_CA], "RSA-3072", site.now, timedelta(days=365))
-    config = pki.kubeconfig("other", who.server, who.ca_pem, "m1", renewed, context="other")
+    config = pki_kubeconfig.kubeconfig("other", who.server, who.ca_pem, "m1", renewed, context="other")
     live = site.member.objects["v1", "Secret", "karmada-cluster", agent.SECRET]
     live["data"] = {agent.SECRET: base64.b64encode(yaml.safe_dump(config).encode()).decode()}
     assert site.run() == []

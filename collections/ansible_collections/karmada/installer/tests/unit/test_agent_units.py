@@ -26,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     agent,
     agent_units,
     checks,
+    component_hosts,
     host_checks,
     host_list_checks,
     host_preflight,
@@ -35,7 +36,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_reach,
     mode_fields,
     observe_hosts,
-    pki,
+    pki_kubeconfig,
     program_flags,
     reach,
     releases,
@@ -141,7 +142,7 @@ def test_a_host_runs_the_agents_of_its_members_each_with_ports_user_and_folder(r
 def test_ports_of_all_agents_of_a_host_differ() -> None:
     members = [entry(f"m{number}", "gw1") for number in range(40)]
     instance = Runs(Path("/nowhere")).step(deployment(*members)).instance
-    (gateway,) = (host for host in render.all_hosts(instance.spec) if host.name == "gw1")
+    (gateway,) = (host for host in component_hosts.all_hosts(instance.spec) if host.name == "gw1")
     sockets = host_sockets.on_host(instance, gateway)
     assert len(sockets) == len({each.port for each in sockets}) == 80
     assert {each.address for each in sockets} == {render.LOOPBACK}
@@ -197,8 +198,8 @@ def test_an_agent_executes_its_program_and_python_and_other_components_theirs(ru
     lines = unit(tree(joined(runs, *BOTH)), "m1")
     assert (lines["NoExecPaths"], lines["ExecPaths"]) == (["/"], [" ".join([program, "-/usr/bin/python3", *libraries])])
     of = runs.step(deployment()).instance
-    (host, *_) = render.all_hosts(of.spec)
-    for component in render.components_on(of, host):
+    (host, *_) = component_hosts.all_hosts(of.spec)
+    for component in component_hosts.components_on(of, host):
         text = render.component_unit(of, component, render.layout(of, host, component, ""), "")
         paths = " ".join([f"-{render.program(of, component)}", *libraries])
         assert f"NoExecPaths=/\nExecPaths={paths}\n" in text
@@ -622,7 +623,9 @@ def test_a_host_that_is_well_has_no_problem_and_needs_no_address_of_its_own(runs
 @pytest.fixture
 def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubeconfigs of members, and what the control plane knows of none of them."""
-    config = pki.kubeconfig("m1", SERVER, authorities()["karmada-ca"].certificate, "admin", "token", context="m1")
+    config = pki_kubeconfig.kubeconfig(
+        "m1", SERVER, authorities()["karmada-ca"].certificate, "admin", "token", context="m1"
+    )
     monkeypatch.setattr(Run, "secret", lambda *_: {"kubeconfig": json.dumps(config).encode()})
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source, content_hash
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import content_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, pki
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     AUTHORITIES,
     leaf_certificates,
@@ -40,11 +41,11 @@ _ADMIN = render.secret(
 SECRETS = {each["metadata"]["name"]: each for each in (*FIRST.secrets, _ADMIN)}
 
 
-def issue(found: Rendered, present: dict[str, pki.Pair], after: timedelta = timedelta(0)) -> certificates.Issued:
+def issue(found: Rendered, present: dict[str, KeyPair], after: timedelta = timedelta(0)) -> certificates.Issued:
     return certificates.issue_missing(found.instance, found.remembered, found.layout, present, NOW + after)
 
 
-def present() -> dict[str, pki.Pair]:
+def present() -> dict[str, KeyPair]:
     return certificates.present_leaves(FIRST.instance, SECRETS)
 
 
@@ -169,12 +170,12 @@ def test_leaves_live_a_year_at_most_by_default() -> None:
         assert certificate.not_valid_after_utc - NOW <= timedelta(days=365)
 
 
-def damaged_authorities() -> dict[str, tuple[dict[str, pki.Pair], str]]:
+def damaged_authorities() -> dict[str, tuple[dict[str, KeyPair], str]]:
     mine, other = authorities(), pki.new_authority(pki.Authority("x", "x"), "ECDSA-P256", NOW)
     return {
         "missing": ({name: pair for name, pair in mine.items() if name != "etcd-ca"}, "missing"),
-        "unreadable": ({**mine, "etcd-ca": pki.Pair(b"junk", mine["etcd-ca"].key)}, "cannot be read"),
-        "key of another": ({**mine, "etcd-ca": pki.Pair(mine["etcd-ca"].certificate, other.key)}, "does not match"),
+        "unreadable": ({**mine, "etcd-ca": KeyPair(b"junk", mine["etcd-ca"].key)}, "cannot be read"),
+        "key of another": ({**mine, "etcd-ca": KeyPair(mine["etcd-ca"].certificate, other.key)}, "does not match"),
     }
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects as wanted
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Addresses
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import AGGREGATED_SERVERS, COMPONENT_GROUP
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import Addresses
 
 ADDRESSES = Addresses(
     webhook_url="https://prod-webhook.karmada.svc.cluster.local:443",

@@ -20,7 +20,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     member_checks,
     member_reach,
     pki,
+    pki_kubeconfig,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint_look import Seen
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
@@ -41,7 +43,7 @@ OURS = authorities()["karmada-ca"]
 UNKNOWN = Seen(unknown="Name or service not known")
 
 
-def answers(authority: pki.Pair = STRANGER, *names: str, common_name: str = "kube-apiserver") -> Seen:
+def answers(authority: KeyPair = STRANGER, *names: str, common_name: str = "kube-apiserver") -> Seen:
     """Somebody with a certificate for these names, by default an API server."""
     about = pki.Certificate("x", "x", common_name, dns_names=names or ("kubernetes.default.svc", "a"), server=True)
     return Seen(
@@ -230,7 +232,7 @@ def test_an_agent_that_would_not_find_the_control_plane_is_its_members_problem_a
 ) -> None:
     runs = Runs(tmp_path / "run")
     runs.see(**dict.fromkeys(("cp1", "gw1", "gw2"), seen(Stored())))
-    config = pki.kubeconfig("m", of_agents.SERVER, OURS.certificate, "admin", "token", context="m")
+    config = pki_kubeconfig.kubeconfig("m", of_agents.SERVER, OURS.certificate, "admin", "token", context="m")
     monkeypatch.setattr(Run, "secret", lambda *_: {"kubeconfig": json.dumps(config).encode()})
     wanted = of_agents.deployment(*of_agents.BOTH, endpoint=EXTERNAL)
     found = targets(runs.step(wanted), monkeypatch)

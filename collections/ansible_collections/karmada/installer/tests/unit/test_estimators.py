@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import estimators, member_join, members
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_hosts, estimators, member_join, members
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
@@ -394,4 +394,6 @@ def test_above_an_etcd_on_hosts_they_are_pods() -> None:
     wanted = document({"hosts": hosts, "components": ON, "members": [entry("m1")]})
     assert f"{ROW}-m1" in {each.name for each in pod_components(wanted["spec"])}
     instance = rendered(wanted["spec"]).instance
-    assert [each.name for each in render.components_on(instance, render.all_hosts(wanted["spec"])[0])] == ["etcd"]
+    assert [
+        each.name for each in component_hosts.components_on(instance, component_hosts.all_hosts(wanted["spec"])[0])
+    ] == ["etcd"]

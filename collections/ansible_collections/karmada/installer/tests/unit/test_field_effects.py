@@ -31,13 +31,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     mode_fields,
     overlay,
     pki,
+    pki_kubeconfig,
     references,
     releases,
     removal,
     ssh,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import has_estimators, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair, has_estimators, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     KARMADA_AGENT,
     PROGRAMS,
@@ -329,7 +330,7 @@ HOST = "host cluster"
 
 
 _CA = MATERIAL.authorities["karmada-ca"].certificate
-_CONFIG = pki.kubeconfig("m1", "https://192.0.2.9:6443", _CA, "admin", "token", context="m1")
+_CONFIG = pki_kubeconfig.kubeconfig("m1", "https://192.0.2.9:6443", _CA, "admin", "token", context="m1")
 #: What a host answers that is asked for its kubeconfig.
 ON_HOST = member_kubeconfig.Answer(0, json.dumps(_CONFIG).encode(), "")
 
@@ -445,7 +446,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     return found
 
 
-def _present(run: Run) -> dict[str, pki.Pair]:
+def _present(run: Run) -> dict[str, KeyPair]:
     """Certificates as an earlier run with the same names left them."""
     return {name: pair for name, pair in MATERIAL.leaves.items() if name == "karmada-webhook-identity"}
 

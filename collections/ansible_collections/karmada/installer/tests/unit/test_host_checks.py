@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    component_hosts,
     host_checks,
     host_list_checks,
     host_sockets,
@@ -303,7 +304,7 @@ def test_every_port_of_the_table_is_looked_at() -> None:
         components=OPTIONAL,
         members=[MEMBER],
     )
-    host = render.all_hosts(everything.spec)[0]
+    host = component_hosts.all_hosts(everything.spec)[0]
     wanted = {(each.needed_by, each.port) for each in host_sockets.on_host(everything, host)}
     assert wanted == {(each.name, port) for each in RUNNING for port in each.ports.values()} | {
         ("haproxy", 5443),
@@ -318,7 +319,9 @@ def test_only_what_runs_on_a_host_needs_ports_there() -> None:
         {"name": "host3", "address": "192.0.2.3", "roles": ["loadBalancer"]},
     ]
     of = instance(hosts)
-    needed = [{each.needed_by for each in host_sockets.on_host(of, host)} for host in render.all_hosts(of.spec)]
+    needed = [
+        {each.needed_by for each in host_sockets.on_host(of, host)} for host in component_hosts.all_hosts(of.spec)
+    ]
     assert needed[0] == {"etcd"}
     assert "karmada-apiserver" in needed[1]
     assert not {"etcd", "haproxy"} & needed[1]
@@ -337,19 +340,19 @@ def test_only_what_runs_on_a_host_needs_ports_there() -> None:
 )
 def test_flags_of_the_document_move_ports(field: str, flags: Mapping[str, str], socket: Socket) -> None:
     of = instance(components={field: {"extraArgs": flags}})
-    assert socket in host_sockets.on_host(of, render.all_hosts(of.spec)[0])
+    assert socket in host_sockets.on_host(of, component_hosts.all_hosts(of.spec)[0])
 
 
 def test_settings_of_etcd_move_its_ports() -> None:
     urls = "https://192.0.2.1:2379,https://127.0.0.1:4001"
     of = instance(components={"etcd": {"local": {"extraArgs": {"listen-client-urls": urls}}}})
-    wanted = host_sockets.on_host(of, render.all_hosts(of.spec)[0])
+    wanted = host_sockets.on_host(of, component_hosts.all_hosts(of.spec)[0])
     assert {Socket("etcd", "192.0.2.1", 2379), Socket("etcd", "127.0.0.1", 4001)} <= set(wanted)
 
 
 def test_a_listener_that_is_turned_off_needs_no_port() -> None:
     of = instance(components={"karmadaScheduler": {"extraArgs": {"metrics-bind-address": "0"}}})
-    ports = {each.port for each in host_sockets.on_host(of, render.all_hosts(of.spec)[0])}
+    ports = {each.port for each in host_sockets.on_host(of, component_hosts.all_hosts(of.spec)[0])}
     assert BY_NAME["karmada-scheduler"].ports["metrics"] not in ports
 
 
@@ -591,7 +594,7 @@ def directives() -> Iterable[str]:
             "karmadaScheduler": {"resources": resources},
         }
     )
-    host = render.all_hosts(of.spec)[0]
+    host = component_hosts.all_hosts(of.spec)[0]
     for name in (ETCD.name, "karmada-scheduler"):
         text = render.component_unit(of, BY_NAME[name], render.layout(of, host, BY_NAME[name], ""), "digest")
         yield from (line for line in text.replace("\\\n", "").splitlines() if "=" in line)

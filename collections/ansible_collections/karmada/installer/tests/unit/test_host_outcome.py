@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.host_outcome import Reached, problems
-from ansible_collections.karmada.installer.plugins.plugin_utils.render_systemd import Host
 
 HOSTS = {name: Host(name, f"192.0.2.1{number}", ("etcd",)) for number, name in enumerate(("cp1", "cp2", "cp3"))}
 SILENT = "Failed to connect to the host via ssh: Timeout, server 192.0.2.11 not responding."

@@ -6,8 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_preflight
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_hosts, host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.tests.unit import test_host_checks as checks
 
@@ -21,7 +20,7 @@ FORMER = {"name": "host4", "address": "192.0.2.4", "roles": ["controlPlane"]}
 def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
     """A run on the hosts of the samples, with others that have left the document."""
     of = checks.instance()
-    hosts = {host.name: host for host in render.all_hosts(of.spec)}
+    hosts = {host.name: host for host in component_hosts.all_hosts(of.spec)}
     return SimpleNamespace(
         instance=of,
         spec=of.spec,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import preflight, report
 from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    artifact_source,
     artifacts,
     image_pins,
     manifest,
@@ -104,7 +105,9 @@ def test_a_lock_file_with_something_else_is_refused(digest: Any) -> None:
 
 def test_the_lock_file_of_the_collection_can_be_read_for_every_release() -> None:
     for release in releases.RELEASES:
-        assert all(releases.is_digest(each) for each in image_pins.of_release(release, artifacts.read_lock()).values())
+        assert all(
+            releases.is_digest(each) for each in image_pins.of_release(release, artifact_source.read_lock()).values()
+        )
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer, releases, ssh, unit_text
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    component_hosts,
+    load_balancer,
+    releases,
+    ssh,
+    unit_text,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.instance import Instance
 from ansible_collections.karmada.installer.tests.unit.moments import closed_port
@@ -43,7 +50,7 @@ def instance(hosts: list[dict[str, Any]] | None = None, port: int | None = None,
     return Instance.of(deployment, releases.newest(), OWNER, "10.96.0.0/12")
 
 
-def first(of: Instance) -> render.Host:
+def first(of: Instance) -> Host:
     return load_balancer.load_balancers(of.spec)[0]
 
 
@@ -65,7 +72,7 @@ def unit(of: Instance, program: str) -> list[tuple[str, str]]:
     return [tuple(line.split("=", 1)) for line in text.splitlines() if "=" in line]  # type: ignore[misc]
 
 
-def names(hosts: tuple[render.Host, ...]) -> list[str]:
+def names(hosts: tuple[Host, ...]) -> list[str]:
     return [each.name for each in hosts]
 
 
@@ -205,7 +212,7 @@ class TestKeepalived:
 
     @given(st.integers(min_value=1, max_value=64))
     def test_priorities_are_such_as_vrrp_has(self, count: int) -> None:
-        hosts = tuple(render.Host(f"h{number}", f"192.0.2.{number}", ()) for number in range(count))
+        hosts = tuple(Host(f"h{number}", f"192.0.2.{number}", ()) for number in range(count))
         found = [load_balancer.priority(hosts, each) for each in hosts]
         assert found == sorted(found, reverse=True)
         assert all(1 <= each <= 254 for each in found)
@@ -365,7 +372,7 @@ def test_every_document_gives_a_line_of_its_own_for_each_host(family: int, count
     )
     servers = re.findall(r"^    server (\S+) (\S+):5443 .*check-sni (\S+) verifyhost (\S+)$", haproxy(of), re.MULTILINE)
     assert len(servers) == count
-    for server, (name, address, *names_) in zip(render.all_hosts(of.spec), servers, strict=True):
+    for server, (name, address, *names_) in zip(component_hosts.all_hosts(of.spec), servers, strict=True):
         assert [server.name] * 3 == [name, *names_]
         assert ipaddress.ip_address(address.strip("[]")) == ipaddress.ip_address(server.address)
     assert haproxy(of).isascii()

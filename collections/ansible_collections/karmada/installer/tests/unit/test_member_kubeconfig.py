@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_kubeconfig, pki, run_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    member_join,
+    member_kubeconfig,
+    pki_kubeconfig,
+    run_folder,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
@@ -25,7 +30,7 @@ FINGERPRINT = "SHA256:" + "A" * 43
 
 
 def config(server: str = "https://192.0.2.9:6443", **user: Any) -> dict[str, Any]:
-    found = pki.kubeconfig("k", server, CA, "admin", "the-token", context="k")
+    found = pki_kubeconfig.kubeconfig("k", server, CA, "admin", "the-token", context="k")
     if user:
         found["users"][0]["user"] = user
     return found

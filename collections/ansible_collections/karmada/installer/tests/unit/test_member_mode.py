@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     members,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady
 from ansible_collections.karmada.installer.tests.unit.changing_member import (
     FOREVER,
@@ -272,12 +273,12 @@ def test_a_component_that_the_document_does_not_have_is_not_waited_for(monkeypat
 
 def test_the_record_says_which_mode_a_member_had_until_it_has_nothing_of_it_any_more() -> None:
     pushed = members.changed_record(None, PUSH)
-    assert members.FORMER_MODE not in pushed
+    assert FORMER_MODE not in pushed
     going = members.changed_record(pushed, PULL)
-    assert (going["mode"], going[members.FORMER_MODE]) == ("Pull", "Push")
+    assert (going["mode"], going[FORMER_MODE]) == ("Pull", "Push")
     assert members.changed_record(going, PULL) == going
     back = members.changed_record(going, PUSH)
-    assert (back["mode"], back[members.FORMER_MODE]) == ("Push", "Pull"), "what was made for it has to be looked for"
+    assert (back["mode"], back[FORMER_MODE]) == ("Push", "Pull"), "what was made for it has to be looked for"
     assert members.settled(back) == pushed
     assert members.may_have_agent(back)
     assert members.may_have_agent(PUSH, going)

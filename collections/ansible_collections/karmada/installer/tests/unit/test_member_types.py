@@ -8,7 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join, member_types, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    member_cleanup,
+    member_join,
+    member_types,
+    members,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change, plan
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
@@ -131,8 +136,8 @@ def cleaned(monkeypatch: pytest.MonkeyPatch, member: FakeCluster, run: Run) -> t
     def connected(_run: Run, _entry: Any, _patience: float | None = None) -> Iterator[FakeCluster]:
         yield member
 
-    monkeypatch.setattr(removal, "connected", connected)
-    return removal.clean_member(run, M1, 1.0), said
+    monkeypatch.setattr(member_cleanup, "connected", connected)
+    return member_cleanup.clean_member(run, M1, 1.0), said
 
 
 def test_they_go_with_what_joining_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import observe, report
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance import INSTANCE_LABEL, NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import INSTANCE_LABEL, NAME_LABEL
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
 from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.samples import NOW, document, state

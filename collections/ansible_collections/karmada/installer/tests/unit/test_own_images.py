@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import own_images, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils import component_hosts, own_images, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import CONTROL_PLANE_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
     KARMADA_APISERVER,
@@ -171,7 +172,7 @@ def runs(tmp_path: Path) -> Runs:
     """Hosts that have every program of the release."""
     found = Runs(tmp_path / "run")
     of = found.step().instance
-    programs = [render.program(of, each) for each in render.all_components(of)]
+    programs = [render.program(of, each) for each in component_hosts.all_components(of)]
     found.see_all(seen(Stored(4).after(remembered()), programs=programs))
     return found
 
@@ -181,7 +182,7 @@ def with_image(**settings: str) -> dict[str, Any]:
 
 
 def unit_of(run: HostsRun) -> str:
-    host = render.hosts_of(run.spec, render.CONTROL_PLANE_ROLE)[0]
+    host = component_hosts.hosts_of(run.spec, CONTROL_PLANE_ROLE)[0]
     return render.component_unit(
         run.instance, KARMADA_SCHEDULER, render.layout(run.instance, host, KARMADA_SCHEDULER, ""), ""
     )

@@ -16,8 +16,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import pki
-from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Authority, Certificate, Pair
+from ansible_collections.karmada.installer.plugins.plugin_utils import pki, pki_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Authority, Certificate
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509 import verification
@@ -49,14 +50,14 @@ RSA_SERVER = pki.issue(SERVER, RSA_CA, "RSA-3072", NOW, YEAR)
 RSA_CLIENT = pki.issue(CLIENT, RSA_CA, "RSA-3072", NOW, YEAR)
 
 
-def issue(certificate: Certificate, validity: timedelta = YEAR, ca: Pair = CA, now: datetime = NOW) -> Pair:
+def issue(certificate: Certificate, validity: timedelta = YEAR, ca: KeyPair = CA, now: datetime = NOW) -> KeyPair:
     return pki.issue(certificate, ca, "ECDSA-P256", now, validity)
 
 
 def reasons(
     certificate: Certificate,
-    pair: Pair | None,
-    ca: Pair = CA,
+    pair: KeyPair | None,
+    ca: KeyPair = CA,
     algorithm: pki.KeyAlgorithm = "ECDSA-P256",
     now: datetime = NOW,
     renew_before: timedelta = MONTH,
@@ -64,7 +65,7 @@ def reasons(
     return pki.reasons_to_reissue(certificate, pair, ca.certificate, algorithm, now, renew_before)
 
 
-def load(pair: Pair) -> x509.Certificate:
+def load(pair: KeyPair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
 
 
@@ -102,7 +103,9 @@ def test_chain_satisfies_the_verifier_of_cryptography(algorithm, ca, server, cli
     assert reasons(SERVER, server, ca, algorithm) == reasons(CLIENT, client, ca, algorithm) == []
 
 
-def handshake(tmp_path, ca: Pair, server: Pair, client: Pair, trusted_by_client: Pair, host: str) -> dict[str, Any]:
+def handshake(
+    tmp_path, ca: KeyPair, server: KeyPair, client: KeyPair, trusted_by_client: KeyPair, host: str
+) -> dict[str, Any]:
     """A mutual TLS handshake over a pair of sockets; what the server saw of the client's certificate."""
     contexts = {}
     for side, pair, purpose, trusted in (
@@ -142,7 +145,7 @@ def handshake(tmp_path, ca: Pair, server: Pair, client: Pair, trusted_by_client:
     return seen
 
 
-def real_time_chain(algorithm: pki.KeyAlgorithm) -> tuple[Pair, Pair, Pair]:
+def real_time_chain(algorithm: pki.KeyAlgorithm) -> tuple[KeyPair, KeyPair, KeyPair]:
     now = datetime.now(UTC)
     ca = pki.new_authority(Authority("karmada", "karmada-ca"), algorithm, now)
     return ca, *(pki.issue(wanted, ca, algorithm, now, YEAR) for wanted in (SERVER, CLIENT))
@@ -188,7 +191,7 @@ def test_a_leaf_cannot_sign_and_a_ca_signs_leaves_only():
     with pytest.raises(ValueError, match="not the certificate of a CA"):
         issue(CLIENT, ca=issue(SERVER))
     with pytest.raises(ValueError, match="does not match"):
-        issue(CLIENT, ca=Pair(CA.certificate, TWIN.key))
+        issue(CLIENT, ca=KeyPair(CA.certificate, TWIN.key))
 
 
 def test_serials_are_long_and_never_repeat():
@@ -274,15 +277,15 @@ def test_missing_and_unreadable():
     good = issue(CLIENT)
     assert reasons(CLIENT, None) == ["It is missing."]
     for junk in (b"", b"junk", good.key, good.certificate[:200], good.certificate.replace(b"M", b"N", 3)):
-        assert reasons(CLIENT, Pair(junk, good.key)) == ["The certificate cannot be read."]
+        assert reasons(CLIENT, KeyPair(junk, good.key)) == ["The certificate cannot be read."]
     for junk in (b"", b"junk", good.certificate, good.key[:100]):
-        assert reasons(CLIENT, Pair(good.certificate, junk)) == ["The private key cannot be read."]
+        assert reasons(CLIENT, KeyPair(good.certificate, junk)) == ["The private key cannot be read."]
     locked = serialization.load_pem_private_key(good.key, None).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
     )
-    assert reasons(CLIENT, Pair(good.certificate, locked)) == ["The private key cannot be read."]
+    assert reasons(CLIENT, KeyPair(good.certificate, locked)) == ["The private key cannot be read."]
     with pytest.raises(ValueError, match="cannot be read"):
-        reasons(CLIENT, good, Pair(b"junk", b""))
+        reasons(CLIENT, good, KeyPair(b"junk", b""))
 
 
 def flipped(pem: bytes, position: int, bit: int) -> bytes:
@@ -302,7 +305,7 @@ def test_a_flipped_bit_anywhere_in_a_certificate_is_noticed_and_never_raises(pos
     size = len(leaf.public_bytes(serialization.Encoding.DER))
     # The one byte that the library does not look at: how many bits of the signature's last byte are unused.
     assume(position % size != size - len(leaf.signature) - 1)
-    pair = Pair(flipped(ECDSA_SERVER.certificate, position, bit), ECDSA_SERVER.key)
+    pair = KeyPair(flipped(ECDSA_SERVER.certificate, position, bit), ECDSA_SERVER.key)
     assert reasons(SERVER, pair) != []
     pki.reasons_to_reissue_authority(pair, NOW)
 
@@ -330,7 +333,7 @@ def test_an_address_among_the_dns_names_does_not_pass_for_an_address():
     builder = x509.CertificateBuilder(
         leaf.issuer, leaf.subject, leaf.public_key(), 1, leaf.not_valid_before_utc, leaf.not_valid_after_utc
     ).add_extension(x509.SubjectAlternativeName([x509.DNSName("10.0.0.1")]), critical=False)
-    have = Pair(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), b"")
+    have = KeyPair(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), b"")
     assert reasons(wanted, have) == [
         "The private key cannot be read.",
         "The alternative names differ: missing IP:10.0.0.1; not wanted DNS:10.0.0.1.",
@@ -361,7 +364,7 @@ def test_certificates_of_openssl_with_another_order_of_names_are_kept(tmp_path):
     wanted = Certificate(
         "x", "karmada", "a", ("one", "two"), ("localhost",), ("FD00:0000::1",), server=True, client=True
     )
-    pair = Pair((tmp_path / "crt").read_bytes(), (tmp_path / "k").read_bytes())
+    pair = KeyPair((tmp_path / "crt").read_bytes(), (tmp_path / "k").read_bytes())
     assert reasons(wanted, pair, now=datetime.now(UTC)) == []
 
 
@@ -429,9 +432,9 @@ def test_runs_every_day_until_the_ca_ends_reissue_seldom(ca_days, leaf_days, ren
 def test_authority_is_replaced_for_what_makes_it_useless_only():
     end = pki.expiry(CA.certificate)
     assert pki.reasons_to_reissue_authority(None, NOW) == ["It is missing."]
-    assert pki.reasons_to_reissue_authority(Pair(b"x", CA.key), NOW) == ["The certificate cannot be read."]
-    assert pki.reasons_to_reissue_authority(Pair(CA.certificate, b"x"), NOW) == ["The private key cannot be read."]
-    assert pki.reasons_to_reissue_authority(Pair(CA.certificate, TWIN.key), NOW) == [
+    assert pki.reasons_to_reissue_authority(KeyPair(b"x", CA.key), NOW) == ["The certificate cannot be read."]
+    assert pki.reasons_to_reissue_authority(KeyPair(CA.certificate, b"x"), NOW) == ["The private key cannot be read."]
+    assert pki.reasons_to_reissue_authority(KeyPair(CA.certificate, TWIN.key), NOW) == [
         "The private key does not match the certificate."
     ]
     for moment in (NOW - YEAR, NOW, end - SECOND, end):
@@ -482,7 +485,7 @@ def test_no_key_leaks_through_repr_or_errors():
     pair = issue(CLIENT)
     lines = pair.key.decode().splitlines()[1:-1]
     shown = [repr(pair), str(pair), f"{pair}", repr([pair])]
-    for broken in (Pair(pair.key, pair.key), Pair(pair.certificate, pair.key[:-40])):
+    for broken in (KeyPair(pair.key, pair.key), KeyPair(pair.certificate, pair.key[:-40])):
         shown += reasons(CLIENT, broken)
         with pytest.raises(ValueError, match="cannot be read") as raised:
             issue(CLIENT, ca=broken)
@@ -547,7 +550,9 @@ def test_bundle_keeps_order_and_drops_duplicates():
 
 def test_kubeconfig():
     pair = issue(CLIENT)
-    config = pki.kubeconfig("plane", "https://[::1]:5443", CA.certificate, "admin", pair, "main", "apiserver", "team")
+    config = pki_kubeconfig.kubeconfig(
+        "plane", "https://[::1]:5443", CA.certificate, "admin", pair, "main", "apiserver", "team"
+    )
     cluster = config["clusters"][0]["cluster"]
     assert base64.b64decode(cluster.pop("certificate-authority-data")) == CA.certificate
     assert cluster == {"server": "https://[::1]:5443", "tls-server-name": "apiserver"}
@@ -558,7 +563,7 @@ def test_kubeconfig():
         {"name": "main", "context": {"cluster": "plane", "user": "admin", "namespace": "team"}}
     ]
     assert config["current-context"] == "main"
-    plain = pki.kubeconfig("plane", "https://x", CA.certificate, "admin", "token", "main")
+    plain = pki_kubeconfig.kubeconfig("plane", "https://x", CA.certificate, "admin", "token", "main")
     assert plain["users"] == [{"name": "admin", "user": {"token": "token"}}]
     assert "namespace" not in plain["contexts"][0]["context"]
     assert "tls-server-name" not in plain["clusters"][0]["cluster"]

@@ -27,7 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
     program_cache,
     programs,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import LOCK_FILE, Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
@@ -763,6 +763,6 @@ def test_karmada_is_built_with_the_tags_of_its_publisher() -> None:
 
 
 def test_the_lock_file_of_the_collection_has_the_form_that_is_read() -> None:
-    for versions in json.loads(artifacts.LOCK_FILE.read_text()).values():
+    for versions in json.loads(LOCK_FILE.read_text()).values():
         for recorded in versions.values():
             assert set(recorded) <= {"crds", "files", "images"}

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import reach
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.tests.unit.moments import closed_port
 
 NOW = datetime.now(UTC)
@@ -29,14 +30,14 @@ AUTHORITY, OTHER = (
 
 
 def certificate(
-    authority: pki.Pair = AUTHORITY, *, addresses: tuple[str, ...] = ("127.0.0.1",), at: datetime = NOW
-) -> pki.Pair:
+    authority: KeyPair = AUTHORITY, *, addresses: tuple[str, ...] = ("127.0.0.1",), at: datetime = NOW
+) -> KeyPair:
     about = pki.Certificate("s", "s", "127.0.0.1", dns_names=("localhost",), ip_addresses=addresses, server=True)
     return pki.issue(about, authority, "ECDSA-P256", at, DAY)
 
 
 @contextmanager
-def server(pair: pki.Pair | None, *, answers: bool = True) -> Iterator[int]:
+def server(pair: KeyPair | None, *, answers: bool = True) -> Iterator[int]:
     """The port of something that accepts connections; with a certificate it speaks TLS, and silent it says nothing."""
     listening = socket.create_server(("127.0.0.1", 0))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

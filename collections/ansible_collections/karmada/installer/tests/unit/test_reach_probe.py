@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import (
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CONTROLLER_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import NAMESPACE_ON_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Fault, Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
@@ -335,7 +336,7 @@ def test_a_namespace_of_a_killed_run_makes_way_and_one_of_a_stranger_is_not_touc
 ) -> None:
     site = Site(monkeypatch)
     site.member.status = ended(REACHED)
-    name = {"name": reach_probe.NAMESPACE_ON_MEMBER}
+    name = {"name": NAMESPACE_ON_MEMBER}
     labels = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": state().owner}
     made = {"managedFields": [{"manager": "karmada-installer", "operation": "Apply", "time": "2026-01-01T00:00:00Z"}]}
     site.member.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {**name, **made, "labels": labels}})
@@ -345,7 +346,7 @@ def test_a_namespace_of_a_killed_run_makes_way_and_one_of_a_stranger_is_not_touc
         site.member.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {**name, **strange}})
         (told,) = site.problems()
         assert "it is there and not of this control plane" in told
-        assert site.member.names("Namespace") == {reach_probe.NAMESPACE_ON_MEMBER}
+        assert site.member.names("Namespace") == {NAMESPACE_ON_MEMBER}
 
 
 def test_members_that_are_ready_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

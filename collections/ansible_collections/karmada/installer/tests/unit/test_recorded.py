@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import crd, manifest, recorded
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.recorded import read_state
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, Journal, State, to_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
+    FORMER_MODE,
+    EtcdState,
+    Journal,
+    State,
+    to_files,
+)
 from ansible_collections.karmada.installer.tests.unit.samples import document, state
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,7 +7,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, members, removal
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    control_plane_objects,
+    member_cleanup,
+    members,
+    removal,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
@@ -423,7 +428,7 @@ M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
 def clean(cluster: FakeCluster, uids: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
     connect(cluster, monkeypatch)
-    removal.clean_member(run, M1)
+    member_cleanup.clean_member(run, M1)
     return left(cluster)
 
 
@@ -440,7 +445,7 @@ def connect(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(removal, "connected", connected)
+    monkeypatch.setattr(member_cleanup, "connected", connected)
 
 
 def impersonation(kind: str, member_name: str) -> dict[str, Any]:
@@ -499,7 +504,7 @@ def test_only_a_namespace_that_is_going_is_waited_for(going: bool, monkeypatch: 
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
     waited: list[Any] = []
     monkeypatch.setattr(removal, "delete_all", lambda _cluster, targets, **options: waited.append((targets, options)))
-    removal.wait_for_member(run, M1)
+    member_cleanup.wait_for_member(run, M1)
     assert [(ref.kind, ref.name) for targets, _ in waited for ref, _ in targets] == (
         [("Namespace", "karmada-cluster")] if going else []
     )
@@ -532,16 +537,16 @@ def test_a_member_that_does_not_answer_is_told_unless_it_is_given_up() -> None:
     joined = {"m1": {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}}
     owned = {"member/m1": {"ClusterRole karmada-controller-manager:karmada-m1": "u"}}
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(members=joined, owned=owned))
-    (problem,) = removal.unreachable_members(run, [])
+    (problem,) = member_cleanup.unreachable_members(run, [])
     assert problem.where == "member m1"
     assert "ClusterRole karmada-controller-manager:karmada-m1" in problem.what
-    assert removal.unreachable_members(run, ["m1"]) == []
+    assert member_cleanup.unreachable_members(run, ["m1"]) == []
 
 
 def test_members_that_the_document_no_longer_lists_are_still_cleaned() -> None:
     record = {"mode": "Push", "secretRef": {"name": "old"}, "context": None}
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(members={"gone": record}))
-    assert removal.member_entries(run) == [{"name": "gone", **record}]
+    assert member_cleanup.member_entries(run) == [{"name": "gone", **record}]
 
 
 def test_only_the_kubeconfig_of_this_control_plane_is_removed(tmp_path: Any) -> None:

@@ -12,8 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, releases, unit_text
+from ansible_collections.karmada.installer.plugins.plugin_utils import (
+    certificates,
+    component_hosts,
+    releases,
+    unit_text,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_hosts import CONTROL_PLANE_ROLE, ETCD_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     ETCD,
@@ -49,8 +55,8 @@ def instance(spec: dict[str, Any] | None = None, hosts: list[dict[str, Any]] | N
 
 
 def tree(of: Instance, component: Component, number: int = 0, **etcd: Any) -> dict[str, Any]:
-    role = render.ETCD_ROLE if component is ETCD else render.CONTROL_PLANE_ROLE
-    host = render.hosts_of(of.spec, role)[number]
+    role = ETCD_ROLE if component is ETCD else CONTROL_PLANE_ROLE
+    host = component_hosts.hosts_of(of.spec, role)[number]
     where = render.layout(of, host, component, "karmada.example.com")
     issued = certificates.issue_missing(of, state(), where, {}, NOW, None, component.certificates)
     material = replace(issued.material, member_access=MEMBER_ACCESS)
@@ -78,7 +84,7 @@ class TestEveryComponent:
         if component is ETCD:
             assert command(of, component)[1:] == ["--config-file=/etc/karmada/prod/etcd/etcd.yaml"]
             return
-        where = render.layout(of, render.hosts_of(of.spec, "controlPlane")[0], component, "")
+        where = render.layout(of, component_hosts.hosts_of(of.spec, "controlPlane")[0], component, "")
         assert command(of, component)[1:] == component.flags(of.spec, where)
 
     def test_has_a_user_and_a_folder_of_its_own_that_nobody_else_can_read(self, component: Component) -> None:
@@ -205,7 +211,7 @@ def test_what_is_to_start_again_is_told_from_what_runs_and_nothing_else_is() -> 
 
 def _hash_with_fixed_keys(spec: dict[str, Any], component: Component, restarts: dict[str, int] | None = None) -> str:
     of = replace(instance(spec), restarts=restarts or {})
-    host = render.hosts_of(of.spec, render.CONTROL_PLANE_ROLE)[0]
+    host = component_hosts.hosts_of(of.spec, CONTROL_PLANE_ROLE)[0]
     where = render.layout(of, host, component, "")
     leaves = {name: state().authorities["karmada-ca"] for name in _leaves()}
     issued = certificates.issue_missing(of, state(), where, {}, NOW, None, component.certificates).material

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
-from ansible_collections.karmada.installer.plugins.plugin_utils.pki import Pair
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.state import (
     FORMAT,
@@ -35,7 +35,7 @@ STATES = st.builds(
     etcd=st.builds(EtcdState, token=TEXT, generation=st.integers(1, 9), bootstrapped=st.booleans(), storage=TEXT),
     authorities=st.dictionaries(
         st.sampled_from(["karmada-ca", "etcd-ca", "front-proxy-ca"]),
-        st.builds(Pair, certificate=st.binary(max_size=9), key=st.binary(max_size=9)),
+        st.builds(KeyPair, certificate=st.binary(max_size=9), key=st.binary(max_size=9)),
     ),
     service_account_key=st.binary(max_size=9),
     encryption_key=TEXT,

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -51,7 +52,7 @@ Answer = Callable[[Request], Response]
 
 
 @cache
-def _authority() -> pki.Pair:
+def _authority() -> KeyPair:
     return pki.new_authority(pki.Authority("web", "web"), "ECDSA-P256", datetime.now(UTC))
 
 
@@ -60,7 +61,7 @@ def authority() -> str:
     return _authority().certificate.decode()
 
 
-def certificate() -> pki.Pair:
+def certificate() -> KeyPair:
     """A certificate for loopback of this authority."""
     about = pki.Certificate("web", "web", "web", dns_names=("localhost",), ip_addresses=("127.0.0.1",), server=True)
     return pki.issue(about, _authority(), "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
