@@ -18,13 +18,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    host_rights,
-    member_checks,
-    member_rights,
-    releases,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.manifest import DEFAULT_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import DEFAULT_NAMESPACE
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights, member_checks
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA_FILE = ROOT / "collections/ansible_collections/karmada/installer/schemas/karmadadeployments.yaml"
@@ -118,7 +115,7 @@ and of each resource that is listed:
 
 FIELD_TESTS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Generated from tests/unit/test_field_effects.py by `make reference`. Change that, not this page. -->
+<!-- Generated from tests/unit/collection/test_field_effects.py by `make reference`. Change that, not this page. -->
 
 # Fields and their tests
 
@@ -128,10 +125,12 @@ certificates they ask for, where they connect, what they fetch and what they rem
 tests, and so does a row without a difference. One of them by itself:
 
 ```shell
-.ci/venv pytest collections/ansible_collections/karmada/installer/tests/unit/test_field_effects.py -k 'spec.version'
+.ci/venv pytest -k 'spec.version' \\
+  collections/ansible_collections/karmada/installer/tests/unit/collection/test_field_effects.py
 ```
 
-How a field is rendered exactly is tested beside that, for the pods in `test_render_pods.py`.
+How a field is rendered exactly is tested beside that, for the pods in
+`tests/unit/plugins/plugin_utils/render/test_pods.py`.
 
 {own}
 
@@ -143,7 +142,7 @@ Settings of components:
 
 RELEASES_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Generated from plugin_utils/releases.py by `make reference`. Change that, not this page. -->
+<!-- Generated from plugin_utils/components/releases.py by `make reference`. Change that, not this page. -->
 
 # Releases
 
@@ -339,7 +338,7 @@ def host_permissions(
     host = SimpleNamespace(get=lambda *_: {} if namespace_exists else None, can_i=can_i)
     spec = {"endpoint": endpoint, "components": {"etcd": {"local": {"volumeData": {volume_data: {}}}}}}
     run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host=host, spec=spec)
-    list(host_rights.problems(run))
+    list(account_rights.problems(run))
     return [(*each, *[None] * (6 - len(each))) for each in asked]
 
 
@@ -410,7 +409,7 @@ def host_rights_yaml() -> str:
     ]
     head = (
         "# SPDX-License-Identifier: Apache-2.0\n"
-        "# Generated from plugin_utils/host_rights.py by `make reference`; "
+        "# Generated from plugin_utils/preflight/account_rights.py by `make reference`; "
         "rights.md says which rules can be left out.\n"
         f"# Change {DEFAULT_NAMESPACE} to your namespace everywhere; the account may be any other one.\n"
     )
@@ -426,7 +425,9 @@ def host_rights_yaml() -> str:
 def field_tests_page() -> str:
     """Each field of the spec, the two documents that a test compares, and where their difference has to show."""
     # Not imported above: a test's types are pytest's business.
-    tests: Any = importlib.import_module("ansible_collections.karmada.installer.tests.unit.test_field_effects")
+    tests: Any = importlib.import_module(
+        "ansible_collections.karmada.installer.tests.unit.collection.test_field_effects"
+    )
     component = re.compile(r"spec\.components\.(etcd\.local|[A-Za-z]+)\.")
     own: list[str] = []
     settings: dict[tuple[str, str, str], list[str]] = defaultdict(list)

@@ -23,20 +23,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    components,
-    go_modules,
-    manifest,
-    programs,
-    releases,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import LOCK_FILE, Source, read_lock
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import content_hash, fetch
-from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
-from ansible_collections.karmada.installer.plugins.plugin_utils.image_files import MOST_PROGRAM_BYTES
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import go_modules, programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.crd_files import content_hash, fetch
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.image_files import MOST_PROGRAM_BYTES
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.registry import Reference, Registry
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import LOCK_FILE, Source, read_lock
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases, table
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.releases import Release
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Reference, Registry
-from ansible_collections.karmada.installer.plugins.plugin_utils.releases import Release
 from karmada_lab import gobuild
 from karmada_lab.products import Product
 
@@ -56,7 +52,7 @@ def lock_files(release: Release, https: Https) -> None:
     """Release downloads; each is fetched, and compared with the checksum that its publisher has beside it."""
     for project in programs.PUBLISHERS:
         version: str = getattr(release, project)
-        names = {each.binary.rpartition("/")[2] for each in components.COMPONENTS if each.image.release == project}
+        names = {each.binary.rpartition("/")[2] for each in table.COMPONENTS if each.image.release == project}
         for architecture in programs.MACHINES:
             for name in sorted(names):
                 path = programs.release_files(project, version, architecture, name)[0].path
@@ -82,7 +78,7 @@ def _file(project: str, version: str, path: str, https: Https) -> str:
 
 def lock_images(release: Release, registry: Registry, images: Mapping[str, Any]) -> None:
     """The digest that each tag leads to at its publisher, after a look whether it has all architectures."""
-    for component in components.PROGRAMS:
+    for component in table.PROGRAMS:
         image = component.image
         version: str = getattr(release, image.release)
         reference = Reference.parse(image.reference(images, release, {}))

@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import program_flags, releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import PROGRAMS
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import known_flags, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[1]
 Record = dict[str, list[str]]
@@ -50,17 +50,17 @@ def record_of(program: str) -> Record:
 
 def main() -> None:
     """Write the file: every program of every release, and nothing else."""
-    before = {} if "--anew" in sys.argv[1:] else json.loads(program_flags.FILE.read_text(encoding="utf-8"))
+    before = {} if "--anew" in sys.argv[1:] else json.loads(known_flags.FILE.read_text(encoding="utf-8"))
     found: dict[str, dict[str, Record]] = {}
     for release in releases.RELEASES:
         for component in PROGRAMS:
-            name, version = program_flags.program(component), getattr(release, component.image.release)
+            name, version = known_flags.program(component), getattr(release, component.image.release)
             versions = found.setdefault(name, {})
             if version not in versions:
                 versions[version] = before.get(name, {}).get(version) or record_of(program_of(name, release))
                 told = ", ".join(f"{len(names)} {kind}" for kind, names in versions[version].items())
                 print(f"{name} {version}: {told}")
-    program_flags.FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    known_flags.FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.karmada.installer.tests.contract.conftest import running_api_server
-from ansible_collections.karmada.installer.tests.unit.bulk_join import ControlPlane
-from ansible_collections.karmada.installer.tests.unit.simulated_members import BROKEN, SimulatedMembers
+from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
+from ansible_collections.karmada.installer.tests.unit.support.simulated_members import BROKEN, SimulatedMembers
 
 from karmada_bench.command import BenchError
 

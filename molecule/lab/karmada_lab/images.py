@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.releases import RELEASES, Release
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.releases import RELEASES, Release
 
 from karmada_lab.errors import LabError
 from karmada_lab.products import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.go_modules import PROJECTS, build_flags
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.go_modules import PROJECTS, build_flags
 
 from karmada_lab.errors import LabError
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import admin_kubeconfig, private_file
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):

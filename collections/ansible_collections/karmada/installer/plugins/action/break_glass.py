@@ -7,15 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    admin_kubeconfig,
-    certificates,
-    pki,
-    private_file,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 #: The name in the audit log; no component and no administrator has it.
 USER = "system:karmada:break-glass"
@@ -46,7 +43,7 @@ class ActionModule(KarmadaAction):
         pair = certificates.superuser(USER, run.state, run.spec, run.now, validity)
         if not run.check:
             private_file.write(path, admin_kubeconfig.for_person(run, pair))
-        until = pki.expiry(pair.certificate).isoformat()
+        until = x509.expiry(pair.certificate).isoformat()
         run.say(
             f"{'would write' if run.check else 'wrote'} {path}: everything is allowed until {until}; delete it before"
         )
@@ -55,7 +52,7 @@ class ActionModule(KarmadaAction):
 
 def _duration(text: str) -> timedelta | None:
     try:
-        return pki.parse_duration(text)
+        return x509.parse_duration(text)
     except ValueError:
         return None
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.pki_files import certificate_files
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import certificate_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):
@@ -34,6 +34,6 @@ def _worth_telling(run: Run, reasons: Mapping[str, list[str]]) -> Mapping[str, l
 def _secrets(run: Run) -> list[Object]:
     admin = certificates.ADMIN_FILES
     return [
-        *render.file_set_secrets(run.instance, run.layout, run.material),
-        render.secret(run.instance, "admin", admin.name, certificate_files(admin.certificate, run.material)),
+        *workloads.file_set_secrets(run.instance, run.layout, run.material),
+        workloads.secret(run.instance, "admin", admin.name, certificate_files(admin.certificate, run.material)),
     ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint, ip_families
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_APISERVER
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import endpoint, ip_families
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 #: Endpoint type → kind of the object whose status says how it is reached.
 NAMED_BY_HOST = {"LoadBalancer": "Service", "Route": "Route"}
@@ -46,5 +46,5 @@ class ActionModule(KarmadaAction):
 
 
 def _objects(run: Run) -> list[Object]:
-    service = render.component_service(run.instance, KARMADA_APISERVER)
-    return [service, *render.passage(run.instance, run.ingress_controller)]
+    service = workloads.component_service(run.instance, KARMADA_APISERVER)
+    return [service, *workloads.passage(run.instance, run.ingress_controller)]

@@ -6,22 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ETCD, pod_components
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_rollout import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, pod_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.rollout import (
     Round,
     next_round,
     reason_not_settled,
     with_next_revision,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, with_applied_hash
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, with_applied_hash
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.readiness import reason_not_ready
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.readiness import reason_not_ready
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):
@@ -69,7 +69,7 @@ def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
 
 def _template_to_be(run: Run) -> Object:
     """The pod template that the document calls for, with the defaults of the API server."""
-    objects = render.component_objects(run.instance, ETCD, run.layout, run.material, run.state.etcd)
+    objects = workloads.component_objects(run.instance, ETCD, run.layout, run.material, run.state.etcd)
     wanted = next(each for each in objects if each["kind"] == "StatefulSet")
     template: Object = run.host.apply(with_applied_hash(wanted), dry_run=True).object["spec"]["template"]
     return template

@@ -6,11 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, ON_HOSTS
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD, ON_HOSTS
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import load_balancer, units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 
 
 class ActionModule(HostAction):
@@ -33,10 +32,10 @@ class ActionModule(HostAction):
         if ends:
             # Where a host leaves, the control plane stays: no data is deleted then.
             keep_data = self.leaves or self.karmada.spec["deletion"]["policy"] == "Retain"
-            parts = [load_balancer.skeleton(instance), render.skeleton(instance, keep_data=keep_data)]
+            parts = [load_balancer.skeleton(instance), units.skeleton(instance, keep_data=keep_data)]
             if state == "stopped":
                 # An API server whose etcd goes first, here or on most other hosts, takes a minute to give up.
-                etcd = render.unit_name(instance, ETCD)
+                etcd = units.unit_name(instance, ETCD)
                 parts[1]["units"] = [unit for unit in parts[1]["units"] if unit["name"] != etcd]
         else:
             parts = [self.view.tree(arguments["components"])]
@@ -44,7 +43,7 @@ class ActionModule(HostAction):
             every = set(arguments["components"]) == set(BY_NAME)
             if state == "compared" or (every and not self.view.is_load_balancer):
                 parts.append(self.view.load_balancer_tree())
-        tree = render.merged(parts, instance.owner)
+        tree = units.merged(parts, instance.owner)
         some = tree["units"] or tree["watched"] or tree["held"]
         if not ends and not some and not self.view.may_have(tree["absent"]):
             return {"changed": False, "changes": [], "outdated": []}

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.state_on_hosts import Stored, kept_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, kept_by
 
 
 class ActionModule(HostAction):

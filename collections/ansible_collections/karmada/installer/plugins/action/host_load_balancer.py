@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import load_balancer
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import load_balancer
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 
 
 class ActionModule(HostAction):

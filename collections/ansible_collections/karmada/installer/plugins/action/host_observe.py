@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_access, host_answer
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access, host_answer
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead
 
 
@@ -31,7 +31,7 @@ class ActionModule(HostAction):
             "holder": self.karmada.holder,
             "address": self.host_entry["address"],
             "virtual_ip": virtual_ip.get("address", ""),
-            "folders": [render.DATA, render.PROGRAMS],
+            "folders": [units.DATA, units.PROGRAMS],
         }
         found, refusal = self._ask(question)
         if host_access.says_too_little(refusal):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 
 
 class ActionModule(HostAction):

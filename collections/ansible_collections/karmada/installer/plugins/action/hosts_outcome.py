@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import host_outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_outcome import Reached
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import host_outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.host_outcome import Reached
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):

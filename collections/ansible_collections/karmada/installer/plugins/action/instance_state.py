@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import former_connections
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 EVENTS = ("chosen", "begun", "etcd_bootstrapped", "hosts_left", "restarted", "finished")
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    broken_members,
-    former_connections,
-    member_join,
-    member_log,
-    member_mode,
-    member_plan,
-    selected_members,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.agent_units import AgentAccess
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.render.agent_units import AgentAccess
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 STAGES = ("all", "registration", "agents", "readiness", "reasons")
 

@@ -6,22 +6,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    broken_members,
-    member_join,
-    member_leave,
-    member_plan,
-    selected_members,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.instance_facts import Object
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import RETAIN
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import RETAIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 STAGES = ("confirm", "leave")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_log
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_CONTROLLER_MANAGER
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_CONTROLLER_MANAGER
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 
 
 class ActionModule(HostAction):
@@ -21,7 +21,7 @@ class ActionModule(HostAction):
         """A courtesy: where nothing can be read, members are told of without it."""
         if not self.view.components([KARMADA_CONTROLLER_MANAGER.name]):
             return {"changed": False}
-        unit = render.unit_name(self.karmada.instance, KARMADA_CONTROLLER_MANAGER)
+        unit = units.unit_name(self.karmada.instance, KARMADA_CONTROLLER_MANAGER)
         names = arguments["members"]
         wanted = {
             "unit": unit,

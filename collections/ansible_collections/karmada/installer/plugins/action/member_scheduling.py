@@ -9,15 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_scheduling, member_taints
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_scheduling import Placed
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.scheduling import Placed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 #: How often it is looked whether a member is empty, at most, and how often that is said.
 PAUSE_SECONDS, SAY_SECONDS = 1.0, 15.0

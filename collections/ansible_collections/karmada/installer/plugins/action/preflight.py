@@ -5,22 +5,26 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    broken_members,
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import (
     host_preflight,
-    image_pins,
     image_probe,
-    member_reach_pods,
-    selected_members,
+    reach_from_pods,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember
-from ansible_collections.karmada.installer.plugins.plugin_utils.checks import Findings, findings, uninstall_problems
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import (
+    Findings,
+    findings,
+    uninstall_problems,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import EMPTY_DIR_WARNING
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import EMPTY_DIR_WARNING
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):
@@ -48,7 +52,7 @@ class ActionModule(KarmadaAction):
         if arguments["reach_members"] and run.check:
             run.say("what pods reach is not tried in check mode, because it takes pods")
         elif arguments["reach_members"] and not found.problems:
-            found = found.with_members(member_reach_pods.problems(run, arguments["reach_timeout"]))
+            found = found.with_members(reach_from_pods.problems(run, arguments["reach_timeout"]))
         _refuse(found.all if found.problems or arguments["on_broken_member"] == broken_members.FAIL else [])
         broken = _told(run, found)
         for hint in host_preflight.hints(run) if isinstance(run, RunWithHosts) else ():

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_with_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):

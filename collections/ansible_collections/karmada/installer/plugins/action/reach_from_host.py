@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 
 #: How long a host may take for all of it. Whoever is far away answers a handshake within a second.
 SECONDS = 5

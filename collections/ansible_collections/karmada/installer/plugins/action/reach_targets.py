@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_checks, member_reach
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import (
     members_with_agent_hosts,
     pushed_members,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import member_checks, reach_from_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):
@@ -29,9 +29,9 @@ class ActionModule(KarmadaAction):
             raise TypeError("this control plane is not on plain hosts")
         looked_at = pushed_members(run.spec) or members_with_agent_hosts(run.spec)
         registered = member_checks.registered_clusters(run) if looked_at else Clusters()
-        found = [*member_reach.targets(run, registered), *member_reach.endpoint_name(run)]
-        hosts = dict.fromkeys(member_reach.looking(run), found) if found else {}
-        hosts |= member_reach.for_agents(run, registered)
+        found = [*reach_from_hosts.targets(run, registered), *reach_from_hosts.endpoint_name(run)]
+        hosts = dict.fromkeys(reach_from_hosts.looking(run), found) if found else {}
+        hosts |= reach_from_hosts.for_agents(run, registered)
         for host, targets in hosts.items():
             run.handover.note(host, targets=[each.plain for each in targets])
         return {"changed": False, "hosts": {host: [each.name for each in targets] for host, targets in hosts.items()}}

@@ -8,17 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import image_pins, private_file, report
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.broken_members import BrokenMember, listing
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.observe import observe
-from ansible_collections.karmada.installer.plugins.plugin_utils.observe_hosts import (
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
     observe_etcd_on_hosts,
     observe_hosts,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.etcd_on_hosts import EtcdOnHostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 def _former(path: str | None) -> dict[str, Any] | None:

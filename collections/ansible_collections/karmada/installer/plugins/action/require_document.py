@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Fails when no document was loaded, with the reason. Documentation: the module of the same name."""
 
@@ -13,10 +12,10 @@ from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import inventory_loader
-from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source
-from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL, HOSTS, MEMBERS
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.selected_members import SHOWN
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
 
 _HOW_TO_START = f"Write an inventory source that names your document, and give it with -i:\n{inventory_source.EXAMPLE}"
 

@@ -7,18 +7,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    external_etcd,
-    member_cleanup,
-    member_join,
-    removal,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.member_join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import external as external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 STAGES = ("confirm", "components", "members", "control_plane", "state")
 

@@ -6,19 +6,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import observe_hosts, removal
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import Change
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     BY_NAME,
     ETCD,
     KARMADA_APISERVER,
     pod_components,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_on_hosts import EtcdOnHostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import NotReady, wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady, wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.etcd_on_hosts import EtcdOnHostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):

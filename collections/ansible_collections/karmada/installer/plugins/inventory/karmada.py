@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Makes hosts and groups of a KarmadaDeployment."""
 
@@ -231,9 +230,10 @@ if not __name__.startswith("ansible_collections."):
         *(str(Path(path).parent) for path in AnsibleCollectionConfig.playbook_paths),
     ]
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source, ssh
-from ansible_collections.karmada.installer.plugins.plugin_utils.inventory_names import CONTROL, HOSTS, MEMBERS
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 
 #: For hosts that have left the document, which no document names: a run that finds some puts them there.
 LEAVING = "karmada_hosts_leaving"
@@ -296,7 +296,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _registered(self, source: inventory_source.Source, path: str, cache: bool) -> Any:
         """What is registered, from the cache where the user wants that; see ``membership.Registered``."""
         # Pulls in the client of API servers, which others do not need.
-        from ansible_collections.karmada.installer.plugins.plugin_utils import membership  # noqa: PLC0415
+        from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered as membership  # noqa: PLC0415
 
         self.load_cache_plugin()
         key, wanted = self.get_cache_key(path), self.get_option("cache")

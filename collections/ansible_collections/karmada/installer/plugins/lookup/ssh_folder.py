@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Where this run keeps what SSH needs of Secrets."""
 
@@ -46,7 +45,7 @@ from typing import Any
 from ansible import constants
 from ansible.plugins.loader import connection_loader
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.karmada.installer.plugins.plugin_utils import ssh_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh_folder
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no types

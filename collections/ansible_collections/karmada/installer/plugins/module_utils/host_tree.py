@@ -2,7 +2,7 @@
 """Bring users, directories, files and systemd units of a plain host to what a tree says, and prove that they work.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
-A tree is what ``render_systemd`` on the controller makes, as JSON:
+A tree is what ``render.units`` on the controller makes, as JSON:
 
 * ``owner``: UUID of the control plane. Its units carry it as ``X-KarmadaOwner``, its users in their comment.
 * ``users``: ``{name, home, comment}``, in the order in which they are made

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """How this collection refuses something: what is wrong, where, and how to mend it."""
 

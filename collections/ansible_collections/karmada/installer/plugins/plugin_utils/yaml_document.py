@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """YAML as an API server's clients read it: plain data only, no key twice, and bounded whatever the text says.
 

@@ -10,17 +10,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import break_glass
-from ansible_collections.karmada.installer.plugins.plugin_utils import certificates, control_plane_stages, pki
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, survey
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import ADMIN, administrator
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane_objects import ADMINISTRATORS
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ADMIN, administrator
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import stages
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane.bootstrap import ADMINISTRATORS
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
-from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.samples import document, state
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 
 EVERYTHING = [
     ("*", "*", "*"),
@@ -64,10 +65,10 @@ def as_bearer(server: ApiServer, pair: KeyPair) -> Cluster:
 def people(server: ApiServer) -> Iterator[dict[str, Cluster]]:
     """The installer, an administrator, and who has broken the glass, each with a certificate as it is made for them."""
     now, spec = datetime.now(UTC), document()["spec"]
-    wanted = pki.Certificate(ADMIN.name, ADMIN.authority, ADMIN.common_name, ADMIN.organizations, client=True)
+    wanted = x509.Certificate(ADMIN.name, ADMIN.authority, ADMIN.common_name, ADMIN.organizations, client=True)
     pairs = {
         "installer": certificates.superuser("system:karmada:installer", STATE, spec, now, timedelta(hours=1)),
-        "administrator": pki.issue(wanted, STATE.authorities[ADMIN.authority], "ECDSA-P256", now, timedelta(days=365)),
+        "administrator": x509.issue(wanted, STATE.authorities[ADMIN.authority], "ECDSA-P256", now, timedelta(days=365)),
         "glass": certificates.superuser(break_glass.USER, STATE, spec, now, timedelta(hours=1)),
     }
     with ExitStack() as open_clusters:
@@ -79,8 +80,8 @@ def bring_up(installer: Cluster, generation: int = 1) -> None:
     spec = {"certificates": {"administratorGeneration": generation}}
     run = fake_run(document(spec), FakeCluster("host"), stored=STATE)
     run.__dict__["control_plane"] = installer
-    apply_all(installer, control_plane_stages.objects(run, "rights"))
-    delete_all(installer, run.ours_in_control_plane(control_plane_stages.switched_off(run, ["rights"])))
+    apply_all(installer, stages.objects(run, "rights"))
+    delete_all(installer, run.ours_in_control_plane(stages.switched_off(run, ["rights"])))
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -132,9 +133,9 @@ def test_the_way_to_members_that_earlier_versions_left_open_is_closed(people: di
     assert installer.get(RBAC, "ClusterRoleBinding", FORMER["metadata"]["name"]) is None
     run = fake_run(document(), FakeCluster("host"), stored=STATE)
     run.__dict__["control_plane"] = installer
-    again = survey(installer, control_plane_stages.objects(run, "rights"))
+    again = survey(installer, stages.objects(run, "rights"))
     assert {change.action for change in again} == {"unchanged"}
-    assert run.ours_in_control_plane(control_plane_stages.switched_off(run, ["rights"])) == []
+    assert run.ours_in_control_plane(stages.switched_off(run, ["rights"])) == []
 
 
 def test_another_generation_takes_every_kubeconfig_of_the_one_before_back_for_good(
@@ -144,8 +145,8 @@ def test_another_generation_takes_every_kubeconfig_of_the_one_before_back_for_go
     bring_up(people["installer"])
     eventually(lambda: may_everything(people["administrator"]))
     leaf = administrator(document({"certificates": {"administratorGeneration": 2}})["spec"])
-    wanted = pki.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
-    pair = pki.issue(wanted, STATE.authorities[leaf.authority], "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
+    wanted = x509.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
+    pair = x509.issue(wanted, STATE.authorities[leaf.authority], "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
     with as_bearer(server, pair) as second:
         assert may_nothing(second)
         for _ in range(2):

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    agent,
-    agent_units,
-    component_hosts,
-    pki,
-    pki_kubeconfig,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_systemd as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import KARMADA_AGENT_ON_HOST
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import namespace_on_member
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_AGENT_ON_HOST
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import namespace_on_member
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import agent_units, units
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
-from ansible_collections.karmada.installer.tests.unit.samples import NOW, OWNER, authorities
-from ansible_collections.karmada.installer.tests.unit.test_agent_units import BOTH, deployment
-from ansible_collections.karmada.installer.tests.unit.test_host_run import Runs
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import (
+    BOTH,
+    deployment,
+)
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, OWNER, authorities
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _INSIDE = "/api/v1/namespaces/karmada-cluster"
@@ -48,11 +48,11 @@ class Unit:
         component = KARMADA_AGENT_ON_HOST.for_member("m1", 0)
         ports = dict(zip(component.ports, conftest.free_ports(2), strict=True))
         self.folder, self.component, self.spec = folder, replace(component, ports=ports), instance.spec
-        known = render.layout(instance, host, component, "")
+        known = units.layout(instance, host, component, "")
         self.where = replace(known, base=str(folder / "etc"), runtime=str(folder / "run"), member_url=server.url)
-        self.pair = pair = pki.issue(
-            pki.Certificate("x", "", agent.user("m1"), client=True),
-            *(authorities()["client-signing-ca"], "ECDSA-P256", NOW, pki.parse_duration("87600h")),
+        self.pair = pair = x509.issue(
+            x509.Certificate("x", "", agent.user("m1"), client=True),
+            *(authorities()["client-signing-ca"], "ECDSA-P256", NOW, x509.parse_duration("87600h")),
         )
         identity = agent.Identity(pair, server.url, server.ca.read_bytes(), "")
         objects = agent.objects_on_member(instance, "m1", server.url, None, on_hosts=True)

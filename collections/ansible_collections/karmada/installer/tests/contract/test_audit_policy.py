@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import audit_policy
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import audit_policy
 from ansible_collections.karmada.installer.tests.contract.conftest import running_api_server
-from ansible_collections.karmada.installer.tests.unit.samples import flags, pods, rendered
+from ansible_collections.karmada.installer.tests.unit.support.samples import flags, pods, rendered
 
 
 def _object(kind: str, name: str, **content: Any) -> dict[str, Any]:

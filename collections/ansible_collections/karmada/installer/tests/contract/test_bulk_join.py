@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_types, members
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.tests.unit.bulk_join import ControlPlane
-from ansible_collections.karmada.installer.tests.unit.simulated_members import BROKEN, SimulatedMembers
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration, service_types
+from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
+from ansible_collections.karmada.installer.tests.unit.support.simulated_members import BROKEN, SimulatedMembers
 
 GOOD = [f"good-{number}" for number in range(6)]
 BAD = {f"bad-{way}": way for way in BROKEN}
@@ -69,9 +69,9 @@ def check_joined(cluster: Cluster, on_member: set[str], name: str) -> None:
         *(f"secrets karmada-cluster/{each}" for each in (f"karmada-{name}", "karmada-impersonator")),
         f"clusterroles karmada-controller-manager:karmada-{name}",
         f"clusterrolebindings karmada-controller-manager:karmada-{name}",
-        *(f"customresourcedefinitions {each}" for each in member_types.KINDS),
+        *(f"customresourcedefinitions {each}" for each in service_types.KINDS),
     }
-    live = cluster.get(members.CLUSTER_API, "Cluster", name)
+    live = cluster.get(registration.CLUSTER_API, "Cluster", name)
     assert live
     assert live["spec"]["id"] == f"id-of-{name}"
     for secret, account in ((name, f"karmada-{name}"), (f"{name}-impersonator", "karmada-impersonator")):

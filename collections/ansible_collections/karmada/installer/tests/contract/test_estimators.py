@@ -15,12 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import members, pki_files
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import Component, Names
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import Component, Names
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import files as pki_files
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
-from ansible_collections.karmada.installer.tests.unit.samples import EVERYTHING, OWNER, RUNNING, Rendered, rendered
+from ansible_collections.karmada.installer.tests.unit.support.samples import (
+    EVERYTHING,
+    OWNER,
+    RUNNING,
+    Rendered,
+    rendered,
+)
 
 (ESTIMATOR,) = (component for component in RUNNING if component.member)
 MEMBER = ESTIMATOR.member
@@ -38,12 +45,15 @@ _PATHS = {
 
 def token_on_member(server: ApiServer) -> str:
     """Of the account of the estimator, asked for by hand: there is no controller here that fills its Secret."""
-    for each in (members.namespace_on_member(OWNER), *members.estimator_objects(MEMBER, OWNER, "karmada/prod")):
+    for each in (
+        registration.namespace_on_member(OWNER),
+        *registration.estimator_objects(MEMBER, OWNER, "karmada/prod"),
+    ):
         if each["kind"] in _PATHS:
             status, answer = server.request("POST", _PATHS[each["kind"]], each)
             assert status in (201, 409), answer
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    status, answer = server.request("POST", f"{_ACCOUNTS}/{members.estimator_account(MEMBER)}/token", request)
+    status, answer = server.request("POST", f"{_ACCOUNTS}/{registration.estimator_account(MEMBER)}/token", request)
     assert status == 201, answer
     return str(answer["status"]["token"])
 
@@ -52,7 +62,7 @@ def access(server: ApiServer, token: str) -> bytes:
     """The kubeconfig that we make of what the control plane knows of the member."""
     cluster = {"metadata": {"name": MEMBER}, "spec": {"apiEndpoint": server.url}}
     data = {"caBundle": base64.b64encode(server.ca.read_bytes()), "token": base64.b64encode(token.encode())}
-    return members.estimator_access(cluster, {"data": {key: value.decode() for key, value in data.items()}})
+    return registration.estimator_access(cluster, {"data": {key: value.decode() for key, value in data.items()}})
 
 
 class Serving:
@@ -150,7 +160,7 @@ def test_another_name_than_that_of_its_certificate_is_refused_by_who_asks(servin
 
 def test_its_account_may_look_at_pods_and_nodes_and_at_no_secret(api_server: ApiServer) -> None:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
-    user = f"system:serviceaccount:karmada-cluster:{members.estimator_account(MEMBER)}"
+    user = f"system:serviceaccount:karmada-cluster:{registration.estimator_account(MEMBER)}"
     token_on_member(api_server)
 
     def may(verb: str, resource: str) -> bool:

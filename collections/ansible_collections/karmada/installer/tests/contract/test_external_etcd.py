@@ -17,28 +17,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import external_etcd, pki
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd_client import Cause, EtcdClient, EtcdError
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import external as external_etcd
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EtcdClient, EtcdError
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.contract import conftest
-from ansible_collections.karmada.installer.tests.unit import samples
-from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.moments import until
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 NOW = datetime.now(UTC)
 PREFIX = "/karmada/prod"
 
 
 def authority(name: str) -> KeyPair:
-    return pki.new_authority(pki.Authority(name, name), "ECDSA-P256", NOW - timedelta(days=1))
+    return x509.new_authority(x509.Authority(name, name), "ECDSA-P256", NOW - timedelta(days=1))
 
 
 def leaf(ca: KeyPair, *, server: bool = False, now: datetime = NOW, days: int = 1, ip: str = "127.0.0.1") -> KeyPair:
-    wanted = pki.Certificate("leaf", "ca", "test", ip_addresses=(ip,) if server else (), server=server, client=True)
-    return pki.issue(wanted, ca, "ECDSA-P256", now, timedelta(days=days))
+    wanted = x509.Certificate("leaf", "ca", "test", ip_addresses=(ip,) if server else (), server=server, client=True)
+    return x509.issue(wanted, ca, "ECDSA-P256", now, timedelta(days=days))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """The client, apply, delete, waiting and the lock in front of a real API server that has a bad day.
 
@@ -21,17 +20,17 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all, plan, survey
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock, LockLost
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
-from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, plan, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock, LockLost
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
-from ansible_collections.karmada.installer.tests.unit.moments import until
-from ansible_collections.karmada.installer.tests.unit.samples import document
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
 from faulty_proxy import Faults, FaultyProxy, upstream_of
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}

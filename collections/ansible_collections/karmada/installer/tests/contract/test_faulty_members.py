@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_join
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import CLUSTER_API
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
 from ansible_collections.karmada.installer.tests.contract.test_bulk_join import check_joined
-from ansible_collections.karmada.installer.tests.unit.bulk_join import ControlPlane
-from ansible_collections.karmada.installer.tests.unit.simulated_members import FAULTY, SimulatedMembers
+from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
+from ansible_collections.karmada.installer.tests.unit.support.simulated_members import FAULTY, SimulatedMembers
 
 GOOD = [f"sound-{number}" for number in range(6)]
 BAD = {f"faulty-{way}": way for way in FAULTY}

@@ -19,25 +19,25 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
     etcd_configuration,
-    pki,
-    pki_files,
-    program_flags,
+    known_flags,
     releases,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD, PROGRAMS
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import (
     Component,
     EtcdMember,
     KeyPair,
     Layout,
     Names,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import BY_NAME, ETCD, PROGRAMS
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import files as pki_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.tests.contract import conftest
-from ansible_collections.karmada.installer.tests.unit.samples import Rendered, rendered, state
+from ansible_collections.karmada.installer.tests.unit.support.samples import Rendered, rendered, state
 
-BINARIES = {component.name: program_flags.program(component) for component in PROGRAMS}
+BINARIES = {component.name: known_flags.program(component) for component in PROGRAMS}
 
 
 def binary(name: str) -> str:
@@ -61,12 +61,12 @@ def test_the_record_is_what_the_program_says(release: releases.Release, componen
     name = BINARIES[component.name]
     program = binary(name) if release == releases.newest() else record.program_of(name, release)
     version = getattr(release, component.image.release)
-    assert record.record_of(program) == json.loads(program_flags.FILE.read_text())[name][version], "make flags"
+    assert record.record_of(program) == json.loads(known_flags.FILE.read_text())[name][version], "make flags"
 
 
 def test_a_program_refuses_a_flag_that_is_not_on_record() -> None:
     release, component = releases.newest(), BY_NAME["karmada-controller-manager"]
-    assert "cluster-lease-duration" not in program_flags.flags(component, release)
+    assert "cluster-lease-duration" not in known_flags.flags(component, release)
     command = [binary(BINARIES[component.name]), "--cluster-lease-duration=40s"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert "unknown flag: --cluster-lease-duration" in answer.stdout + answer.stderr
@@ -217,14 +217,14 @@ def test_a_client_is_no_peer(etcd: Etcd) -> None:
 
 
 def test_a_certificate_of_another_authority_is_refused(etcd: Etcd) -> None:
-    want = pki.Certificate(name="x", authority="x", common_name="system:karmada:etcd-peer", client=True)
+    want = x509.Certificate(name="x", authority="x", common_name="system:karmada:etcd-peer", client=True)
     now = datetime.now(UTC)
-    stranger = pki.new_authority(pki.Authority("x", "karmada-etcd-ca"), "ECDSA-P256", now)
-    pair = pki.issue(want, stranger, "ECDSA-P256", now, pki.parse_duration("87600h"))
+    stranger = x509.new_authority(x509.Authority("x", "karmada-etcd-ca"), "ECDSA-P256", now)
+    pair = x509.issue(want, stranger, "ECDSA-P256", now, x509.parse_duration("87600h"))
     for address in (etcd.client, etcd.peer):
         assert etcd.status(address, "/version", pair) == 0
     other = state().authorities["karmada-ca"]
-    ours = pki.issue(want, other, "ECDSA-P256", now, pki.parse_duration("8760h"))
+    ours = x509.issue(want, other, "ECDSA-P256", now, x509.parse_duration("8760h"))
     assert etcd.status(etcd.peer, "/members", ours) == 0
 
 

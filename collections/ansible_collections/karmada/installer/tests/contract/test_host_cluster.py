@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import openshift_client
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Conflict, Invalid, NotFound
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.endpoint import PASSAGES
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_cluster import HostCluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, owned_by
-from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.tests.unit.moments import until
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, passage
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.endpoint import PASSAGES
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import openshift
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Conflict, Invalid, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.host_cluster import HostCluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, passage
 
 CHECKOUT = Path(__file__).resolve().parents[6]
 ROUTE = PASSAGES["Route"]
@@ -73,13 +73,13 @@ def test_a_route_from_its_making_to_its_end(
     routes: HostCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    original = openshift_client.OpenShiftClient.request
+    original = openshift.OpenShiftClient.request
 
     def request(self: Any, method: str, path: str, *arguments: Any, **more: Any) -> Any:
         sent.append(f"{method} /{path.lstrip('/')}")
         return original(self, method, path, *arguments, **more)
 
-    monkeypatch.setattr(openshift_client.OpenShiftClient, "request", request)
+    monkeypatch.setattr(openshift.OpenShiftClient, "request", request)
     wanted = passage({"endpoint": {"type": "Route"}}, namespace=namespace)
     assert [change.action for change in apply_all(routes, [wanted], check=True)] == ["created"]
     assert routes.get(*ROUTE[:2], "prod-apiserver", namespace) is None

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import inventory_source, manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.tests.unit import corpus_files
-from ansible_collections.karmada.installer.tests.unit.moments import until
+from ansible_collections.karmada.installer.tests.unit.support import corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/karmada-prod/karmadadeployments"

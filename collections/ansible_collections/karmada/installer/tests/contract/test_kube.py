@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """The client, apply, waiting and the lock against a real API server."""
 
@@ -14,19 +13,17 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors, ip_families, kube
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import (
-    apply_all,
-    delete_all,
-    plan,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock
-from ansible_collections.karmada.installer.plugins.plugin_utils.objects import Ref, drift, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import ip_families
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import cluster as kube
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, drift, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
-from ansible_collections.karmada.installer.plugins.plugin_utils.wait import wait_until
-from ansible_collections.karmada.installer.tests.unit.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
 WRITES = ("apply", "create", "replace", "patch", "delete")
@@ -334,8 +331,8 @@ def test_trust_and_identity_that_do_not_fit_are_told_apart(api_server: Any) -> N
 def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cluster, namespace: str) -> None:
     code = (
         "import sys, time\n"
-        "from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster\n"
-        "from ansible_collections.karmada.installer.plugins.plugin_utils.lease import Lock\n"
+        "from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster\n"
+        "from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock\n"
         "from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity\n"
         "lock = Lock(Cluster.from_kubeconfig(sys.argv[1]), sys.argv[2], 'prod-installer', holder_identity(), 6)\n"
         "lock.acquire()\n"

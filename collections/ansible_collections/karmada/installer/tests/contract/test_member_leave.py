@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    artifacts,
-    member_leave,
-    member_works,
-    releases,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
 
 OWNER = "me"
 FINALIZER = "karmada.io/execution-controller"
@@ -26,7 +24,7 @@ FINALIZER = "karmada.io/execution-controller"
 @pytest.fixture
 def control_plane(api_server: Any) -> Iterator[Cluster]:
     with Cluster.from_kubeconfig(str(api_server.kubeconfig), name="control plane") as found:
-        crds = artifacts.crds(releases.newest().karmada, Source("GoModules"))
+        crds = crd_files.crds(releases.newest().karmada, Source("GoModules"))
         found.apply(next(each for each in crds if each["metadata"]["name"] == "works.work.karmada.io"))
         yield found
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_rights, member_rights_checks, members
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import member_rights_checks
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER
+from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER
 
 LISTED = [{"apiGroup": "", "resources": ["configmaps"]}, {"apiGroup": "apps", "resources": ["deployments"]}]
 ENTRY = {"name": "m1", "mode": "Push", "scopedRights": LISTED}
@@ -60,7 +62,7 @@ def admin(server: ApiServer) -> Iterator[Cluster]:
 
 
 def on_member(entry: dict[str, object]) -> list[dict[str, object]]:
-    made = members.objects_on_member("m1", OWNER, "karmada/prod", rules=member_rights.rules(entry))
+    made = registration.objects_on_member("m1", OWNER, "karmada/prod", rules=member_rights.rules(entry))
     # nothing here fills the Secrets with tokens
     return [each for each in made if each["kind"] != "Secret"]
 
@@ -77,9 +79,9 @@ def as_account(server: ApiServer, name: str) -> Cluster:
 
 @pytest.fixture(scope="module")
 def karmada(server: ApiServer, admin: Cluster) -> Iterator[Cluster]:
-    apply_all(admin, [members.namespace_on_member(OWNER)])
+    apply_all(admin, [registration.namespace_on_member(OWNER)])
     apply_all(admin, on_member(ENTRY))
-    with as_account(server, members.account("m1")) as found:
+    with as_account(server, registration.account("m1")) as found:
         yield found
 
 
@@ -153,14 +155,14 @@ def test_it_cannot_get_more_rights(server: ApiServer, karmada: Cluster) -> None:
     for path in ("/api/v1/secrets", "/api/v1/namespaces/karmada-cluster/secrets/karmada-m1", "/metrics", "/logs/"):
         with pytest.raises(Forbidden):
             karmada.get_raw(path)
-    with as_account(server, members.IMPERSONATOR) as impersonator, pytest.raises(Forbidden):
+    with as_account(server, registration.IMPERSONATOR) as impersonator, pytest.raises(Forbidden):
         impersonator.get_raw("/api/v1/nodes")
 
 
 def test_all_rights_are_given_back_in_place(admin: Cluster, karmada: Cluster) -> None:
     """The last of these tests: the account has them from now on."""
     changed = [change for change in apply_all(admin, on_member({"name": "m1"})) if change.action != "unchanged"]
-    assert [(change.action, change.ref.name) for change in changed] == [("changed", members.role("m1"))]
+    assert [(change.action, change.ref.name) for change in changed] == [("changed", registration.role("m1"))]
     assert karmada.can_i([("*", "*", "*"), ("impersonate", "", "users")]) == []
 
 

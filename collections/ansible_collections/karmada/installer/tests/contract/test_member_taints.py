@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import member_scheduling, member_taints, members
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Conflict
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.tests.contract.conftest import binary, free_ports, started, wait_until
 
-REGISTRATION = members.Registration("id-1", "https://192.0.2.1:6443")
+REGISTRATION = registration.Registration("id-1", "https://192.0.2.1:6443")
 OURS = {"key": "example.com/reserved", "value": "batch", "effect": "NoSchedule"}
 THEIRS = {"key": "cluster.karmada.io/not-ready", "effect": "NoSchedule"}
 
@@ -49,7 +51,7 @@ def control_plane(api_server: Any, tmp_path_factory: pytest.TempPathFactory) -> 
 
         def answers() -> bool:
             try:
-                found.with_patience(retry_seconds=0).list(members.CLUSTER_API, "Cluster")
+                found.with_patience(retry_seconds=0).list(registration.CLUSTER_API, "Cluster")
             except ApiError:
                 return False
             return True
@@ -64,13 +66,13 @@ def entry(name: str, *taints: dict[str, str], **more: Any) -> dict[str, Any]:
 
 def bring(control_plane: Cluster, wanted: dict[str, Any]) -> list[str]:
     """As a run does it."""
-    changes = apply_all(control_plane, [members.cluster(wanted, "me", REGISTRATION)])
+    changes = apply_all(control_plane, [registration.cluster(wanted, "me", REGISTRATION)])
     changes += member_taints.change(control_plane, wanted["name"], lambda live: member_taints.patch_for(live, wanted))
     return [change.action for change in changes if change.action != "unchanged"]
 
 
 def live(control_plane: Cluster, name: str) -> dict[str, Any]:
-    found = control_plane.get(members.CLUSTER_API, "Cluster", name)
+    found = control_plane.get(registration.CLUSTER_API, "Cluster", name)
     assert found
     return found
 
@@ -112,7 +114,7 @@ def test_a_list_that_somebody_has_changed_meanwhile_is_not_written_over(control_
     write_as_others(control_plane, "m3", THEIRS)
     with pytest.raises(Conflict):
         control_plane.patch_merge(
-            members.CLUSTER_API,
+            registration.CLUSTER_API,
             "Cluster",
             "m3",
             None,
@@ -144,12 +146,12 @@ def test_a_member_is_made_to_look_at_by_an_annotation_also_while_it_goes(control
     """What wakes the controller of a Cluster is admitted when its deletion was asked for."""
     bring(control_plane, entry("m5"))
     control_plane.patch_merge(
-        members.CLUSTER_API, "Cluster", "m5", None, {"metadata": {"finalizers": ["karmada.io/x"]}}
+        registration.CLUSTER_API, "Cluster", "m5", None, {"metadata": {"finalizers": ["karmada.io/x"]}}
     )
-    control_plane.delete(members.CLUSTER_API, "Cluster", "m5")
+    control_plane.delete(registration.CLUSTER_API, "Cluster", "m5")
     before = live(control_plane, "m5")["metadata"]
     control_plane.patch_merge(
-        members.CLUSTER_API,
+        registration.CLUSTER_API,
         "Cluster",
         "m5",
         None,
@@ -158,5 +160,5 @@ def test_a_member_is_made_to_look_at_by_an_annotation_also_while_it_goes(control
     after = live(control_plane, "m5")["metadata"]
     assert before["deletionTimestamp"] == after["deletionTimestamp"]
     assert before["resourceVersion"] != after["resourceVersion"]
-    control_plane.patch_merge(members.CLUSTER_API, "Cluster", "m5", None, {"metadata": {"finalizers": None}})
-    assert control_plane.get(members.CLUSTER_API, "Cluster", "m5") is None
+    control_plane.patch_merge(registration.CLUSTER_API, "Cluster", "m5", None, {"metadata": {"finalizers": None}})
+    assert control_plane.get(registration.CLUSTER_API, "Cluster", "m5") is None

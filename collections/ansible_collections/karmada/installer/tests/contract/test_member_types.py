@@ -8,22 +8,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    artifacts,
-    member_cleanup,
-    member_types,
-    releases,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import plan, survey
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.moments import until
-from ansible_collections.karmada.installer.tests.unit.samples import document, state
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import plan, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import service_types
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 
 M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
-EXPORTS, IMPORTS = member_types.KINDS
+EXPORTS, IMPORTS = service_types.KINDS
 
 
 @pytest.fixture
@@ -36,32 +34,32 @@ def member(api_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
         monkeypatch.setattr(member_cleanup, "connected", connected)
         yield found
-        for name in member_types.KINDS:
-            found.delete(member_types.CRD_API, member_types.CRD, name)
+        for name in service_types.KINDS:
+            found.delete(service_types.CRD_API, service_types.CRD, name)
         until(lambda: not crds(found))
 
 
 @pytest.fixture(params=[each.karmada for each in releases.RELEASES])
 def run(request: pytest.FixtureRequest) -> Run:
     found = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state(version=request.param))
-    found.__dict__["_crds"] = artifacts.crds(request.param, Source("GoModules"))
+    found.__dict__["_crds"] = crd_files.crds(request.param, Source("GoModules"))
     return found
 
 
 def crds(member: Cluster) -> set[str]:
-    return {name for name in member_types.KINDS if member.get(member_types.CRD_API, member_types.CRD, name)}
+    return {name for name in service_types.KINDS if member.get(service_types.CRD_API, service_types.CRD, name)}
 
 
 def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
-    looked = member_types.survey(run, member, plan)
+    looked = service_types.survey(run, member, plan)
     assert [change.action for change in looked] == ["created", "created"]
     assert all("openAPIV3Schema" in change.diff["after"] for change in looked)
     assert crds(member) == set()
 
-    member_types.install(run, member)
+    service_types.install(run, member)
     assert crds(member) == {EXPORTS, IMPORTS}
     before = dict(member.counts)
-    assert {change.action for change in member_types.survey(run, member, survey)} == {"unchanged"}
+    assert {change.action for change in service_types.survey(run, member, survey)} == {"unchanged"}
     assert {verb for verb, count in member.counts.items() if count != before.get(verb)} == {"get"}
 
     member_cleanup.clean_member(run, M1, 30)
@@ -71,8 +69,8 @@ def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
 def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Cluster, run: Run) -> None:
     of_others = next(each for each in run.crds() if each["metadata"]["name"] == IMPORTS)
     made = member.create(of_others)
-    member_types.install(run, member)
-    live = member.get(member_types.CRD_API, member_types.CRD, IMPORTS)
+    service_types.install(run, member)
+    live = member.get(service_types.CRD_API, service_types.CRD, IMPORTS)
     assert live
     assert (live["metadata"]["uid"], live["metadata"].get("labels")) == (made["metadata"]["uid"], None)
 
@@ -90,6 +88,6 @@ def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Clu
 
     # Joined and left once more, when nobody uses it any more.
     member.delete("multicluster.x-k8s.io/v1alpha1", "ServiceExport", "web", "default")
-    member_types.install(run, member)
+    service_types.install(run, member)
     member_cleanup.clean_member(run, M1, 30)
     assert crds(member) == {IMPORTS}

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import artifacts, control_plane_objects, members
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
-from ansible_collections.karmada.installer.tests.unit.samples import OPTIONAL, OWNER, SPECS, Rendered, rendered
+from ansible_collections.karmada.installer.tests.unit.support.samples import OPTIONAL, OWNER, SPECS, Rendered, rendered
 
 WRITES = ("apply", "create", "replace", "patch", "delete")
 
@@ -35,27 +37,29 @@ def cluster(server: ApiServer) -> Iterator[Cluster]:
 
 def stages() -> dict[str, list[dict[str, Any]]]:
     found = rendered({"components": OPTIONAL})
-    crds = artifacts.crds(found.instance.release.karmada, Source("GoModules"))
+    crds = crd_files.crds(found.instance.release.karmada, Source("GoModules"))
     addresses = found.addresses
     return {
-        "rights": control_plane_objects.rights(OWNER),
-        "foundation": control_plane_objects.foundation(OWNER, crds, addresses),
-        "discovery": control_plane_objects.discovery(OWNER, addresses),
+        "rights": bootstrap.rights(OWNER),
+        "foundation": bootstrap.foundation(OWNER, crds, addresses),
+        "discovery": bootstrap.discovery(OWNER, addresses),
         "member": [
-            members.namespace_on_member(OWNER),
+            registration.namespace_on_member(OWNER),
             *(
                 each
-                for each in members.objects_on_member("m1", OWNER, "karmada/prod")
+                for each in registration.objects_on_member("m1", OWNER, "karmada/prod")
                 if each["kind"] == "ServiceAccount"
             ),
         ],
         "member's rights": [
-            each for each in members.objects_on_member("m1", OWNER, "karmada/prod") if each["kind"] != "ServiceAccount"
+            each
+            for each in registration.objects_on_member("m1", OWNER, "karmada/prod")
+            if each["kind"] != "ServiceAccount"
         ],
-        "aggregation": control_plane_objects.aggregation(OWNER, addresses, ["karmada-aggregated-apiserver"]),
-        "addons": control_plane_objects.aggregation(OWNER, addresses, ["karmada-search", "karmada-metrics-adapter"]),
+        "aggregation": bootstrap.aggregation(OWNER, addresses, ["karmada-aggregated-apiserver"]),
+        "addons": bootstrap.aggregation(OWNER, addresses, ["karmada-search", "karmada-metrics-adapter"]),
         # the last, because nobody answers them here
-        "admission": control_plane_objects.admission(OWNER, addresses),
+        "admission": bootstrap.admission(OWNER, addresses),
     }
 
 
@@ -79,7 +83,7 @@ def test_every_stage_is_accepted_and_the_second_time_changes_nothing(cluster: Cl
 def host(server: ApiServer, cluster: Cluster) -> Cluster:
     """A namespace in which only pods of the strictest level may be, and that warns about any other."""
     for name in ("karmada", "mine"):
-        namespace = render.namespace(rendered(namespace=name).instance)
+        namespace = workloads.namespace(rendered(namespace=name).instance)
         cluster.apply(namespace)
     return cluster
 

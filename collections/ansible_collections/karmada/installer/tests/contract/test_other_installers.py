@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import namespace_checks, other_installers
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import namespace_checks, other_installers
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import Run
-from ansible_collections.karmada.installer.tests.unit.moments import until
-from ansible_collections.karmada.installer.tests.unit.samples import document
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 Object = dict[str, Any]
 CRD: Object = {

@@ -13,7 +13,7 @@ from typing import Any
 import leaks
 import pytest
 import yaml
-from ansible_collections.karmada.installer.tests.unit import ansible_commands
+from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
 
 NAMESPACE = "karmada-talkative"
 DOCUMENT = {

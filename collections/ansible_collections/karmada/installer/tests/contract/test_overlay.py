@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import overlay
-from ansible_collections.karmada.installer.plugins.plugin_utils.overlay import Overlay
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import overlay
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.overlay import Overlay
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
-from ansible_collections.karmada.installer.tests.unit.samples import rendered
+from ansible_collections.karmada.installer.tests.unit.support.samples import rendered
 
 Object = dict[str, Any]
 MERGE = "application/strategic-merge-patch+json"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import pod_security
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import pod_security
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
-from ansible_collections.karmada.installer.tests.unit.samples import EVERYTHING, pods, rendered
+from ansible_collections.karmada.installer.tests.unit.support.samples import EVERYTHING, pods, rendered
 
 Pod = dict[str, Any]
 

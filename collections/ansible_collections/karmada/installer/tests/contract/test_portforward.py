@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """A real API server behind a port-forward. The host cluster is a stub that relays as a kubelet does."""
 
@@ -14,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import api_errors
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.tests.unit.moments import until
-from ansible_collections.karmada.installer.tests.unit.stub_api import Fault, StubApi
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
 
 def pod(name: str, ready: str = "True") -> dict[str, Any]:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import quota
-from ansible_collections.karmada.installer.plugins.plugin_utils import render_kubernetes as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import Forbidden
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS, ETCD
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.tests.unit.moments import IN_VAIN_SECONDS
-from ansible_collections.karmada.installer.tests.unit.samples import rendered
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS, ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import quota
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
+from ansible_collections.karmada.installer.tests.unit.support.moments import IN_VAIN_SECONDS
+from ansible_collections.karmada.installer.tests.unit.support.samples import rendered
 
 Object = dict[str, Any]
 RESOURCES = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
@@ -45,7 +45,7 @@ def wanted(namespace: str, resources: Object | None = RESOURCES) -> list[Object]
     components: Object = {each.field: dict(settings) for each in COMPONENTS if not each.optional and each is not ETCD}
     spec = {"components": {**components, "etcd": {"local": dict(settings)}}}
     found = rendered(spec, namespace=namespace, storage="volumeClaim")
-    return render.outline(found.instance, found.layout, found.remembered.etcd)
+    return workloads.outline(found.instance, found.layout, found.remembered.etcd)
 
 
 def brought(objects: list[Object], namespace: str) -> Iterator[Object]:

@@ -12,16 +12,23 @@ from urllib.parse import urlsplit
 
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
-from ansible_collections.karmada.installer.plugins.plugin_utils import reach_probe
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import (
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     KARMADA_AGENT,
     KARMADA_CONTROLLER_MANAGER,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.reach import Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import reach_probe
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Target
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, binary
-from ansible_collections.karmada.installer.tests.unit.moments import closed_port
-from ansible_collections.karmada.installer.tests.unit.samples import rendered
-from ansible_collections.karmada.installer.tests.unit.test_reach import AUTHORITY, DAY, NOW, OTHER, certificate, server
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_reach import (
+    AUTHORITY,
+    DAY,
+    NOW,
+    OTHER,
+    certificate,
+    server,
+)
+from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
+from ansible_collections.karmada.installer.tests.unit.support.samples import rendered
 
 #: What is silent takes as long; everything else a small part of it.
 SECONDS = 10

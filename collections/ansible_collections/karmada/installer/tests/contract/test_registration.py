@@ -11,26 +11,22 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    agent,
-    agent_join,
-    control_plane_objects,
-    control_plane_stages,
-    pki,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.api_errors import ApiError, Forbidden, Unauthorized
-from ansible_collections.karmada.installer.plugins.plugin_utils.apply import apply_all, delete_all
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, stages
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden, Unauthorized
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, agent_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
-from ansible_collections.karmada.installer.tests.unit.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.samples import OWNER, document, state
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, state
 
 Object = dict[str, Any]
 CSR = "CertificateSigningRequest"
 TOKEN_ID, TOKEN_SECRET = "abcdef", "0123456789abcdef"
 AGENTS = ["system:karmada:agents", "system:authenticated"]
-TOKENS = [control_plane_objects.BOOTSTRAP_TOKEN_GROUP, "system:bootstrappers", "system:authenticated"]
+TOKENS = [bootstrap.BOOTSTRAP_TOKEN_GROUP, "system:bootstrappers", "system:authenticated"]
 GENERATOR = "system:karmada:agent:rbac-generator"
 
 
@@ -54,7 +50,7 @@ def bearer(server: ApiServer, admin: Cluster) -> Iterator[Cluster]:
         "token-id": TOKEN_ID,
         "token-secret": TOKEN_SECRET,
         "usage-bootstrap-authentication": "true",
-        "auth-extra-groups": control_plane_objects.BOOTSTRAP_TOKEN_GROUP,
+        "auth-extra-groups": bootstrap.BOOTSTRAP_TOKEN_GROUP,
     }
     admin.create(
         {
@@ -81,8 +77,8 @@ def with_registration(admin: Cluster, *, on: bool) -> None:
     """Bring the rights to what a document says, as the step for them does."""
     run = fake_run(document({"registration": {"karmadactl": on}}), FakeCluster("host"), stored=state())
     run.__dict__["control_plane"] = admin
-    apply_all(admin, control_plane_stages.objects(run, "rights"))
-    delete_all(admin, run.ours_in_control_plane(control_plane_stages.switched_off(run, ["rights"])))
+    apply_all(admin, stages.objects(run, "rights"))
+    delete_all(admin, run.ours_in_control_plane(stages.switched_off(run, ["rights"])))
 
 
 def may(admin: Cluster, user: str, groups: list[str], **what: str) -> bool:
@@ -105,7 +101,7 @@ def settled(admin: Cluster, *, on: bool) -> None:
 
 
 def request_for(user: str) -> Object:
-    pem, _ = pki.certificate_request(user, (control_plane_objects.AGENT_GROUP,), "ECDSA-P256")
+    pem, _ = x509.certificate_request(user, (bootstrap.AGENT_GROUP,), "ECDSA-P256")
     return agent.signing_request("m1", OWNER, pem, timedelta(days=1))
 
 
@@ -171,7 +167,7 @@ def sign_when_approved(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[
         live = get(self, api_version, kind, name, namespace)
         conditions = {each["type"] for each in ((live or {}).get("status") or {}).get("conditions") or []}
         if kind == CSR and live and "Approved" in conditions and not live["status"].get("certificate"):
-            ours = pki.new_authority(pki.Authority("a", "a"), "ECDSA-P256", agent_now())
+            ours = x509.new_authority(x509.Authority("a", "a"), "ECDSA-P256", agent_now())
             certificate = base64.b64encode(ours.certificate).decode()
             status = {**live["status"], "certificate": certificate}
             live = self.replace({**live, "status": status}, "status")
@@ -228,6 +224,6 @@ def test_nobody_gets_a_certificate_of_the_group_that_may_everything(admin: Clust
     """Not even where registration is on: the API server itself refuses the group."""
     with_registration(admin, on=True)
     settled(admin, on=True)
-    pem, _ = pki.certificate_request("x", ("system:masters",), "ECDSA-P256")
+    pem, _ = x509.certificate_request("x", ("system:masters",), "ECDSA-P256")
     with pytest.raises(ApiError, match="system:masters"):
         bearer.create(agent.signing_request("m1", OWNER, pem, timedelta(days=1)))

@@ -24,26 +24,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import (
-    components,
-    image_pins,
-    pki,
-    programs,
-    releases,
-    render_systemd,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifact_source import Source
-from ansible_collections.karmada.installer.plugins.plugin_utils.component_types import KeyPair
-from ansible_collections.karmada.installer.plugins.plugin_utils.download import Https
-from ansible_collections.karmada.installer.plugins.plugin_utils.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.host_run import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Access, Program
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.registry import Logins, Reference, Registry
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins, releases, table
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 as pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.programs import Access, Program
-from ansible_collections.karmada.installer.plugins.plugin_utils.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.registry import Logins, Reference, Registry
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun, Stored
 from ansible_collections.karmada.installer.tests.contract.conftest import binary, free_ports, started, wait_until
-from ansible_collections.karmada.installer.tests.unit import samples
-from ansible_collections.karmada.installer.tests.unit.web_server import (
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.web_server import (
     RegistryFiles,
     Request,
     Response,
@@ -62,12 +58,12 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 RELEASE = releases.newest()
 USER, PASSWORD = "puller", secrets.token_hex(16)
-TWO = (components.ETCD, components.KARMADA_SCHEDULER)
+TWO = (table.ETCD, table.KARMADA_SCHEDULER)
 #: What hosts have already, where it is only the scheduler that they lack.
 OTHER_PROGRAMS = {
-    f"{render_systemd.PROGRAMS}/{getattr(RELEASE, each.image.release)}/{each.binary.rpartition('/')[2]}": ""
-    for each in components.COMPONENTS
-    if each is not components.KARMADA_SCHEDULER
+    f"{units.PROGRAMS}/{getattr(RELEASE, each.image.release)}/{each.binary.rpartition('/')[2]}": ""
+    for each in table.COMPONENTS
+    if each is not table.KARMADA_SCHEDULER
 }
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import manifest, report
-from ansible_collections.karmada.installer.tests.unit import corpus_files
-from ansible_collections.karmada.installer.tests.unit.moments import until
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
+from ansible_collections.karmada.installer.tests.unit.support import corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
-from ansible_collections.karmada.installer.tests.unit import ansible_commands
-from ansible_collections.karmada.installer.tests.unit.moments import until
+from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = f"/apis/{manifest.API_VERSION}/namespaces/site/karmadadeployments"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import unit_text
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import unit_text
 
 NOBODY = 65534
 #: Without the units that every other one needs.

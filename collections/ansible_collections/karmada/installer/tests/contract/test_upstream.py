@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils import control_plane_objects, releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.karmada.installer.tests.unit.samples import EVERYTHING, flags, pods, rendered
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap
+from ansible_collections.karmada.installer.tests.unit.support.samples import EVERYTHING, flags, pods, rendered
 
 Object = dict[str, Any]
 
@@ -54,12 +55,12 @@ def ours() -> list[Object]:
     return [
         each
         for stage in (
-            control_plane_objects.rights("me"),
-            control_plane_objects.registration("me"),
-            control_plane_objects.foundation("me", [], addresses),
-            control_plane_objects.aggregation("me", addresses, list(addresses.aggregated)),
-            control_plane_objects.admission("me", addresses),
-            control_plane_objects.discovery("me", addresses),
+            bootstrap.rights("me"),
+            bootstrap.registration("me"),
+            bootstrap.foundation("me", [], addresses),
+            bootstrap.aggregation("me", addresses, list(addresses.aggregated)),
+            bootstrap.admission("me", addresses),
+            bootstrap.discovery("me", addresses),
         )
         for each in stage
     ]

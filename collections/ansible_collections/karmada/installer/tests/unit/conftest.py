@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import endpoint_look, run_folder
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import Cluster
-from ansible_collections.karmada.installer.tests.unit.stub_api import StubApi
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import endpoint_look
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import private_folder
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def cluster(api: StubApi) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def nothing_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test leaves anything where a run would keep it: nobody takes it away from there when a test ends."""
-    monkeypatch.setattr(run_folder, "places", lambda: iter(()))
+    monkeypatch.setattr(private_folder, "places", lambda: iter(()))
 
 
 @pytest.fixture(autouse=True)

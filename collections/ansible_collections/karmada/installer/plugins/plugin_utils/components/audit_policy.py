@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the karmada-apiserver writes into its audit log: our policy, or the one that the document names. No I/O.
+
+Ours keeps who changed what, who got at Secrets, and who went through to a member. Never what was in a request: bodies
+of Secrets, ConfigMaps and manifests stay out of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from ..problems import Problem, ProblemsError
+from ..yaml_document import UnreadableError, documents_of
+
+#: Name of the file for the karmada-apiserver, and of the key in the ConfigMap that the document names.
+FILE = "policy.yaml"
+API_VERSION = "audit.k8s.io/v1"
+_LEVELS = ("None", "Metadata", "Request", "RequestResponse")
+_STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
+_WHERE = "spec.audit.configMapRef"
+_READS = ["get", "list", "watch"]
+_WRITES = ["create", "update", "patch", "delete", "deletecollection"]
+#: Whatever works in the control plane by itself, by group and by name.
+_COMPONENTS: dict[str, list[str]] = {"userGroups": ["system:karmada:components", "system:serviceaccounts:kube-system"]}
+_COMPONENT_USERS: dict[str, list[str]] = {"users": ["system:apiserver", "system:kube-controller-manager"]}
+
+
+def _resources(**groups: list[str]) -> dict[str, Any]:
+    """Group → resources; ``core`` is the group without a name, and an underscore stands for a dot."""
+    return {
+        "resources": [
+            {"group": "" if group == "core" else group.replace("_", "."), "resources": names}
+            for group, names in groups.items()
+        ]
+    }
+
+
+#: The first rule that fits a request decides.
+POLICY: Mapping[str, Any] = {
+    "apiVersion": API_VERSION,
+    "kind": "Policy",
+    # The answer is logged, with who, what, when and the result.
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": True,
+    "rules": [
+        {
+            "level": "None",
+            "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/version", "/api*", "/openapi*", "/metrics"],
+        },
+        {"level": "None", **_resources(core=["events"], events_k8s_io=["*"], coordination_k8s_io=["leases"])},
+        # What gives access to something, whoever changes it.
+        {
+            "level": "Metadata",
+            "verbs": _WRITES,
+            **_resources(
+                core=["secrets", "serviceaccounts", "serviceaccounts/token"],
+                rbac_authorization_k8s_io=["*"],
+                certificates_k8s_io=["*"],
+                cluster_karmada_io=["clusters"],
+            ),
+        },
+        # All else that components do follows from what people and agents wrote, and is most of the traffic.
+        {"level": "None", **_COMPONENTS},
+        {"level": "None", **_COMPONENT_USERS},
+        # Agents report what they see every few seconds.
+        {"level": "None", **_resources(cluster_karmada_io=["*/status"], work_karmada_io=["*/status"])},
+        {"level": "Metadata", "verbs": _WRITES},
+        {"level": "Metadata", "verbs": _READS, **_resources(core=["secrets"])},
+        # Through to a member, with whatever verb.
+        {"level": "Metadata", **_resources(cluster_karmada_io=["clusters/proxy"], search_karmada_io=["proxyings/*"])},
+        {"level": "None"},
+    ],
+}
+
+
+def files(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """File name → content; empty without audit. Raises ProblemsError for a policy that would not be accepted."""
+    if not spec["audit"]["enabled"]:
+        return {}
+    reference = spec["audit"].get("configMapRef")
+    if not reference:
+        return {FILE: json.dumps(POLICY, indent=1)}
+    if problems := list(find_problems(spec, config_maps)):
+        raise ProblemsError(problems)
+    return {FILE: config_maps[reference["name"]][FILE]}
+
+
+def find_problems(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
+    """What is wrong with the policy that the document names; the karmada-apiserver would not start with it."""
+    reference = spec["audit"].get("configMapRef")
+    if not reference or not spec["audit"]["enabled"]:
+        return
+    name = reference["name"]
+    if name not in config_maps:
+        yield Problem(
+            f"there is no ConfigMap {name}",
+            _WHERE,
+            "create it in the namespace of the document, or name a directory in the inventory source: "
+            f"config_maps: ./config-maps, with the file {name}/{FILE}",
+        )
+    elif FILE not in config_maps[name]:
+        there = ", ".join(sorted(config_maps[name])) or "none"
+        yield Problem(f"ConfigMap {name} has no key {FILE} (it has: {there})", _WHERE, f"put the policy under {FILE}")
+    else:
+        yield from _of_text(config_maps[name][FILE], f"{_WHERE}: ConfigMap {name}, {FILE}")
+
+
+def _of_text(text: str, where: str) -> Iterator[Problem]:
+    example = f"Write an audit policy:\n{yaml.safe_dump({**_EXAMPLE}, sort_keys=False).rstrip()}"
+    try:
+        documents = documents_of(text)
+    except UnreadableError as error:
+        yield Problem(error.what, f"{where}, line {error.line}" if error.line else where, error.remedy)
+        return
+    policy = documents[0] if len(documents) == 1 else None
+    if not isinstance(policy, dict) or (policy.get("apiVersion"), policy.get("kind")) != (API_VERSION, "Policy"):
+        yield Problem(f"is not one Policy of {API_VERSION}", where, example)
+        return
+    rules = policy.get("rules")
+    if not isinstance(rules, list) or not rules:
+        yield Problem("has no rules", where, example)
+        return
+    yield from _unknown(policy.get("omitStages"), _STAGES, f"{where}: omitStages")
+    for index, rule in enumerate(rules):
+        place = f"{where}: rules[{index}]"
+        if not isinstance(rule, dict):
+            yield Problem("is not a rule", place, "write a mapping with level")
+            continue
+        yield from _unknown([rule.get("level")], _LEVELS, f"{place}.level")
+        yield from _unknown(rule.get("omitStages"), _STAGES, f"{place}.omitStages")
+        if rule.get("nonResourceURLs") and (rule.get("resources") or rule.get("namespaces")):
+            yield Problem(
+                "has nonResourceURLs beside resources or namespaces", place, "make two rules of it; no request has both"
+            )
+
+
+_EXAMPLE: Mapping[str, Any] = {"apiVersion": API_VERSION, "kind": "Policy", "rules": [{"level": "Metadata"}]}
+
+
+def _unknown(values: Iterable[Any] | None, known: tuple[str, ...], where: str) -> Iterator[Problem]:
+    for value in values or ():
+        if value not in known:
+            yield Problem(f"is {value!r}", where, f"write one of {', '.join(known)}")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration file of a member of etcd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .ip_families import bracketed
+from .table import ETCD, ETCD_PEER_COMMON_NAME
+from .types import EtcdMember, Layout
+
+
+def of_member(
+    member: EtcdMember,
+    layout: Layout,
+    *,
+    token: str,
+    existing: bool,
+    generation: int,
+    extra: Mapping[str, str],
+) -> dict[str, Any]:
+    """The configuration file of one member.
+
+    ``existing`` is the permanent setting once the cluster has been healthy: a member that lost its disk then serves
+    nothing instead of founding an empty cluster. ``generation`` numbers the data directory, so that a restore can put a
+    new one beside the old. ``extra`` holds configuration keys of the document, which win; their values are read as YAML
+    scalars because the file is typed where a command line is not.
+    """
+    ports = ETCD.ports
+    listen = bracketed(layout.bind_address)
+
+    def tls(directory: str, client_directory: str) -> dict[str, Any]:
+        return {
+            "cert-file": layout.path("pki", directory, "tls.crt"),
+            "key-file": layout.path("pki", directory, "tls.key"),
+            "client-cert-file": layout.path("pki", client_directory, "tls.crt"),
+            "client-key-file": layout.path("pki", client_directory, "tls.key"),
+            "client-cert-auth": True,
+            "trusted-ca-file": layout.path("pki", directory, "ca.crt"),
+        }
+
+    configuration: dict[str, Any] = {
+        "name": member.name,
+        "data-dir": f"{layout.data}/gen-{generation}",
+        "listen-client-urls": f"https://{listen}:{ports['client']}",
+        "advertise-client-urls": member.client_url,
+        "listen-peer-urls": f"https://{listen}:{ports['peer']}",
+        "initial-advertise-peer-urls": member.peer_url,
+        # Probes carry no client certificate, so health has a listener of its own; it serves no keys.
+        "listen-metrics-urls": f"http://{bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
+        "initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members),
+        "initial-cluster-state": "existing" if existing else "new",
+        "initial-cluster-token": token,
+        "client-transport-security": tls("server", "server"),
+        "peer-transport-security": {**tls("peer", "peer-client"), "allowed-cn": [ETCD_PEER_COMMON_NAME]},
+        "feature-gates": "CompactHashCheck=true,InitialCorruptCheck=true",
+        "log-level": "info",
+    }
+    return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+#: What etcd reads as a list, and as text though it looks like a number; it does not start with anything else there.
+_LISTS = frozenset({"cipher-suites", "log-outputs"})
+_TEXTS = frozenset({"auto-compaction-retention", "initial-cluster-token", "name"})
+
+
+def _typed(key: str, value: str) -> bool | int | str | list[str]:
+    if key in _LISTS:
+        return value.split(",")
+    if key in _TEXTS:
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    return int(value) if _INTEGER.fullmatch(value) else value

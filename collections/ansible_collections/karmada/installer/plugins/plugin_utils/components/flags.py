@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags of each component: what it needs to run as a part of a control plane, wherever that is.
+
+Facts about flags are those of Karmada v1.18 and Kubernetes v1.35 (the binaries' own ``--help``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import audit_policy
+from .ip_families import bracketed
+from .types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, Layout, etcd_client_urls, external_etcd, has_estimators
+
+#: The directory of an etcd client's certificate in all that store something, below that of certificates.
+ETCD_CLIENT_DIRECTORY = "etcd-client"
+#: How estimators are found: by a Service in the control plane of this name and that of the member. A default of Karmada
+#: would leave 35 characters for the name of a member.
+ESTIMATOR_SERVICE_PREFIX = "estimator"
+#: The Secret on a member with its agent's kubeconfig of the control plane, and the key in it: the agent renews what is
+#: under these names. A file of this name has the same.
+AGENT_IDENTITY = "karmada-kubeconfig"
+#: Where an agent is no pod: how it gets to the control plane, without certificate and key.
+CONTROL_PLANE_CONFIG = "control-plane.config"
+#: The port that this Service has; another one may stand behind it.
+ESTIMATOR_PORT = 10352
+
+
+def _pki(layout: Layout, directory: str, file: str) -> str:
+    return layout.path("pki", directory, file)
+
+
+def _identity(layout: Layout) -> str:
+    return layout.path("config", "karmada.config")
+
+
+def _member_access(layout: Layout) -> str:
+    return layout.path("member", "member.config")
+
+
+def _delegated_authentication(layout: Layout) -> dict[str, str]:
+    """An extension API server asks the API server who a caller is and what they may do."""
+    return {
+        "kubeconfig": _identity(layout),
+        "authentication-kubeconfig": _identity(layout),
+        "authorization-kubeconfig": _identity(layout),
+    }
+
+
+def _etcd_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
+    arguments = {
+        "etcd-servers": ",".join(etcd_client_urls(spec, layout)),
+        "etcd-cafile": _pki(layout, ETCD_CLIENT_DIRECTORY, "ca.crt"),
+        "etcd-certfile": _pki(layout, ETCD_CLIENT_DIRECTORY, "tls.crt"),
+        "etcd-keyfile": _pki(layout, ETCD_CLIENT_DIRECTORY, "tls.key"),
+    }
+    external = external_etcd(spec)
+    if external:
+        arguments["etcd-prefix"] = external["keyPrefix"]
+    return arguments
+
+
+def _serving(layout: Layout) -> dict[str, str]:
+    return {
+        "tls-cert-file": _pki(layout, "server", "tls.crt"),
+        "tls-private-key-file": _pki(layout, "server", "tls.key"),
+        "tls-min-version": "VersionTLS13",
+    }
+
+
+def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    arguments = {
+        **_etcd_client(spec, layout),
+        **_serving(layout),
+        "allow-privileged": "true",
+        "authorization-mode": "Node,RBAC",
+        "bind-address": layout.bind_address,
+        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
+        # ServiceAccount admission would want a default account and a mounted token in every pod template that passes
+        # through; StorageObjectInUseProtection adds finalizers that no controller here ever removes.
+        "disable-admission-plugins": "ServiceAccount,StorageObjectInUseProtection",
+        "enable-admission-plugins": "NodeRestriction",
+        "enable-bootstrap-token-auth": "true",
+        "max-mutating-requests-inflight": "500",
+        "max-requests-inflight": "1500",
+        "profiling": "false",
+        "proxy-client-cert-file": _pki(layout, "front-proxy-client", "tls.crt"),
+        "proxy-client-key-file": _pki(layout, "front-proxy-client", "tls.key"),
+        "requestheader-allowed-names": "front-proxy-client",
+        "requestheader-client-ca-file": _pki(layout, "front-proxy-client", "ca.crt"),
+        "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+        "requestheader-group-headers": "X-Remote-Group",
+        "requestheader-username-headers": "X-Remote-User",
+        "secure-port": str(ports["https"]),
+        "service-account-issuer": layout.service_account_issuer,
+        "service-account-key-file": _pki(layout, "service-account", "sa.pub"),
+        "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
+        "service-cluster-ip-range": layout.service_subnet,
+    }
+    if layout.shutdown_delay is not None:
+        arguments["shutdown-delay-duration"] = f"{layout.shutdown_delay}s"
+        # Without it, the watches of all components keep a server that stops from ending for a minute.
+        arguments["shutdown-watch-termination-grace-period"] = "5s"
+    if spec["audit"]["enabled"]:
+        arguments["audit-log-path"] = "-"
+        arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)
+    if spec["encryption"]["provider"] != "identity":
+        arguments["encryption-provider-config"] = layout.path("encryption", "encryption.yaml")
+    return arguments
+
+
+def extension_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **_delegated_authentication(layout),
+        **_serving(layout),
+        "audit-log-maxage": "0",
+        "audit-log-maxbackup": "0",
+        "audit-log-path": "-",
+        "bind-address": layout.bind_address,
+        "secure-port": str(ports["https"]),
+    }
+
+
+def stored_extension_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {**extension_apiserver(spec, layout, ports), **_etcd_client(spec, layout)}
+
+
+def kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **_delegated_authentication(layout),
+        **_serving(layout),
+        "bind-address": layout.bind_address,
+        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
+        "cluster-name": "karmada",
+        "cluster-signing-cert-file": _pki(layout, "signing", "tls.crt"),
+        "cluster-signing-key-file": _pki(layout, "signing", "tls.key"),
+        # Workload controllers stay off: a Deployment in this API server is a template, and no pod may come of it.
+        "controllers": ",".join(
+            (
+                "namespace",
+                "garbagecollector",
+                "serviceaccount-token",
+                "ttl-after-finished",
+                "bootstrapsigner",
+                "tokencleaner",
+                "csrcleaner",
+                "csrsigning",
+                "clusterrole-aggregation",
+            )
+        ),
+        "leader-elect": "true",
+        "profiling": "false",
+        "root-ca-file": _pki(layout, "server", "ca.crt"),
+        "secure-port": str(ports["https"]),
+        "service-account-private-key-file": _pki(layout, "service-account", "sa.key"),
+        "service-cluster-ip-range": layout.service_subnet,
+        "use-service-account-credentials": "true",
+    }
+
+
+def _bind_addresses(layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        "health-probe-bind-address": f"{bracketed(layout.bind_address)}:{ports['health']}",
+        "metrics-bind-address": f"{bracketed(layout.bind_address)}:{ports['metrics']}",
+    }
+
+
+def controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **_bind_addresses(layout, ports),
+        "cluster-status-update-frequency": "10s",
+        "kubeconfig": _identity(layout),
+        "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
+    }
+
+
+def _estimator_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
+    """It proves itself by its identity, and wants a certificate with the name that it dials."""
+    if not has_estimators(spec):
+        return {}
+    return {
+        "scheduler-estimator-ca-file": layout.path("config", "ca.crt"),
+        "scheduler-estimator-cert-file": layout.path("config", "tls.crt"),
+        "scheduler-estimator-key-file": layout.path("config", "tls.key"),
+        "scheduler-estimator-port": str(ESTIMATOR_PORT),
+        "scheduler-estimator-service-namespace": SYSTEM_NAMESPACE,
+        "scheduler-estimator-service-prefix": ESTIMATOR_SERVICE_PREFIX,
+    }
+
+
+def scheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    arguments = descheduler(spec, layout, ports)
+    if has_estimators(spec):
+        arguments["enable-scheduler-estimator"] = "true"
+        # Clusters that registered themselves have none, and each that is looked for in vain delays a start by seconds.
+        arguments["disable-scheduler-estimator-in-pull-mode"] = "true"
+    return arguments
+
+
+def descheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **_bind_addresses(layout, ports),
+        **_estimator_client(spec, layout),
+        "kubeconfig": _identity(layout),
+        "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
+    }
+
+
+def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    """It cannot be told on which address to serve, so who asks has to have an identity of this control plane."""
+    return {
+        **_bind_addresses(layout, ports),
+        "grpc-auth-cert-file": _pki(layout, "server", "tls.crt"),
+        "grpc-auth-key-file": _pki(layout, "server", "tls.key"),
+        "grpc-client-ca-file": _pki(layout, "server", "ca.crt"),
+        "kubeconfig": _member_access(layout),
+        "server-port": str(ports["grpc"]),
+    }
+
+
+def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    """On its member it has an account, in the control plane a certificate, which it renews itself, in a Secret there.
+
+    What the document says of a member is written into its Cluster by the installer, credentials included. So the agent
+    is told nothing of that, and needs no right to change its Cluster.
+    """
+    return {
+        **_bind_addresses(layout, ports),
+        "cluster-api-endpoint": layout.member_url,
+        "cluster-status-update-frequency": "10s",
+        "controllers": "*,certRotation",
+        "karmada-kubeconfig": layout.path("kubeconfig", AGENT_IDENTITY),
+        "karmada-kubeconfig-namespace": MEMBER_NAMESPACE,
+        "leader-elect-resource-namespace": SYSTEM_NAMESPACE,
+        "report-secrets": "None",
+    }
+
+
+def agent_on_host(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    """The same where it is no pod: it is told how to get to its member, and has certificate and key fetched from there
+    for the kubeconfig that the installer writes.
+    """
+    return {
+        **agent(spec, layout, ports),
+        "karmada-kubeconfig": layout.path(CONTROL_PLANE_CONFIG),
+        "kubeconfig": _member_access(layout),
+    }
+
+
+def metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **extension_apiserver(spec, layout, ports),
+        "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
+        "metrics-bind-address": f"{bracketed(layout.bind_address)}:{ports['metrics']}",
+    }
+
+
+def webhook(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        **_bind_addresses(layout, ports),
+        "bind-address": layout.bind_address,
+        "cert-dir": layout.path("pki", "server"),
+        "kubeconfig": _identity(layout),
+        "secure-port": str(ports["https"]),
+    }
+
+
+def etcd(_spec: Mapping[str, Any], _layout: Layout, _ports: Mapping[str, int]) -> dict[str, str]:
+    """etcd reads a file per member (see etcd_configuration): a flag list cannot differ between replicas."""
+    return {}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One control plane, as the document and the installer's state together describe it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, MEMBER_LABEL, NAME_LABEL, OWNER_LABEL
+from . import ip_families
+from .releases import Release
+
+#: A name of the name service has no longer parts.
+LONGEST_LABEL = 63
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What every renderer needs to know of a control plane.
+
+    ``owner`` is the UUID that the first install chose; an object is ours only if it carries it. ``service_subnet`` is
+    the range, or one of each family, for Services of the control plane.
+    """
+
+    name: str
+    namespace: str
+    cluster_domain: str
+    owner: str
+    release: Release
+    spec: Mapping[str, Any]
+    service_subnet: str
+    #: The ConfigMaps that the document refers to, as far as they are there: name → key → text.
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: Which of the components that there is one of for each member is the how manieth on a host.
+    member_places: Mapping[str, int] = field(default_factory=dict)
+    #: reference of an image without a digest → the digest that it has to have, where that is on record
+    pins: Mapping[str, str] = field(default_factory=dict)
+    #: How often a component had to start again without any change of its own: component → number.
+    restarts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        deployment: Mapping[str, Any],
+        release: Release,
+        owner: str,
+        service_subnet: str,
+        config_maps: Mapping[str, Mapping[str, str]] | None = None,
+        member_places: Mapping[str, int] | None = None,
+        pins: Mapping[str, str] | None = None,
+        restarts: Mapping[str, int] | None = None,
+    ) -> Instance:
+        """From a document with all defaults filled in (``manifest.resolve``)."""
+        spec = deployment["spec"]
+        return cls(
+            name=deployment["metadata"]["name"],
+            namespace=spec["hostCluster"]["namespace"],
+            cluster_domain=spec["hostCluster"]["domain"],
+            owner=owner,
+            release=release,
+            spec=spec,
+            service_subnet=service_subnet,
+            config_maps=config_maps or {},
+            member_places=member_places or {},
+            pins=pins or {},
+            restarts=restarts or {},
+        )
+
+    @property
+    def service_networks(self) -> list[ip_families.Network]:
+        """The ranges for Services of the control plane, the preferred one first."""
+        return ip_families.networks(self.service_subnet)
+
+    @property
+    def full_name(self) -> str:
+        """Which of the control planes of a host cluster this is."""
+        return f"{self.namespace}/{self.name}"
+
+    def object_name(self, name: str) -> str:
+        """The name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""
+        return f"{self.name}-{name.removeprefix('karmada-')}"
+
+    def labels(self, component: str, member: str = "") -> dict[str, str]:
+        """The labels that every object we create carries; ``member`` for what each member has one of."""
+        return {
+            **self.selector(component, member),
+            MANAGED_BY_LABEL: FIELD_MANAGER,
+            "app.kubernetes.io/part-of": "karmada",
+            OWNER_LABEL: self.owner,
+        }
+
+    def metadata(self, component: str, name: str, member: str = "") -> dict[str, Any]:
+        """The metadata of an object of a component, under its whole name."""
+        return {"name": name, "namespace": self.namespace, "labels": self.labels(component, member)}
+
+    def selector(self, component: str, member: str = "") -> dict[str, str]:
+        """The labels that tell the pods of one component of one instance from all others; they never change."""
+        labels = {NAME_LABEL: component, INSTANCE_LABEL: self.name}
+        return {**labels, MEMBER_LABEL: member} if member else labels
+
+    def service_name(self, component: str) -> str:
+        """The name of a component's Service: that of its other objects, no longer than a name in DNS can be."""
+        return shortened(self.object_name(component), LONGEST_LABEL)
+
+    def service_host(self, component: str) -> str:
+        """The full DNS name of a component's Service in the host cluster."""
+        return f"{self.service_name(component)}.{self.namespace}.svc.{self.cluster_domain}"
+
+
+def shortened(name: str, longest: int) -> str:
+    """A name no longer than that, which no other name has."""
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[: longest - len(digest) - 1].rstrip('-')}-{digest}"

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which versions of IP a host cluster has, and the Service range of a control plane that follows from them. No I/O.
+
+kube-apiserver refuses to start when the first range for Services is of another family than its own address, which is
+its pod's. So the range follows the host cluster unless the document names one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..problems import Problem
+
+Object = Mapping[str, Any]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+IPV4, IPV6 = 4, 6
+#: Nothing is routed to these: Services of a control plane are templates of those of its members.
+DEFAULT_RANGES: Mapping[int, str] = {IPV4: "10.96.0.0/12", IPV6: "fd00:10:96::/108"}
+_NAMES = {"IPv4": IPV4, "IPv6": IPV6}
+
+
+def probe(name: str, namespace: str, policy: str) -> dict[str, Any]:
+    """A Service for a dry run: the API server fills in which families it would get."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"ipFamilyPolicy": policy, "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
+    }
+
+
+def of_service(service: Object | None) -> tuple[int, ...]:
+    """The families of a Service, the preferred one first; empty where there is none."""
+    return tuple(_NAMES[name] for name in ((service or {}).get("spec") or {}).get("ipFamilies") or ())
+
+
+def of_nodes(nodes: Iterable[Object]) -> tuple[int, ...]:
+    """The families of the nodes' own addresses and of the ranges for their pods: pods have no others."""
+    found: list[int] = []
+    for node in nodes:
+        spec, addresses = node.get("spec") or {}, (node.get("status") or {}).get("addresses") or ()
+        found += [ipaddress.ip_network(each).version for each in spec.get("podCIDRs") or ()]
+        found += [ipaddress.ip_address(each["address"]).version for each in addresses if each["type"] == "InternalIP"]
+    return tuple(dict.fromkeys(found))
+
+
+def of_api_server(versions: Object) -> tuple[int, ...]:
+    """The family of the address at which an API server says it is (``/api``); empty where it says a name, or nothing.
+
+    Its Services are of the same family first: it does not start otherwise, unless somebody else writes its endpoints.
+    """
+    for each in versions.get("serverAddressByClientCIDRs") or ():
+        host = urlsplit(f"//{each.get('serverAddress', '')}").hostname or ""
+        try:
+            return (ipaddress.ip_address(host).version,)
+        except ValueError:
+            continue
+    return ()
+
+
+def default_service_subnet(families: Sequence[int]) -> str:
+    """A range for each family, as ``serviceSubnet`` has them."""
+    return ",".join(DEFAULT_RANGES[family] for family in families)
+
+
+def networks(subnet: str) -> list[Network]:
+    """The ranges of a ``serviceSubnet``: one, or two of different families."""
+    return [ipaddress.ip_network(part) for part in subnet.split(",")]
+
+
+def problem(subnet: str, families: Sequence[int]) -> Problem | None:
+    """Why a control plane cannot start with this range in a host cluster that has these families."""
+    first = networks(subnet)[0].version
+    if first in families:
+        return None
+    return Problem(
+        what=f"{subnet} begins with IPv{first}, which the host cluster does not have: kube-apiserver would not start",
+        where="spec.components.karmadaAPIServer.serviceSubnet",
+        remedy=f"leave it out, which means {default_service_subnet(families)} there, or begin with IPv{families[0]}",
+    )
+
+
+def bracketed(address: str) -> str:
+    """An address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address

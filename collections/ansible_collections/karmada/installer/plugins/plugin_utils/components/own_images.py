@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images that the document names for single components: whether they are used, and go with the others. No I/O.
+
+A tag that is a version of Kubernetes, etcd or Karmada is judged by it; of any other nothing is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..problems import Problem
+from .releases import Release
+from .table import ETCD, KARMADA_AGENT, KARMADA_APISERVER, KUBE_CONTROLLER_MANAGER, agents, wanted_rows
+from .types import Component, members_with_agent_hosts, settings_of, settings_path
+
+Spec = Mapping[str, Any]
+
+#: As the projects write their tags; etcd has been published without the letter, too. What follows is a build of it.
+_VERSION = re.compile(r"(v?)([0-9]+)\.([0-9]+)\.([0-9]+)(?:[-_.].*)?")
+_MAJORS: Mapping[str, int] = {"karmada": 1, "kubernetes": 1, "etcd": 3}
+#: Whose data a minor version may have written in a form that an older one does not read.
+_KEEP_DATA = (ETCD, KARMADA_APISERVER)
+
+
+class Minor(NamedTuple):
+    """A minor version."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"v{self.major}.{self.minor}"
+
+
+def problems(spec: Spec, release: Release, before: Spec | None) -> Iterator[Problem]:
+    """What is wrong with images of the document's own. ``before`` is the spec that was carried out last, if any."""
+    rows = (*wanted_rows(spec), *agents(spec))
+    yield from _unused(rows, spec)
+    for component in rows:
+        yield from _beside_release(component, spec, release)
+    yield from _controllers(rows, spec, release)
+    for component in _KEEP_DATA:
+        if before is not None and component in rows:
+            yield from _after(component, spec, before, release)
+
+
+def minor_of(tag: str, project: str) -> Minor | None:
+    """The minor version that a tag tells of, None if of none; ``project`` is named as the fields of ``Release``."""
+    match = _VERSION.fullmatch(tag)
+    if not match or not (match[1] or project == "etcd") or int(match[2]) != _MAJORS[project]:
+        return None
+    return Minor(int(match[2]), int(match[3]))
+
+
+def runs(component: Component, spec: Spec, release: Release) -> Minor | None:
+    """The minor version that a component runs by its tag, else by the release; None if that cannot be told."""
+    project = component.image.release
+    return minor_of(settings_of(component, spec).get("imageTag") or getattr(release, project), project)
+
+
+def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
+    """On plain hosts only one source of programs looks at images."""
+    source = spec["artifacts"]["source"]
+    if source == "Image":
+        return
+    for component in rows:
+        on_hosts = members_with_agent_hosts(spec) if component is KARMADA_AGENT else component.is_on_hosts(spec)
+        for field in ("imageRepository", "imageTag") if on_hosts else ():
+            if settings_of(component, spec).get(field):
+                yield Problem(
+                    what=f"has no effect on hosts with artifacts.source {source}, where programs come out of no images",
+                    where=f"{settings_path(component)}.{field}",
+                    remedy="set artifacts.source: Image, or take it out: then it is the program of spec.version",
+                )
+
+
+def _beside_release(component: Component, spec: Spec, release: Release) -> Iterator[Problem]:
+    """Components of Karmada are tested with those of the same minor; agents are upgraded member by member."""
+    found, project = runs(component, spec, release), component.image.release
+    wanted = minor_of(getattr(release, project), project)
+    if project != "karmada" or found is None or wanted is None or found == wanted:
+        return
+    older = component is KARMADA_AGENT and found == (wanted.major, wanted.minor - 1)
+    if not older:
+        beside = "; an agent may be one minor older" if component is KARMADA_AGENT else ""
+        yield Problem(
+            what=f"{component.name} {found} does not go with Karmada {release.karmada}: components of different minor "
+            f"versions are not tested together{beside}",
+            where=_where(component),
+            remedy=f"choose a tag of {wanted}, or leave it out",
+        )
+
+
+def _controllers(rows: tuple[Component, ...], spec: Spec, release: Release) -> Iterator[Problem]:
+    """Kubernetes' policy: not newer than the API server, and one minor older at most."""
+    server, controllers = (runs(each, spec, release) for each in (KARMADA_APISERVER, KUBE_CONTROLLER_MANAGER))
+    if server is None or controllers is None or KUBE_CONTROLLER_MANAGER not in rows:
+        return
+    older = server.minor - controllers.minor
+    if not 0 <= older <= 1:
+        given = settings_of(KUBE_CONTROLLER_MANAGER, spec).get("imageTag")
+        yield Problem(
+            what=f"{KUBE_CONTROLLER_MANAGER.name} {controllers} and {KARMADA_APISERVER.name} {server} do not go "
+            "together: the first may not be newer, and one minor version older at most",
+            where=_where(KUBE_CONTROLLER_MANAGER if given else KARMADA_APISERVER),
+            remedy=f"give {KUBE_CONTROLLER_MANAGER.name} a tag of {server}"
+            + (", too" if settings_of(KARMADA_APISERVER, spec).get("imageTag") else ", or leave it out"),
+        )
+
+
+def _after(component: Component, spec: Spec, before: Spec, release: Release) -> Iterator[Problem]:
+    """What is stored was written by the former version; both projects support a step of one minor upwards."""
+    former, found = runs(component, before, release), runs(component, spec, release)
+    if former and found and not 0 <= found.minor - former.minor <= 1:
+        nearest = Minor(former.major, former.minor + (found.minor > former.minor))
+        yield Problem(
+            what=f"{component.name} is {former} now, and {found} would be "
+            + ("more than one minor version newer" if found > former else "older: it may not read what is stored"),
+            where=_where(component),
+            remedy=f"choose a tag of {nearest}" + (", and go on from there in a later run" if found > former else ""),
+        )
+
+
+def hints(spec: Spec, release: Release) -> Iterator[str]:
+    """What is no reason to stop and a person wants to know."""
+    found, tested = runs(KARMADA_APISERVER, spec, release), minor_of(release.kubernetes, "kubernetes")
+    if found and tested and abs(found.minor - tested.minor) > 1:
+        yield (
+            f"{KARMADA_APISERVER.name} is Kubernetes {found} ({_where(KARMADA_APISERVER)}), and Karmada "
+            f"{release.karmada} is tested with {tested}"
+        )
+
+
+def _where(component: Component) -> str:
+    return f"{settings_path(component)}.imageTag"

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance remembers between runs, as data.
+
+It is kept beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can carry on where
+another stopped. Nothing here does I/O; ``run`` reads and writes it.
+
+Every older format is read for ever: a field that it did not have yet gets its default, one that it always had must be
+there. It is written in the new format by the first run that writes anything. A newer format is refused, because what it
+holds beyond ours would be lost when we write.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ..problems import Problem, ProblemsError
+from .releases import is_digest
+from .types import KeyPair
+
+#: Field of a record: the mode that the member had before a change of it that has not come to its end.
+FORMER_MODE = "formerMode"
+
+
+#: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
+#: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
+#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images, and what has to start
+#: again for members.
+FORMAT = 8
+#: A Secret holds 1 MiB, and the record of a thousand members is not far from that: what is longer than this is packed.
+PACK_ABOVE = 64 * 1024
+_PACKED = ".gz"
+#: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
+COLLECTION_VERSION = "0.1.0"
+
+
+@dataclass(frozen=True)
+class EtcdState:
+    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all were healthy.
+
+    ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the host names of those
+    that keep the data of the members, in their order, where it is in a directory of the node; of plain hosts from
+    before the first member is started.
+    """
+
+    token: str
+    generation: int = 1
+    bootstrapped: bool = False
+    storage: str = ""
+    prefix: str = ""
+    nodes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The operation that is going on, or the last one. Times are UTC, ISO 8601."""
+
+    operation: str = ""
+    run: str = ""
+    started: str = ""
+    finished: str = ""
+    step: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether an operation was begun and not brought to its end."""
+        return bool(self.operation) and not self.finished
+
+
+@dataclass(frozen=True, repr=False)
+class State:
+    """The memory of one instance. Has no representation, because it holds keys."""
+
+    owner: str
+    version: str
+    etcd: EtcdState
+    authorities: Mapping[str, KeyPair] = field(default_factory=dict)
+    service_account_key: bytes = b""
+    encryption_key: str = ""
+    endpoint_host: str = ""
+    #: the type that host is of
+    endpoint_type: str = ""
+    #: endpoint types whose Ingress or Route may be there: noted before it is made, forgotten after it is gone
+    passages: tuple[str, ...] = ()
+    #: ranges for Services of the control plane, by the host cluster as it was at the first install
+    service_subnet: str = ""
+    journal: Journal = field(default_factory=Journal)
+    #: cluster ("host", "member/<name>") → object reference → UID of what we created there
+    owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: member name → how it was joined and is to leave (``registration.record``), because its entry is gone when it leaves
+    members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: plain host → its entry of the document, for each that may have something of ours: it is gone when the host leaves
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: the last document that was carried out to its end
+    document: Mapping[str, Any] | None = None
+    #: the version of the collection that wrote it; empty in format 1
+    collection: str = ""
+    #: member → which of the estimators of a host is its own, so that no other member's moves when it leaves
+    member_places: Mapping[str, int] = field(default_factory=dict)
+    #: reference of an image without a digest → the digest that its tag led to when it was first used
+    digests: Mapping[str, str] = field(default_factory=dict)
+    #: component → how often it had to start again because it held connections to members that have changed
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    #: those of them that have not started again since: noted before a connection changes
+    restarts_due: tuple[str, ...] = ()
+
+    def uids(self, cluster: str) -> frozenset[str]:
+        """UIDs of the objects that we created in this cluster."""
+        return frozenset(self.owned.get(cluster, {}).values())
+
+    def with_owned(self, cluster: str, uids: Mapping[str, str]) -> State:
+        """With these objects (reference → UID) recorded as created by us."""
+        return replace(self, owned={**self.owned, cluster: {**self.owned.get(cluster, {}), **uids}})
+
+    def without_owned(self, cluster: str, references: set[str]) -> State:
+        """With these objects forgotten, because they are gone."""
+        kept = {ref: uid for ref, uid in self.owned.get(cluster, {}).items() if ref not in references}
+        return replace(self, owned={**self.owned, cluster: kept})
+
+    def without_member(self, name: str) -> State:
+        """With a member that has left forgotten: how it was joined and what was created on it."""
+        members = {member: record for member, record in self.members.items() if member != name}
+        owned = {cluster: uids for cluster, uids in self.owned.items() if cluster != f"member/{name}"}
+        return replace(self, members=members, owned=owned)
+
+
+def to_files(state: State) -> dict[str, bytes]:
+    """State → file name → content, the form in which it is stored."""
+    plain = {
+        "format": FORMAT,
+        "collection": state.collection,
+        "owner": state.owner,
+        "version": state.version,
+        "etcd": asdict(state.etcd),
+        "endpointHost": state.endpoint_host,
+        "serviceSubnet": state.service_subnet,
+        "endpointType": state.endpoint_type,
+        "passages": list(state.passages),
+        "encryptionKey": state.encryption_key,
+        "hosts": state.hosts,
+        "memberPlaces": dict(state.member_places),
+        "digests": dict(state.digests),
+        "restarts": dict(state.restarts),
+        "restartsDue": list(state.restarts_due),
+    }
+    files = {
+        "instance.json": _json(plain),
+        "journal.json": _json(asdict(state.journal)),
+        "members.json": _json(state.members),
+        "owned.json": _json(state.owned),
+        "sa.key": state.service_account_key,
+    }
+    if state.document is not None:
+        files["document.json"] = _json(state.document)
+    for name, pair in state.authorities.items():
+        files[f"{name}.crt"] = pair.certificate
+        files[f"{name}.key"] = pair.key
+    return dict(_packed(name, content) for name, content in files.items())
+
+
+def _packed(name: str, content: bytes) -> tuple[str, bytes]:
+    # Without the time, so that the same state is the same file.
+    return (f"{name}{_PACKED}", gzip.compress(content, mtime=0)) if len(content) > PACK_ABOVE else (name, content)
+
+
+def _unpacked(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {
+        name.removesuffix(_PACKED): gzip.decompress(content) if name.endswith(_PACKED) else content
+        for name, content in files.items()
+    }
+
+
+def from_files(files: Mapping[str, bytes], where: str) -> State:
+    """The reverse of to_files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
+    try:
+        files = _unpacked(files)
+        plain = json.loads(files["instance.json"])
+        if plain["format"] not in range(1, FORMAT + 1):
+            writer = plain.get("collection") or "another version"
+            raise ValueError(
+                f"{writer} of the collection wrote it, in format {plain['format']}; this one knows {FORMAT}"
+            )
+        authorities = {
+            name.removesuffix(".key"): KeyPair(certificate=files[f"{name.removesuffix('.key')}.crt"], key=content)
+            for name, content in files.items()
+            if name.endswith("-ca.key")
+        }
+        document = files.get("document.json")
+        owned = json.loads(files["owned.json"])
+        # Without this record nothing could be removed, and a run that found none would write an empty one over it.
+        if not isinstance(owned, dict) or not all(isinstance(uids, dict) for uids in owned.values()):
+            raise ValueError("owned.json is not a record of objects")
+        # With the instance in formats before 7.
+        members = json.loads(files["members.json"]) if "members.json" in files else plain["members"]
+        if not isinstance(members, dict):
+            raise ValueError("members.json is not a record of members")
+        return State(
+            owner=plain["owner"],
+            version=plain["version"],
+            etcd=EtcdState(**{**plain["etcd"], "nodes": tuple(plain["etcd"].get("nodes", ()))}),
+            authorities=authorities,
+            service_account_key=files["sa.key"],
+            encryption_key=plain["encryptionKey"],
+            endpoint_host=plain["endpointHost"],
+            service_subnet=plain["serviceSubnet"] if "serviceSubnet" in plain else _subnet_of(document),
+            # Not yet in what the first version wrote.
+            endpoint_type=plain.get("endpointType", ""),
+            passages=tuple(plain.get("passages", ())),
+            journal=Journal(**json.loads(files["journal.json"])),
+            owned=owned,
+            members=members,
+            hosts=plain["hosts"] if "hosts" in plain else _hosts_of(document),
+            document=json.loads(document) if document else None,
+            collection=plain.get("collection", ""),
+            member_places=plain.get("memberPlaces", {}),
+            digests=_digests(plain.get("digests", {})),
+            restarts=plain.get("restarts", {}),
+            restarts_due=tuple(plain.get("restartsDue", ())),
+        )
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
+        raise ProblemsError(
+            [
+                Problem(
+                    what=f"the installer's state cannot be read: {error}",
+                    where=where,
+                    remedy="restore it from a backup, or use the version of the collection that wrote it; without it "
+                    "the keys of this control plane are lost, so nothing was changed",
+                )
+            ]
+        ) from None
+
+
+def _digests(found: Any) -> dict[str, str]:
+    """The record of images. Raises ValueError for anything else: what a digest is compared with has to be one."""
+    if not isinstance(found, dict) or not all(is_digest(each) for each in found.values()):
+        raise ValueError("digests is not a record of images")
+    return found
+
+
+def _subnet_of(document: bytes | None) -> str:
+    """The range for Services as earlier versions of this collection recorded it: a default of the document."""
+    if not document:
+        return ""
+    subnet: str = json.loads(document)["spec"]["components"]["karmadaAPIServer"]["serviceSubnet"]
+    return subnet
+
+
+def _hosts_of(document: bytes | None) -> dict[str, Any]:
+    """The plain hosts as earlier versions of this collection recorded them: with the document."""
+    hosts = (json.loads(document)["spec"].get("hosts") or ()) if document else ()
+    return {host["name"]: host for host in hosts}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

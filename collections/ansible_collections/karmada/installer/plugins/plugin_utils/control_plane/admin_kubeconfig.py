@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The administrator's kubeconfig, for programs and for people."""
+
+from __future__ import annotations
+
+from ..components.table import KARMADA_APISERVER, KARMADA_CA
+from ..components.types import KeyPair
+from ..pki import files as pki_files
+from ..render import workloads
+from ..run.facts import InstanceFacts, Object
+
+
+def secret(run: InstanceFacts) -> Object:
+    """The Secret for programs in the host cluster."""
+    content = pki_files.admin_kubeconfig(run.material, run.public_url).encode()
+    return workloads.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
+
+
+def for_person(run: InstanceFacts, who: KeyPair | None = None) -> str:
+    """As the administrator, or as ``who`` in an emergency.
+
+    With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine.
+    """
+    there = run.public_url if run.endpoint_host else f"https://localhost:{KARMADA_APISERVER.ports['https']}"
+    if who is None:
+        return pki_files.admin_kubeconfig(run.material, there)
+    authority = run.state.authorities[KARMADA_CA].certificate
+    return pki_files.kubeconfig_of(who, authority, there, "karmada-break-glass")

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to exist inside a Karmada control plane before it can be used, whatever its processes run on.
+
+Namespaces, rights, CRDs with their conversion, the aggregated API and the admission webhooks. The tables follow what
+Karmada v1.18 ships (``artifacts/deploy``), with all 22 webhooks, which no other installer registers.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ..components import types
+from ..components.flags import ESTIMATOR_PORT, ESTIMATOR_SERVICE_PREFIX
+from ..components.table import (
+    ADMIN,
+    COMPONENT_GROUP,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_METRICS_ADAPTER,
+    KARMADA_SCHEDULER_ESTIMATOR,
+    KARMADA_SEARCH,
+)
+from ..components.types import SYSTEM_NAMESPACE, Addresses, LeafCertificate
+from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, OWNER_LABEL
+
+Object = dict[str, Any]
+
+MEMBER_NAMESPACE = types.MEMBER_NAMESPACE
+SYSTEM_LABEL = "karmada.io/system"
+_REGISTRATION = "apiregistration.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io"
+#: Whoever has a token that ``karmadactl token create`` has made.
+BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
+#: The users of agents are named so, and then after their member.
+AGENT_PREFIX = "system:karmada:agent:"
+#: As which ``karmadactl register`` makes the rights of an agent; it is in the place of a member's name.
+RIGHTS_GENERATOR = "rbac-generator"
+#: The agents of members in mode Pull.
+AGENT_GROUP = "system:karmada:agents"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """One admission webhook. ``resources`` is ``<group>/<plural>``; ``scope`` as in the admission API."""
+
+    name: str
+    path: str
+    resource: str
+    operations: tuple[str, ...] = ("CREATE", "UPDATE")
+    scope: str = "Namespaced"
+    timeout_seconds: int = 3
+    side_effects: str = "None"
+    object_selector: Mapping[str, Any] | None = None
+
+
+_POLICY, _WORK, _CONFIG, _NETWORKING, _AUTOSCALING = (
+    f"{group}.karmada.io" for group in ("policy", "work", "config", "networking", "autoscaling")
+)
+_CREATE = ("CREATE",)
+
+MUTATING: tuple[Webhook, ...] = (
+    Webhook("propagationpolicy.karmada.io", "/mutate-propagationpolicy", f"{_POLICY}/propagationpolicies"),
+    Webhook(
+        "clusterpropagationpolicy.karmada.io",
+        "/mutate-clusterpropagationpolicy",
+        f"{_POLICY}/clusterpropagationpolicies",
+        scope="Cluster",
+    ),
+    Webhook("overridepolicy.karmada.io", "/mutate-overridepolicy", f"{_POLICY}/overridepolicies"),
+    Webhook("resourcebinding.karmada.io", "/mutate-resourcebinding", f"{_WORK}/resourcebindings", _CREATE),
+    Webhook(
+        "clusterresourcebinding.karmada.io",
+        "/mutate-clusterresourcebinding",
+        f"{_WORK}/clusterresourcebindings",
+        _CREATE,
+        scope="Cluster",
+    ),
+    Webhook("work.karmada.io", "/mutate-work", f"{_WORK}/works"),
+    Webhook("autoscaling.karmada.io", "/mutate-federatedhpa", f"{_AUTOSCALING}/federatedhpas"),
+    Webhook("multiclusterservice.karmada.io", "/mutate-multiclusterservice", f"{_NETWORKING}/multiclusterservices"),
+)
+
+VALIDATING: tuple[Webhook, ...] = (
+    Webhook("propagationpolicy.karmada.io", "/validate-propagationpolicy", f"{_POLICY}/propagationpolicies"),
+    Webhook(
+        "clusterpropagationpolicy.karmada.io",
+        "/validate-clusterpropagationpolicy",
+        f"{_POLICY}/clusterpropagationpolicies",
+        scope="Cluster",
+    ),
+    Webhook("overridepolicy.karmada.io", "/validate-overridepolicy", f"{_POLICY}/overridepolicies"),
+    Webhook(
+        "clusteroverridepolicy.karmada.io",
+        "/validate-clusteroverridepolicy",
+        f"{_POLICY}/clusteroverridepolicies",
+        scope="Cluster",
+    ),
+    Webhook(
+        "config.karmada.io",
+        "/validate-resourceinterpreterwebhookconfiguration",
+        f"{_CONFIG}/resourceinterpreterwebhookconfigurations",
+        scope="Cluster",
+    ),
+    Webhook(
+        "resourceinterpretercustomization.karmada.io",
+        "/validate-resourceinterpretercustomization",
+        f"{_CONFIG}/resourceinterpretercustomizations",
+        scope="Cluster",
+        timeout_seconds=10,
+    ),
+    Webhook(
+        "federatedresourcequota.karmada.io", "/validate-federatedresourcequota", f"{_POLICY}/federatedresourcequotas"
+    ),
+    Webhook("multiclusteringress.karmada.io", "/validate-multiclusteringress", f"{_NETWORKING}/multiclusteringresses"),
+    Webhook("federatedhpa.karmada.io", "/validate-federatedhpa", f"{_AUTOSCALING}/federatedhpas"),
+    Webhook("cronfederatedhpa.karmada.io", "/validate-cronfederatedhpa", f"{_AUTOSCALING}/cronfederatedhpas"),
+    Webhook("multiclusterservice.karmada.io", "/validate-multiclusterservice", f"{_NETWORKING}/multiclusterservices"),
+    Webhook(
+        "resourcedeletionprotection.karmada.io",
+        "/validate-resourcedeletionprotection",
+        "*/*",
+        ("DELETE",),
+        scope="*",
+        object_selector={
+            "matchExpressions": [{"key": "resourcetemplate.karmada.io/deletion-protected", "operator": "Exists"}]
+        },
+    ),
+    Webhook(
+        "resourcebinding.karmada.io",
+        "/validate-resourcebinding",
+        f"{_WORK}/resourcebindings",
+        side_effects="NoneOnDryRun",
+    ),
+    Webhook(
+        "clustertaintpolicy.karmada.io",
+        "/validate-clustertaintpolicy",
+        f"{_POLICY}/clustertaintpolicies",
+        scope="Cluster",
+    ),
+)
+
+#: The binding by which people run the control plane.
+ADMINISTRATORS = "system:karmada:administrators"
+#: What earlier versions have made and nobody wants any more, as (apiVersion, kind, name, namespace).
+FORMER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+    # It would leave the way to members open to an administrator whose binding has been taken away.
+    (f"{_RBAC}/v1", "ClusterRoleBinding", "cluster-proxy-admin", None),
+)
+
+#: The conversion webhook serves these two; both have an older stored form.
+CONVERTED_CRDS = ("clusterresourcebindings.work.karmada.io", "resourcebindings.work.karmada.io")
+
+
+def owner_labels(owner: str) -> dict[str, str]:
+    """The labels of everything we put into a control plane or a member."""
+    return {MANAGED_BY_LABEL: FIELD_MANAGER, OWNER_LABEL: owner}
+
+
+@dataclass(frozen=True)
+class AggregatedApi:
+    """A version of an API group that a component serves behind the API server."""
+
+    component: str
+    group: str
+    version: str
+    group_priority: int
+    version_priority: int
+
+
+_METRICS = KARMADA_METRICS_ADAPTER.name
+AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
+    AggregatedApi(KARMADA_AGGREGATED_APISERVER.name, "cluster.karmada.io", "v1alpha1", 2000, 10),
+    AggregatedApi(KARMADA_SEARCH.name, "search.karmada.io", "v1alpha1", 2000, 10),
+    AggregatedApi(_METRICS, "metrics.k8s.io", "v1beta1", 2000, 10),
+    AggregatedApi(_METRICS, "custom.metrics.k8s.io", "v1beta1", 100, 200),
+    AggregatedApi(_METRICS, "custom.metrics.k8s.io", "v1beta2", 100, 200),
+)
+
+
+def rights(owner: str, administrator: LeafCertificate = ADMIN) -> list[Object]:
+    """Namespaces and rights: what components need in order to start, and people in order to look after them."""
+    return [_labelled(owner, each) for each in (*_namespaces(), *_rights(), _administrators(administrator))]
+
+
+def registration(owner: str) -> list[Object]:
+    """What lets whoever has a bootstrap token register a cluster by ``karmadactl register``.
+
+    It makes the bearer an administrator: Karmada approves every request for a certificate of the agents' group, also
+    for the user that makes rights for agents, and that user may do everything. A policy cannot tell these requests
+    apart, because what they ask for is inside an encoded X.509 request, which CEL does not read.
+    """
+    approve = "system:karmada:certificatesigningrequest:autoapprover"
+    generator = "system:karmada:agent-rbac-generator"
+    objects = [
+        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", BOOTSTRAP_TOKEN_GROUP),
+        _cluster_role(approve, _may_ask_for("clusteragent")),
+        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", BOOTSTRAP_TOKEN_GROUP),
+        _cluster_role(generator, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
+        # The role is named after the job, the user after the certificate that karmadactl register asks for.
+        _binding(generator, generator, "User", f"{AGENT_PREFIX}{RIGHTS_GENERATOR}"),
+    ]
+    return [_labelled(owner, each) for each in objects]
+
+
+def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
+    """What components need in order to work: CRDs, and where the aggregated APIs are."""
+    services = [_external_service(name, host) for name, (host, _port) in addresses.aggregated.items()]
+    return [_labelled(owner, each) for each in (*services, *with_conversion(crds, addresses))]
+
+
+def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
+    """The APIs of these components, for when they answer: an unavailable one stalls garbage collection."""
+    return [_labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components]
+
+
+def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> list[Object]:
+    """Where the scheduler and the descheduler find the estimator of each member: member → DNS name and port.
+
+    They look for a Service of this name, which has to be an ExternalName with the port that they know by default.
+    """
+    name = KARMADA_SCHEDULER_ESTIMATOR.name
+    services = []
+    for member, (host, port) in addresses.items():
+        service = _external_service(f"{ESTIMATOR_SERVICE_PREFIX}-{member}", host)
+        service["metadata"]["labels"] = {NAME_LABEL: name}
+        service["spec"]["ports"] = [{"name": "grpc", "port": ESTIMATOR_PORT, "protocol": "TCP", "targetPort": port}]
+        services.append(_labelled(owner, service))
+    return services
+
+
+def of_component(component: str) -> list[tuple[str, str, str, str | None]]:
+    """What a component has in the control plane, as (apiVersion, kind, name, namespace), for taking it away."""
+    found: list[tuple[str, str, str, str | None]] = [
+        (_REGISTRATION, "APIService", f"{api.version}.{api.group}", None)
+        for api in AGGREGATED_APIS
+        if api.component == component
+    ]
+    if found:
+        found.append(("v1", "Service", component, SYSTEM_NAMESPACE))
+    return found
+
+
+def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
+    return {
+        "apiVersion": _REGISTRATION,
+        "kind": "APIService",
+        "metadata": {"name": f"{api.version}.{api.group}"},
+        "spec": {
+            "group": api.group,
+            "version": api.version,
+            "groupPriorityMinimum": api.group_priority,
+            "versionPriority": api.version_priority,
+            "caBundle": _base64(addresses.ca_bundle),
+            "service": {
+                "name": api.component,
+                "namespace": SYSTEM_NAMESPACE,
+                "port": addresses.aggregated[api.component][1],
+            },
+        },
+    }
+
+
+def admission(owner: str, addresses: Addresses) -> list[Object]:
+    """The webhooks, for when their server answers: they fail closed."""
+    return [
+        _labelled(owner, _webhook_configuration("Mutating", "mutating-config", MUTATING, addresses)),
+        _labelled(owner, _webhook_configuration("Validating", "validating-config", VALIDATING, addresses)),
+    ]
+
+
+def discovery(owner: str, addresses: Addresses) -> list[Object]:
+    """How a cluster that wants to register itself learns whom to trust: readable by everyone, as kubeadm does it."""
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "",
+                "cluster": {"certificate-authority-data": _base64(addresses.ca_bundle), "server": addresses.public_url},
+            }
+        ],
+    }
+    name = "system:karmada:bootstrap-signer-clusterinfo"
+    objects: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+            "data": {"kubeconfig": yaml.safe_dump(kubeconfig, sort_keys=False)},
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "Role",
+            "metadata": {"name": name, "namespace": "kube-public"},
+            "rules": [
+                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}
+            ],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": "kube-public"},
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "system:anonymous"}],
+        },
+    ]
+    return [_labelled(owner, each) for each in objects]
+
+
+def with_conversion(crds: Iterable[Object], addresses: Addresses) -> list[Object]:
+    """CRDs with the conversion webhook where there is one to convert."""
+    found = []
+    for crd in crds:
+        each = copy.deepcopy(crd)
+        if each["metadata"]["name"] in CONVERTED_CRDS:
+            each["spec"]["conversion"] = {
+                "strategy": "Webhook",
+                "webhook": {
+                    "clientConfig": {
+                        "url": f"{addresses.webhook_url}/convert",
+                        "caBundle": _base64(addresses.ca_bundle),
+                    },
+                    "conversionReviewVersions": ["v1"],
+                },
+            }
+        each.pop("status", None)
+        found.append(each)
+    return found
+
+
+def _namespaces() -> list[Object]:
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {SYSTEM_LABEL: "true"}}}
+        for name in (SYSTEM_NAMESPACE, MEMBER_NAMESPACE)
+    ]
+
+
+def _external_service(name: str, host: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE},
+        "spec": {"type": "ExternalName", "externalName": host},
+    }
+
+
+def _cluster_role(name: str, rules: list[Object], labels: Mapping[str, str] | None = None) -> Object:
+    metadata: Object = {"name": name}
+    if labels:
+        metadata["labels"] = dict(labels)
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
+def _binding(name: str, role: str, kind: str, subject: str) -> Object:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": _RBAC, "kind": kind, "name": subject}],
+    }
+
+
+#: API group → resources of Karmada that a user of a namespace may look at or edit.
+_USER_RESOURCES: Mapping[str, tuple[str, ...]] = {
+    _AUTOSCALING: ("cronfederatedhpas", "federatedhpas"),
+    "multicluster.x-k8s.io": ("serviceexports", "serviceimports"),
+    _NETWORKING: ("multiclusteringresses", "multiclusterservices"),
+    _POLICY: ("overridepolicies", "propagationpolicies"),
+    _WORK: ("resourcebindings", "works"),
+}
+_WITHOUT_STATUS = ("overridepolicies", "propagationpolicies")
+
+
+def _user_rules(verbs: list[str]) -> list[Object]:
+    return [
+        {
+            "apiGroups": [group],
+            "resources": [
+                name
+                for resource in resources
+                for name in ((resource,) if resource in _WITHOUT_STATUS else (resource, f"{resource}/status"))
+            ],
+            "verbs": verbs,
+        }
+        for group, resources in _USER_RESOURCES.items()
+    ]
+
+
+def _administrators(administrator: LeafCertificate) -> Object:
+    """The one place that makes administrators: without it, those that it names may do nothing.
+
+    Karmada lets somebody through to members whose name and whose groups are both bound to rights on ``clusters/proxy``.
+    """
+    binding = _binding(ADMINISTRATORS, "cluster-admin", "User", administrator.common_name)
+    groups = ({"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrator.organizations)
+    return {**binding, "subjects": [*groups, *binding["subjects"]]}
+
+
+def _may_ask_for(certificate: str) -> list[Object]:
+    """The rules by which Karmada approves requests for a certificate of this kind."""
+    resources = [f"certificatesigningrequests/{certificate}"]
+    return [{"apiGroups": ["certificates.k8s.io"], "resources": resources, "verbs": ["create"]}]
+
+
+def _rights() -> list[Object]:
+    renew, proxy = "system:karmada:certificatesigningrequest:selfautoapprover", "cluster-proxy-admin"
+    aggregate = "rbac.authorization.k8s.io/aggregate-to"
+    return [
+        # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
+        # today; by RBAC rather than by system:masters, so that it can be narrowed and taken away.
+        _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
+        _cluster_role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
+        _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
+        _cluster_role(
+            "karmada-edit",
+            _user_rules(["create", "delete", "deletecollection", "patch", "update"]),
+            {f"{aggregate}-edit": "true"},
+        ),
+        # An agent renews its certificate. Karmada approves that if who asks has the name that is asked for.
+        _cluster_role(renew, _may_ask_for("selfclusteragent")),
+        _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", AGENT_GROUP),
+    ]
+
+
+def _webhook_configuration(kind: str, name: str, webhooks: Sequence[Webhook], addresses: Addresses) -> Object:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [_webhook(webhook, addresses) for webhook in webhooks],
+    }
+
+
+def _webhook(webhook: Webhook, addresses: Addresses) -> Object:
+    group, resource = webhook.resource.split("/")
+    entry: Object = {
+        "name": webhook.name,
+        "rules": [
+            {
+                "operations": list(webhook.operations),
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "resources": [resource],
+                "scope": webhook.scope,
+            }
+        ],
+        "clientConfig": {
+            "url": f"{addresses.webhook_url}{webhook.path}",
+            "caBundle": _base64(addresses.ca_bundle),
+        },
+        "failurePolicy": "Fail",
+        "sideEffects": webhook.side_effects,
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": webhook.timeout_seconds,
+    }
+    if webhook.object_selector:
+        entry["objectSelector"] = dict(webhook.object_selector)
+    return entry
+
+
+def _labelled(owner: str, each: Object) -> Object:
+    metadata = each["metadata"]
+    return {**each, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **owner_labels(owner)}}}
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the steps that bring up etcd and the control plane would find anything to do. Reads only.
+
+Each of these steps looks for itself and does nothing where nothing differs. Looking at everything at once costs a
+third of what they cost one after the other, and most runs find nothing. In doubt there is a difference: then the steps
+look, act, and say what is wrong.
+
+Of a control plane on plain hosts it is what is inside; what is on the hosts has its own comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from .. import private_file
+from ..components.state import COLLECTION_VERSION
+from ..components.table import BY_NAME, ETCD, pod_components
+from ..document import overlay
+from ..etcd import external as external_etcd
+from ..etcd.rollout import next_round, reason_not_settled
+from ..kube.apply import Comparison, compare
+from ..kube.errors import ApiError
+from ..kube.objects import Ref
+from ..kube.readiness import reason_not_ready
+from ..problems import ProblemsError
+from ..run.etcd_on_hosts import EtcdOnHostsRun
+from ..run.facts import Object
+from ..run.on_plain_hosts import HostsRun
+from ..run.run import Run
+from . import admin_kubeconfig, probes, removal, stages
+
+
+def differences(run: Run) -> list[str]:
+    """The first reasons found why the steps are needed, in words; none means that all of them may be left out.
+
+    Only a control plane that the same document was brought to before, by a run that came to its end, can be without.
+    """
+    reason = _reason_without_looking(run)
+    if reason:
+        return [reason]
+    try:
+        # What runs inside says little while the pods are not as they should be.
+        outside = [] if isinstance(run, HostsRun) else list(_in_host_cluster(run))
+        return outside or [*_in_control_plane(run), *_file(run)]
+    except (ApiError, ProblemsError) as error:
+        return [str(error)]
+
+
+def _reason_without_looking(run: Run) -> str:
+    stored = run.stored_state
+    reasons = {
+        "a check tells what each step would do": run.check,
+        "it is not installed": stored is None or stored.document is None,
+        "the run before did not come to its end": stored and stored.journal.interrupted,
+        "the document is another one than the last run had": stored and stored.document != run.deployment,
+        "the last run was by another version of this collection": stored and stored.collection != COLLECTION_VERSION,
+        "etcd is looked at by steps of its own": isinstance(run, EtcdOnHostsRun) or external_etcd.is_named(run),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _in_host_cluster(run: Run) -> Iterator[str]:
+    names = [name for name, each in BY_NAME.items() if not (each.per_member and each.is_wanted(run.spec))]
+    wanted = [each.name for each in pod_components(run.spec) if each.name in names]
+    objects = [*run.workloads(wanted), admin_kubeconfig.secret(run)]
+    compared = compare(run.host, overlay.laid_over(objects, run.overlays))
+    changes = [each.change for each in compared]
+    yield from _differing(compared)
+    yield from (f"{ref} is not on record" for ref in run.unrecorded(changes))
+    yield from _unwanted(run.ours_in_host_cluster(removal.unwanted(run, names, changes)))
+    if not run.state.etcd.bootstrapped:
+        yield "etcd has not worked yet"
+    yield from _outdated_members(run, [each.live for each in compared if each.live])
+
+
+def _outdated_members(run: Run, live: Sequence[Object]) -> Iterator[str]:
+    """Members of etcd that run with older settings."""
+    selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
+    pods = run.host.list("v1", "Pod", run.namespace, labels=selector)
+    for stateful_set in (each for each in live if each["kind"] == "StatefulSet"):
+        unsettled = reason_not_settled(stateful_set)
+        if unsettled:
+            yield unsettled
+        elif next_round(stateful_set, pods, run.state.etcd.storage).outdated:
+            yield "members of etcd run with older settings"
+
+
+def _in_control_plane(run: Run) -> Iterator[str]:
+    objects = [each for stage in stages.STAGES for each in stages.objects(run, stage)]
+    yield from _differing(compare(run.control_plane, objects))
+    yield from _unwanted(run.ours_in_control_plane(stages.switched_off(run)))
+    probes.aggregated_api_answers(run.control_plane, 0, run.say)
+    if run.spec["installCRD"]:
+        probes.webhook_judges(run.control_plane, 0, run.say)
+
+
+def _file(run: Run) -> Iterator[str]:
+    """The administrator's kubeconfig where the playbook runs."""
+    path = run.connection.kubeconfig_output
+    if path and private_file.write(Path(path), admin_kubeconfig.for_person(run), check=True):
+        yield f"{path} is not as it should be"
+
+
+def _differing(compared: Iterable[Comparison]) -> Iterator[str]:
+    for each in compared:
+        if each.change.action != "unchanged" or each.live is None:
+            yield f"{each.change.ref} is {'missing' if each.live is None else 'not as it should be'}"
+        elif reason := reason_not_ready(each.live):
+            yield f"{each.change.ref}: {reason}"
+
+
+def _unwanted(found: Iterable[tuple[Ref, str | None]]) -> Iterator[str]:
+    return (f"{ref} is not wanted" for ref, _uid in found)

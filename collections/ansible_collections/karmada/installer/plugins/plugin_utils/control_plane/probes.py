@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a control plane really does what it is for, asked as a user would. Nothing is stored by asking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError, Forbidden, Invalid
+from ..problems import Problem, ProblemsError
+
+Say = Callable[[str], None]
+
+_POLICY: dict[str, Any] = {
+    "apiVersion": "policy.karmada.io/v1alpha1",
+    "kind": "PropagationPolicy",
+    "metadata": {"name": "installer-probe", "namespace": "default"},
+    "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "installer-probe"}]},
+}
+_PLACEMENT_WITH_BOTH = {
+    # Spreading by a label and by a field at once is what only the webhook knows to be wrong.
+    "spreadConstraints": [{"spreadByField": "cluster", "spreadByLabel": "tier", "maxGroups": 1, "minGroups": 1}]
+}
+
+
+def aggregated_api_answers(control_plane: Cluster, timeout_seconds: float, say: Say) -> None:
+    """A list of Clusters works. Raises ProblemsError when it does not within the time."""
+    _until(lambda: _listed(control_plane), "the aggregated API cluster.karmada.io answers", timeout_seconds, say)
+
+
+def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say) -> None:
+    """A bad policy is refused and a good one accepted (both as dry runs). Raises ProblemsError otherwise."""
+    _until(lambda: _judged(control_plane), "the admission webhook judges policies", timeout_seconds, say)
+
+
+def _listed(control_plane: Cluster) -> str | None:
+    try:
+        control_plane.get_raw("/apis/cluster.karmada.io/v1alpha1/clusters?limit=1", retry_seconds=0)
+    except ApiError as error:
+        return str(error)
+    return None
+
+
+def _judged(control_plane: Cluster) -> str | None:
+    try:
+        control_plane.apply(_POLICY, dry_run=True)
+    except ApiError as error:
+        return f"a good policy was refused: {error}"
+    try:
+        control_plane.apply({**_POLICY, "spec": {**_POLICY["spec"], "placement": _PLACEMENT_WITH_BOTH}}, dry_run=True)
+    except (Invalid, Forbidden):
+        return None
+    except ApiError as error:
+        return str(error)
+    return "a policy that spreads by a field and by a label at once was accepted"
+
+
+def _until(probe: Callable[[], str | None], what: str, timeout_seconds: float, say: Say) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    told = ""
+    while reason := probe():
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"waited {timeout_seconds:.0f} s in vain until {what}: {reason}",
+                    where="control plane",
+                    remedy="look at the pods it names, then run the playbook again: it goes on where it stopped",
+                ),
+                consequence="what was done so far stays",
+            )
+        if reason != told:
+            say(f"waiting until {what}: {reason}")
+            told = reason
+        time.sleep(0.25)

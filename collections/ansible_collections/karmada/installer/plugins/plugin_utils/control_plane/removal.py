@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking an instance away: what has our label and a UID on record, in an order that disturbs nothing else."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ..components.endpoint import PASSAGES
+from ..components.table import BY_NAME, ETCD, KARMADA_CA
+from ..etcd import external as external_etcd
+from ..kube.apply import WORKERS, Change, delete_all
+from ..kube.cluster import Cluster
+from ..kube.errors import Forbidden
+from ..kube.objects import Ref, claimed_by, owned_by
+from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
+from ..run.facts import Object
+from ..run.run import HOST, Run
+
+#: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
+_ALWAYS_THERE = {
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ConfigMap", "openshift-service-ca.crt"),
+    ("ServiceAccount", "default"),
+    ("ServiceAccount", "builder"),
+    ("ServiceAccount", "deployer"),
+    ("RoleBinding", "system:image-builders"),
+    ("RoleBinding", "system:deployers"),
+    ("RoleBinding", "system:image-pullers"),
+}
+#: Kinds that nobody writes for their own sake: news, and what follows from other objects.
+_FOLLOWERS = {"Event", "Endpoints", "EndpointSlice", "PodMetrics", "PackageManifest"}
+#: How long a deletion may take, unless the user says otherwise.
+DELETE_SECONDS = 120.0
+_DEPLOYMENT = ("apps/v1", "Deployment")
+_STATEFUL_SET = ("apps/v1", "StatefulSet")
+#: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
+_PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
+#: What the instance consists of in its namespace beside its workloads, apart from its claims and its state.
+_REST = (*_PRUNED, ("v1", "Service"), ("v1", "Secret"))
+
+
+def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
+    """Take away everything that acts, so that members are left as they are while their credentials go.
+
+    The API server goes with those that act through it, since nothing inside of it has to be deleted. etcd stays until
+    the members are clean: with its pods the data may go, and after a run that fails there an install brings all back.
+    """
+    return delete_ours(run, run.host, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
+
+
+def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
+    """Objects of these components that the document does not call for: a component switched off, a budget too many.
+
+    Of a component that there is one of for each member, all that was not applied is that of a member that has left.
+    """
+    kept = {change.ref for change in applied}
+    # etcd is never taken away in passing: with it would go the data.
+    off = {
+        name
+        for name in components
+        if name != ETCD.name and (BY_NAME[name].per_member or not BY_NAME[name].is_wanted(run.spec))
+    }
+
+    def prunable(each: Object) -> bool:
+        pruned = (each["apiVersion"], each["kind"]) in _PRUNED and _component(each) in components
+        return pruned or _component(each) in off
+
+    found = _ours(run, *((_DEPLOYMENT, _STATEFUL_SET, *_REST) if off else _PRUNED))
+    return [each for each in found if prunable(each) and Ref.of(each) not in kept]
+
+
+def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
+    """The components that still are there, etcd, then everything else, claims by policy, but not the state."""
+    # An API server without its etcd takes half a minute to give up; with somebody else's it would go on writing.
+    changes = [] if run.check else stop_components(run, timeout)
+    changes += delete_ours(run, run.host, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
+    changes += external_etcd.release(run)
+    state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
+    passages = (PASSAGES[each][:2] for each in run.state.passages)
+    rest = [each for each in _ours(run, *_REST, *passages) if Ref.of(each) != state]
+    changes += delete_ours(run, run.host, rest, timeout)
+    if run.spec["deletion"]["policy"] == "Delete":
+        changes += delete_ours(run, run.host, _claims(run), timeout)
+        changes += _remove_host_volumes(run, timeout)
+    return changes
+
+
+def _claims(run: Run) -> list[Object]:
+    """Etcd's claims: made by the StatefulSet's controller and so not on record, but with our label under its names."""
+    found = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}")
+    stem = f"-{run.instance.object_name(ETCD.name)}-"
+    return [each for each in found if stem in each["metadata"]["name"]]
+
+
+def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
+    """Our volumes in directories of nodes. The directories stay: nothing of ours may delete files of a node."""
+    if run.state.etcd.storage != "hostPath":
+        return []
+    found = run.host.list("v1", "PersistentVolume", labels=f"{OWNER_LABEL}={run.state.owner}")
+    ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST))]
+    places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
+    if places:
+        run.say(f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}")
+    return delete_ours(run, run.host, ours, timeout)
+
+
+def remove_state(
+    run: Run, timeout: float = DELETE_SECONDS, meanwhile: Callable[[], None] = lambda: None
+) -> list[Change]:
+    """The last step: the state, the lock, and the namespace if we made it. They stay where the data stays.
+
+    ``meanwhile`` is done after the namespace was asked to go. Where the namespace stays, and with it the state and the
+    lock, these stay, too, if that raises.
+    """
+    if run.spec["deletion"]["policy"] == "Retain":
+        meanwhile()
+        return []
+    changes: list[Change] = []
+    namespace = run.host.get("v1", "Namespace", run.namespace)
+    if namespace and (owned_by(namespace, run.state.owner, run.state.uids(HOST)) or _left_to_us(run, namespace)):
+        going = _bookkeeping(run) | {Ref.of(each) for each in _claims(run)}
+        changes += delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
+    meanwhile()
+    if namespace and any(change.action == "deleted" for change in changes):
+        delete_ours(run, run.host, [namespace], timeout)
+    else:
+        run.retire_lock()
+        present = [
+            (ref, None) for ref in _bookkeeping(run) if run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        ]
+        # The names are ours alone; the Lease has no UID on record because it is older than the record.
+        changes += delete_all(run.host, present, check=run.check, timeout=timeout)
+    return changes
+
+
+def namespace_is_going(run: Run) -> bool:
+    """Whether the deletion of the instance's namespace has been asked for, by an earlier run or by somebody else."""
+    namespace = run.host.get("v1", "Namespace", run.namespace)
+    return bool(namespace and namespace["metadata"].get("deletionTimestamp"))
+
+
+def _left_to_us(run: Run, namespace: Object) -> bool:
+    """Whether another instance of ours made this namespace, which would stay for ever if the last one left it.
+
+    That the maker is gone shows in there being nothing of it any more: see ``delete_namespace``.
+    """
+    manager, owner = claimed_by(namespace)
+    if run.stored_state is None or manager != FIELD_MANAGER or not owner or not owned_by(namespace, owner, ()):
+        return False
+    if run.host.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
+        run.say(f"namespace {run.namespace} in {run.host.name} stays, because the account may not delete it")
+        return False
+    return True
+
+
+def remove_local_files(run: Run) -> bool:
+    """Remove the administrator's kubeconfig from this machine if it is that of this control plane, and the report."""
+    if run.connection.report_output and not run.check:
+        Path(run.connection.report_output).unlink(missing_ok=True)
+    if not run.connection.kubeconfig_output:
+        return False
+    path = Path(run.connection.kubeconfig_output)
+    authority = run.state.authorities[KARMADA_CA].certificate
+    if not path.is_file() or not _holds(path, authority):
+        return False
+    if not run.check:
+        path.unlink()
+    return True
+
+
+def _holds(path: Path, authority: bytes) -> bool:
+    return base64.b64encode(authority).decode() in path.read_text(errors="replace")
+
+
+def _bookkeeping(run: Run) -> set[Ref]:
+    return {
+        Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace),
+        Ref("coordination.k8s.io/v1", "Lease", f"{run.name}-installer", run.namespace),
+    }
+
+
+def _ours(run: Run, *kinds: tuple[str, str]) -> list[Object]:
+    """Objects of these kinds in the instance's namespace that are ours by label and by record."""
+    host, owner, uids = run.host, run.state.owner, run.state.uids(HOST)
+    selector = f"{INSTANCE_LABEL}={run.name},{OWNER_LABEL}={owner}"
+    with ThreadPoolExecutor(WORKERS) as pool:
+        lists = list(pool.map(lambda kind: host.list(kind[0], kind[1], run.namespace, labels=selector), kinds))
+    return [each for found in lists for each in found if owned_by(each, owner, uids)]
+
+
+def delete_ours(
+    run: Run,
+    cluster: Cluster,
+    objects: Iterable[Object],
+    timeout: float,
+    propagation: str = "Background",
+    *,
+    wait: bool = True,
+) -> list[Change]:
+    targets = [(Ref.of(each), each["metadata"]["uid"]) for each in objects]
+    return delete_all(
+        cluster, targets, check=run.check, progress=run.say, propagation=propagation, wait=wait, timeout=timeout
+    )
+
+
+def delete_namespace(
+    run: Run, cluster: Cluster, namespace: Object, uids: Collection[str], going: set[Ref], timeout: float
+) -> list[Change]:
+    """Ask a namespace that we made to go, unless somebody else has moved in, or that cannot be known.
+
+    It is waited for only if something in it is held: what is asked to go and empty goes, and nothing new comes into it.
+    """
+    name = namespace["metadata"]["name"]
+    found, unknown = _inhabitants(cluster, name)
+    others = [
+        Ref.of(each)
+        for each in found
+        if _is_here_to_stay(each) and Ref.of(each) not in going and not owned_by(each, run.state.owner, uids)
+    ]
+    if others:
+        shown = ", ".join([*(str(ref) for ref in others[:5]), *([f"{len(others) - 5} more"] if others[5:] else [])])
+        run.say(f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}")
+        return []
+    if unknown:
+        run.say(
+            f"namespace {name} in {cluster.name} stays, because it cannot be known whether it is empty: "
+            f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
+        )
+        return []
+    if run.is_host(cluster):
+        run.retire_lock()
+    held = any(each["metadata"].get("finalizers") for each in (namespace, *found))
+    return delete_ours(run, cluster, [namespace], timeout, wait=held)
+
+
+def _is_here_to_stay(each: Object) -> bool:
+    """Whether somebody has put it there: what has an owner follows that, and what is going is no reason to stay."""
+    metadata = each["metadata"]
+    return not (
+        (each["kind"], metadata["name"]) in _ALWAYS_THERE
+        or metadata.get("ownerReferences")
+        or metadata.get("deletionTimestamp")
+    )
+
+
+def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[str]]:
+    """What is in a namespace, but for kinds that nobody writes, and the kinds that we may not look at."""
+    kinds = [(version, kind) for version, kind in cluster.listable_kinds() if kind not in _FOLLOWERS]
+
+    def listed(one: tuple[str, str]) -> list[Object] | None:
+        try:
+            return list(cluster.list(*one, namespace))
+        except Forbidden:
+            return None
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers = dict(zip(kinds, pool.map(listed, kinds), strict=True))
+    found = {each["metadata"]["uid"]: each for answer in answers.values() for each in answer or []}
+    return list(found.values()), sorted({kind for (_version, kind), answer in answers.items() if answer is None})
+
+
+def _component(each: Mapping[str, Any]) -> str:
+    labels: Mapping[str, str] = each["metadata"].get("labels") or {}
+    return labels.get(NAME_LABEL, "")

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a control plane consists of inside, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ..components.table import COMPONENTS, KARMADA_AGGREGATED_APISERVER, administrator, wanted_components
+from ..kube.objects import Ref
+from ..run.facts import InstanceFacts, Object
+from . import bootstrap
+
+#: Kinds that are of use only some time after they were created.
+WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
+
+
+STAGES = ("rights", "foundation", "withdrawal", "aggregation", "admission", "discovery", "addons")
+
+
+def objects(run: InstanceFacts, stage: str) -> list[Object]:
+    """The objects of one stage, as the document wants them."""
+    owner, addresses = run.instance.owner, run.addresses
+    optional = [component.name for component in wanted_components(run.spec) if component.optional]
+    made: dict[str, Callable[[], list[Object]]] = {
+        "rights": lambda: [
+            *bootstrap.rights(owner, administrator(run.spec)),
+            *(bootstrap.registration(owner) if run.spec["registration"]["karmadactl"] else ()),
+        ],
+        "foundation": lambda: bootstrap.foundation(owner, run.crds(), addresses),
+        "withdrawal": list,
+        "aggregation": lambda: bootstrap.aggregation(owner, addresses, [KARMADA_AGGREGATED_APISERVER.name]),
+        "addons": lambda: bootstrap.aggregation(owner, addresses, optional),
+        "admission": lambda: bootstrap.admission(owner, addresses),
+        "discovery": lambda: bootstrap.discovery(owner, addresses),
+    }
+    return made[stage]()
+
+
+def switched_off(run: InstanceFacts, stages: Collection[str] = STAGES) -> list[Ref]:
+    """What these stages take away, because the document does not ask for it, or not any longer."""
+    found: list[Ref] = []
+    if "rights" in stages:
+        found += [Ref(*each) for each in bootstrap.FORMER_RIGHTS]
+        if not run.spec["registration"]["karmadactl"]:
+            # Bindings go before roles.
+            objects = map(Ref.of, bootstrap.registration(run.instance.owner))
+            found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")
+    if not {"withdrawal", "addons"}.isdisjoint(stages):
+        found += [
+            Ref(*each)
+            for component in COMPONENTS
+            if component.optional and not component.is_wanted(run.spec)
+            for each in bootstrap.of_component(component.name)
+        ]
+    return found

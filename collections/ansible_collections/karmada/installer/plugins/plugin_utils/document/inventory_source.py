@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An inventory source of this collection: the small file that names the document and what surrounds a run of it.
+
+The inventory plugin loads it to make hosts of it. The action ``require_document`` loads it again when there are none,
+because Ansible turns a plugin's failure into a warning.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..problems import Problem, ProblemsError
+from ..yaml_document import UnreadableError, documents_of
+from . import crd, manifest
+
+#: Names of the inventory plugin: of the collection, and of a checkout that is not installed as a collection.
+PLUGIN_NAMES = ("karmada.installer.karmada", "karmada")
+#: What a user writes when there is nothing yet.
+EXAMPLE = """\
+# site.karmada.yml
+plugin: karmada.installer.karmada
+manifest: prod.yaml"""
+
+OPTIONS = (
+    *("manifest", "kubeconfig", "context", "namespace", "name", "secrets", "config_maps", "artifacts"),
+    *("kubeconfig_output", "report_output", "membership"),
+)
+#: Where it comes from which members there are: what the document lists, or also what is registered.
+SPEC, LIVE = "spec", "live"
+#: Options of Ansible's own that the plugin takes beside its own.
+CONSTRUCTED = (
+    *("plugin", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator"),
+    *("cache", "cache_plugin", "cache_timeout", "cache_connection", "cache_prefix"),
+)
+#: Where options come from that the source does not have.
+ENVIRONMENT = {"kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT"}
+
+_FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a source says. ``connection`` has absolute paths or None, and no secret. ``membership`` is SPEC or LIVE."""
+
+    deployment: dict[str, Any]
+    connection: dict[str, str | None]
+    membership: str = SPEC
+
+
+def has_our_name(path: str) -> bool:
+    """Whether a file of this name is one that the inventory plugin looks at."""
+    return _FILE_NAME.fullmatch(Path(path).name) is not None
+
+
+def is_ours(path: str) -> bool:
+    """Whether the file is meant for the inventory plugin, by its name or by its content."""
+    return has_our_name(path) or str(_field(path, "plugin")) in PLUGIN_NAMES
+
+
+def is_document(path: str) -> bool:
+    """Whether the file is a KarmadaDeployment itself."""
+    return bool(_field(path, "kind") == manifest.KIND)
+
+
+def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
+    """Read the source and the document that it names. Raises ProblemsError with everything that is wrong.
+
+    Relative paths in the source are relative to it; one from the environment is relative to the working directory.
+    """
+    file = Path(path)
+    options = _options(file)
+    environment = os.environ if environment is None else environment
+    kubeconfig = _absolute(file, options.get("kubeconfig"))
+    if kubeconfig is None and environment.get(ENVIRONMENT["kubeconfig"]):
+        kubeconfig = str(Path(environment[ENVIRONMENT["kubeconfig"]]).expanduser().absolute())
+    context = options.get("context") or environment.get(ENVIRONMENT["context"]) or None
+    secrets, artifacts = _absolute(file, options.get("secrets")), _absolute(file, options.get("artifacts"))
+    config_maps = _absolute(file, options.get("config_maps"))
+    problems = [
+        *_missing(file, "kubeconfig", kubeconfig, Path.is_file, "file"),
+        *_missing(file, "secrets", secrets, Path.is_dir, "directory"),
+        *_missing(file, "config_maps", config_maps, Path.is_dir, "directory"),
+        *_missing(file, "artifacts", artifacts, Path.is_dir, "directory"),
+    ]
+    directory, deployment = file.parent, None
+    try:
+        if "manifest" in options:
+            document = Path(str(_absolute(file, options["manifest"])))
+            directory, deployment = document.parent, _from_file(document)
+        elif not problems:
+            deployment = _from_cluster(options["namespace"], options["name"], kubeconfig, context)
+    except ProblemsError as error:
+        problems += error.problems
+    if deployment and deployment["spec"]["artifacts"]["source"] == "Directory" and artifacts is None:
+        remedy = "Name the directory there: artifacts: ./artifacts"
+        problems.append(Problem("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
+    if problems or deployment is None:
+        raise ProblemsError(problems)
+    beside = str(directory.absolute() / deployment["metadata"]["name"])
+    return Source(
+        deployment=deployment,
+        connection={
+            "kubeconfig": kubeconfig,
+            "context": context,
+            "secrets": secrets,
+            "config_maps": config_maps,
+            "artifacts": artifacts,
+            "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or f"{beside}.kubeconfig",
+            "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",
+        },
+        membership=options.get("membership", SPEC),
+    )
+
+
+def asks_for_live_members(path: str) -> bool:
+    """Whether a source wants to know which members are registered, whatever else is wrong with it."""
+    return bool(_field(path, "membership") == LIVE)
+
+
+def _options(file: Path) -> dict[str, str]:
+    """The plugin's own options in the source, checked; exactly one way to find the document is among them."""
+    found = _mapping(file)
+    problems = []
+    if found.get("plugin") not in PLUGIN_NAMES:
+        named = crd.shown(found.get("plugin"))
+        problems.append(Problem(f"plugin is {named}", short(file), f"Write plugin: {PLUGIN_NAMES[0]}"))
+    known = (*OPTIONS, *CONSTRUCTED)
+    for name in found:
+        if name not in known:
+            near = crd.nearest(name, known)
+            remedy = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
+            problems.append(Problem(f"{name} is not an option", short(file), remedy))
+    options = {}
+    for name in OPTIONS:
+        value = found.get(name)
+        if isinstance(value, str) and value:
+            options[name] = value
+        elif value is not None:
+            what = f"{name} must be a string, not {'an empty one' if value == '' else crd.kind_of(value)}"
+            problems.append(Problem(what, short(file), "Put it in quotes." if isinstance(value, int | float) else ""))
+    if options.get("membership", SPEC) not in (SPEC, LIVE):
+        what = f"membership is {crd.shown(options['membership'])}"
+        problems.append(Problem(what, short(file), f"Write {SPEC} or {LIVE}."))
+    by_name = [name for name in ("namespace", "name") if name in options]
+    if "manifest" in options and by_name:
+        what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"
+        problems.append(Problem(what, short(file), "Write one of the two."))
+    elif "manifest" not in options and len(by_name) < 2:
+        remedy = f"Write manifest, or namespace and name of an object in a cluster. For example:\n{EXAMPLE}"
+        problems.append(Problem("does not say where the document is", short(file), remedy))
+    if problems:
+        raise ProblemsError(problems)
+    return options
+
+
+def _from_file(document: Path) -> dict[str, Any]:
+    shown = short(document)
+    try:
+        # one byte more than is allowed, so that a file of any size is refused and not read
+        with document.open("rb") as file:
+            text = file.read(manifest.MAX_BYTES + 1)
+    except OSError as error:
+        remedy = f"Write a document there. For example:\n{manifest.EXAMPLE}"
+        missing = isinstance(error, FileNotFoundError)
+        raise ProblemsError(Problem(f"cannot be read: {_reason(error)}", shown, remedy if missing else "")) from None
+    return manifest.resolve(manifest.parse(text, shown), source=shown)
+
+
+def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
+    # pulls in the client of API servers, which a document from a file does not need
+    from ..kube.cluster import Cluster  # noqa: PLC0415
+    from ..kube.errors import ApiError  # noqa: PLC0415
+
+    shown = f"{manifest.KIND} {namespace}/{name}"
+    cluster = Cluster.from_kubeconfig(kubeconfig, context, name="host cluster")
+    try:
+        found = cluster.get(manifest.API_VERSION, manifest.KIND, name, namespace)
+    except ApiError as error:
+        raise ProblemsError(Problem(f"cannot be read: {error}", shown)) from error
+    finally:
+        cluster.close()
+    if found is None:
+        remedy = f"Look for it: kubectl get karmadadeployments --namespace {namespace}"
+        raise ProblemsError(Problem("is not there", shown, remedy))
+    return manifest.resolve(found, source=shown)
+
+
+def _missing(file: Path, option: str, path: str | None, is_there: Any, kind: str) -> list[Problem]:
+    if path is None or is_there(Path(path)):
+        return []
+    return [Problem(f"there is no {kind} {short(path)}", f"{short(file)}: {option}")]
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    example = f"For example:\n{EXAMPLE}"
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(manifest.MAX_BYTES + 1)
+        documents = documents_of(text) if len(text) <= manifest.MAX_BYTES else []
+    except OSError as error:
+        raise ProblemsError(Problem(f"cannot be read: {_reason(error)}", short(file), example)) from None
+    except UnreadableError as error:
+        where = f"{short(file)}, line {error.line}" if error.line else short(file)
+        raise ProblemsError(Problem(error.what, where, error.remedy)) from None
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise ProblemsError(Problem("is not one YAML mapping of options", short(file), example))
+    return documents[0]
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _field(path: str, name: str) -> Any:
+    try:
+        value = _mapping(Path(path)).get(name)
+    except ProblemsError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _absolute(file: Path, path: str | None) -> str | None:
+    return None if path is None else os.path.normpath(file.parent.absolute() / Path(path).expanduser())
+
+
+def short(path: str | Path) -> str:
+    """The path as a user would write it where they stand."""
+    absolute = Path(path).absolute()
+    here = Path.cwd()
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

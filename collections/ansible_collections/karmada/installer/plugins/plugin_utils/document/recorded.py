@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of an instance as it is read: whoever can write it could have written anything.
+
+The root of a plain host, or whoever may write Secrets in the namespace of a control plane, decides what a state says.
+What leads somewhere (how a host or a member is reached, names, versions) is used only after it has passed the schema of
+its kind, and of a state that does not pass nothing is used at all. No I/O.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..components.state import FORMER_MODE, State, from_files
+from ..problems import Problem, ProblemsError
+from . import cel_rules, crd, manifest
+
+#: More problems of one state help nobody.
+_SHOWN = 5
+_UUID = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
+#: Short text that is shown, compared, or written into objects, and leads nowhere.
+_TEXT = {"type": "string", "maxLength": 1024, "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]*$"}
+_NAME = {"type": "string", "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
+_NAMES = {"type": "array", "maxItems": 64, "items": _NAME}
+#: Fields of a ``State`` that are plain values; those that are records of something have schemas of their own.
+_PLAIN = {
+    "type": "object",
+    "properties": {
+        "owner": _UUID,
+        "version": {"type": "string", "pattern": "^v[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}$"},
+        "collection": _TEXT,
+        "encryption_key": {"type": "string", "maxLength": 128, "pattern": "^[A-Za-z0-9+/]*={0,2}$"},
+        "endpoint_host": {
+            "type": "string",
+            "maxLength": 253,
+            "pattern": "^([A-Za-z0-9:]([-A-Za-z0-9.:]*[A-Za-z0-9:])?)?$",
+        },
+        "endpoint_type": {"type": "string", "maxLength": 32, "pattern": "^[A-Za-z]*$"},
+        "service_subnet": {"type": "string", "maxLength": 128, "pattern": "^[0-9a-fA-F.:/,]*$"},
+        "passages": {"type": "array", "maxItems": 8, "items": {"type": "string", "pattern": "^[A-Za-z]{1,32}$"}},
+        "digests": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}},
+        "restarts": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 2**31}},
+        "restarts_due": _NAMES,
+        "member_places": {
+            "type": "object",
+            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 65535},
+        },
+        "etcd": {
+            "type": "object",
+            "properties": {
+                "token": _TEXT,
+                "generation": {"type": "integer", "minimum": 1, "maximum": 2**31},
+                "bootstrapped": {"type": "boolean"},
+                "storage": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
+                "prefix": {"type": "string", "maxLength": 256, "pattern": "^(/[A-Za-z0-9_./-]*)?$"},
+                "nodes": _NAMES,
+            },
+        },
+        "journal": {
+            "type": "object",
+            "properties": dict.fromkeys(("operation", "run", "started", "finished", "step"), _TEXT),
+        },
+        "owned": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _TEXT}},
+    },
+}
+
+
+def read_state(files: Mapping[str, bytes], where: str) -> State:
+    """The state in these files, with everything in it looked at. ``where`` says for people where they lie.
+
+    Raises ProblemsError when it cannot be read, or says what no run of this collection can have written.
+    """
+    state = from_files(files, where)
+    wrong = [f"{crd.spelt(each.path)} {each.what}" for each in findings(state)]
+    if not wrong:
+        return state
+    more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    raise ProblemsError(
+        Problem(
+            f"the installer's state says what this collection does not write: {'; '.join(wrong[:_SHOWN])}{more}",
+            where,
+            "find out who has changed it, and restore it from a backup; nothing of it was used, nothing was changed",
+        )
+    )
+
+
+def findings(state: State) -> Iterator[crd.Finding]:
+    """What in a state does not fit, each at its place."""
+    yield from _unfit(_plain(state), _PLAIN, ())
+    hosts, members = _entry_schema("hosts"), _member_schema()
+    for name, entry in state.hosts.items():
+        yield from _of_entry(name, entry, hosts, ("hosts", name))
+    for name, record in state.members.items():
+        # What was not given is on record as null.
+        given = {key: value for key, value in record.items() if value is not None} if _is_map(record) else record
+        yield from _of_entry(name, {"name": name, **given} if _is_map(given) else given, members, ("members", name))
+    for member in state.member_places:
+        if not crd.fits(member, _NAME):
+            yield crd.Finding("pattern", ("memberPlaces", member), "is no name of a member")
+    if state.document is not None:
+        yield from _unfit(state.document, manifest.schema(), ("document",))
+
+
+def _of_entry(name: str, entry: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Finding]:
+    """An entry of the document, under its name. Rules that say what an address is are a part of its form."""
+    unfit = list(_unfit(entry, schema, path))
+    yield from unfit
+    if unfit:
+        return
+    if entry["name"] != name:
+        yield crd.Finding("name", path, f"is the entry of {crd.shown(entry['name'])}")
+    for key, value in entry.items():
+        rules = schema["properties"][key]
+        if "x-kubernetes-validations" in rules:
+            for each in cel_rules.rule_findings(value, rules):
+                yield crd.Finding(each.keyword, (*path, key, *each.path), each.what)
+
+
+def _unfit(value: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Finding]:
+    if crd.fits(value, schema):
+        return
+    for each in crd.structure_findings(value, schema):
+        yield crd.Finding(each.keyword, (*path, *each.path), each.what)
+
+
+def _plain(state: State) -> dict[str, Any]:
+    found = {name: getattr(state, name) for name in _PLAIN["properties"]}
+    etcd = {**vars(state.etcd), "nodes": list(state.etcd.nodes)}
+    lists = {name: list(found[name]) for name in ("passages", "restarts_due")}
+    return {**found, **lists, "etcd": etcd, "journal": vars(state.journal)}
+
+
+@functools.cache
+def _entry_schema(section: str) -> dict[str, Any]:
+    """The schema of an entry of ``spec.hosts`` or ``spec.members``."""
+    found: dict[str, Any] = manifest.schema()["properties"]["spec"]["properties"][section]["items"]
+    return found
+
+
+@functools.cache
+def _member_schema() -> dict[str, Any]:
+    """The schema of an entry of ``spec.members``, with what only a record has."""
+    entry = _entry_schema("members")
+    return {**entry, "properties": {**entry["properties"], FORMER_MODE: entry["properties"]["mode"]}}
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a document refers to by name: Secrets and ConfigMaps, objects of its cluster or directories in their place."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..kube import kubeconfig
+from ..kube.cluster import Cluster
+from ..problems import Problem, ProblemsError
+from . import manifest, secret_folder
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where this run stands: what the inventory source says beside the document. Paths are absolute or None."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    secrets: str | None = None
+    config_maps: str | None = None
+    artifacts: str | None = None
+    kubeconfig_output: str | None = None
+    report_output: str | None = None
+
+    def folder(self, secret: str) -> Path | None:
+        """The directory that stands for a Secret; None if Secrets are objects of a cluster."""
+        return secret_folder.path(self.secrets, secret, "Secret") if self.secrets else None
+
+
+class References:
+    """The Secrets and ConfigMaps of one document. ``home`` gives the cluster that has them, if it is asked at all.
+
+    A file run has directories in their place, laid out as mounted Secrets are.
+    """
+
+    def __init__(self, deployment: Mapping[str, Any], connection: Connection, home: Callable[[], Cluster]) -> None:
+        self._deployment, self._connection, self._home = deployment, connection, home
+
+    def secret(self, name: str, where: str) -> dict[str, bytes]:
+        """A Secret that the document refers to: key → content. Raises ProblemsError when it is not there."""
+        if self._connection.secrets:
+            return _secret_directory(Path(self._connection.secrets), name, where)
+        namespace = self._deployment["metadata"]["namespace"]
+        found = self._home().get("v1", "Secret", name, namespace)
+        if found is None:
+            raise ProblemsError(
+                Problem(
+                    what=f"there is no Secret {namespace}/{name}",
+                    where=where,
+                    remedy="create it, or name a directory in the inventory source: secrets: ./secrets",
+                )
+            )
+        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+
+    def config_maps(self) -> dict[str, dict[str, str]]:
+        """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out."""
+        found = {name: self._config_map(name) for name in manifest.config_map_references(self._deployment).values()}
+        return {name: data for name, data in found.items() if data is not None}
+
+    def _config_map(self, name: str) -> dict[str, str] | None:
+        if self._connection.config_maps:
+            folder = Path(self._connection.config_maps) / name
+            return (
+                {path.name: path.read_text("utf-8", "replace") for path in sorted(folder.iterdir()) if path.is_file()}
+                if folder.is_dir()
+                else None
+            )
+        found = self._home().get("v1", "ConfigMap", name, self._deployment["metadata"]["namespace"])
+        return None if found is None else dict(found.get("data") or {})
+
+
+def cluster_from_secret(
+    files: Mapping[str, bytes],
+    context: str | None,
+    name: str,
+    where: str,
+    kind: type[Cluster] | None = None,
+    folder: Path | None = None,
+) -> Cluster:
+    """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
+
+    ``folder`` is the directory that stands for the Secret (``Connection.folder``), if there is one.
+    """
+    return (kind or Cluster)(kubeconfig.from_secret(files, context, where, folder), name)
+
+
+def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:
+    folder = secret_folder.path(secrets, name, where)
+    if not folder.is_dir():
+        raise ProblemsError(
+            Problem(
+                what=f"there is no directory {name} among the secrets of this run",
+                where=f"{where} ({secrets})",
+                remedy=f"create {folder} with one file per key, such as {folder}/kubeconfig",
+            )
+        )
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

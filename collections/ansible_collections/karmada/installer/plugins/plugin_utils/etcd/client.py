@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small client of etcd: how its members are, and the few keys that the installer itself reads and writes.
+
+It speaks the JSON form of etcd's own API, which every member serves on its client port. Connections go straight to the
+address that is named: proxies of the environment are not asked, and redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import http.client
+import json
+import re
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import urlsplit
+
+from urllib3.util.ssltransport import SSLTransport
+
+from ..kube.errors import ApiError, explain
+from ..kube.kubeconfig import load_client_certificate, tls_context
+
+CONNECT_SECONDS = 5.0
+#: etcd gives up a request without a majority after seven seconds by itself.
+ANSWER_SECONDS = 10.0
+_MAX_BYTES = 4 * 1024 * 1024
+_ALARM = re.compile(r"alarm:([A-Z]+)")
+#: These say nothing about etcd: the name is known, or the way there is open, perhaps only to others.
+_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ETIMEDOUT})
+
+
+class Cause(Enum):
+    """What an EtcdError means for whoever asked."""
+
+    UNREACHED = "unreached"  # nothing was learnt: no way from this machine to that address
+    NOT_ASKABLE = "not-askable"  # it is an etcd, but its JSON API does not serve us
+    WRONG = "wrong"  # it answered, or was refused, in a way that will stay
+
+
+class EtcdError(Exception):
+    """No useful answer. The message names no credentials."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        self.cause = cause
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class EndpointStatus:
+    """How one member is. ``cause`` is None for one that answered; ``message`` says why it is not healthy."""
+
+    url: str
+    healthy: bool = False
+    version: str = ""
+    db_size: int = 0
+    cluster_id: str = ""
+    alarms: tuple[str, ...] = ()
+    message: str = ""
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A key with its value, as etcd has it."""
+
+    key: bytes
+    value: bytes
+
+
+def range_end(prefix: bytes) -> bytes:
+    """The first key after all keys that begin with ``prefix``, whose last byte is not 0xff."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+class EtcdClient:
+    """One etcd, by the client URLs of its members.
+
+    ``files`` are ca.crt, tls.crt and tls.key; ``where`` names their place in messages. ``dial`` opens a connection to a
+    URL's member in another way than by its address; TLS then runs over what it returns. Raises ProblemsError when the
+    files cannot be used.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        files: Mapping[str, bytes],
+        where: str,
+        dial: Callable[[str, float], Any] | None = None,
+    ) -> None:
+        self.urls = tuple(urls)
+        self._dial = dial
+        self._tls = tls_context(files["ca.crt"].decode(errors="replace"), f"{where}, ca.crt")
+        certificate, key = (files[name].decode(errors="replace") for name in ("tls.crt", "tls.key"))
+        load_client_certificate(self._tls, certificate, key, f"{where}, tls.crt and tls.key")
+
+    # -- how the members are ---------------------------------------------------------------------------------------
+
+    def status(self) -> list[EndpointStatus]:
+        """Each member asked for itself, all at once, in the order of the URLs."""
+        with ThreadPoolExecutor(len(self.urls)) as pool:
+            return list(pool.map(self._status_of, self.urls))
+
+    def _status_of(self, url: str) -> EndpointStatus:
+        try:
+            found = self._post(url, "/v3/maintenance/status", {})
+        except EtcdError as error:
+            return EndpointStatus(url, message=str(error), cause=error.cause)
+        errors = [str(each) for each in found.get("errors") or []]
+        alarms = tuple(sorted({alarm for each in errors for alarm in _ALARM.findall(each)}))
+        message = "; ".join(errors)
+        if str(found.get("leader", "0")) == "0":
+            message = message or "it knows no leader"
+        return EndpointStatus(
+            url=url,
+            healthy=not message,
+            version=str(found.get("version", "")),
+            db_size=int(found.get("dbSize", 0)),
+            cluster_id=str((found.get("header") or {}).get("cluster_id", "")),
+            alarms=alarms,
+            message=message,
+        )
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> Found | None:
+        """One key, as the majority has it. Raises EtcdError."""
+        found = self._ask("/v3/kv/range", {"key": _coded(key)}).get("kvs") or []
+        return Found(key, _decoded(found[0].get("value", ""))) if found else None
+
+    def count_below(self, prefix: bytes) -> int:
+        """The number of keys that begin with ``prefix``, as the majority has it. Raises EtcdError."""
+        request = {"key": _coded(prefix), "range_end": _coded(range_end(prefix)), "count_only": True}
+        return int(self._ask("/v3/kv/range", request).get("count", 0))
+
+    def put_if_none_below(self, key: bytes, value: bytes, prefix: bytes) -> bool:
+        """Write a key unless any key begins with ``prefix``; one transaction. Raises EtcdError."""
+        # Compared with a whole range, 0 means that no key of it was ever made.
+        guard = {
+            "key": _coded(prefix),
+            "range_end": _coded(range_end(prefix)),
+            "target": "CREATE",
+            "result": "EQUAL",
+            "create_revision": "0",
+        }
+        put = {"request_put": {"key": _coded(key), "value": _coded(value)}}
+        return bool(self._ask("/v3/kv/txn", {"compare": [guard], "success": [put]}).get("succeeded"))
+
+    def put_if_absent(self, key: bytes, value: bytes) -> bool:
+        """Write a key unless it is there; one transaction. Raises EtcdError."""
+        guard = {"key": _coded(key), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
+        put = {"request_put": {"key": _coded(key), "value": _coded(value)}}
+        return bool(self._ask("/v3/kv/txn", {"compare": [guard], "success": [put]}).get("succeeded"))
+
+    def delete_below(self, prefix: bytes, guard: Found) -> int | None:
+        """Delete all keys that begin with ``prefix`` if ``guard`` is still as it was found; one transaction.
+
+        The number of deleted keys, or None if the guard was not as expected. Raises EtcdError.
+        """
+        compare = {"key": _coded(guard.key), "target": "VALUE", "result": "EQUAL", "value": _coded(guard.value)}
+        delete = {"request_delete_range": {"key": _coded(prefix), "range_end": _coded(range_end(prefix))}}
+        found = self._ask("/v3/kv/txn", {"compare": [compare], "success": [delete]})
+        if not found.get("succeeded"):
+            return None
+        return int(found["responses"][0]["response_delete_range"].get("deleted", 0))
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The first member that answers; a refusal of one that does is final."""
+        last: EtcdError | None = None
+        for url in self.urls:
+            try:
+                return self._post(url, path, body)
+            except EtcdError as error:
+                last = error if last is None or error.cause is not Cause.UNREACHED else last
+        raise last or EtcdError(Cause.UNREACHED, "it has no endpoints")
+
+    def _post(self, url: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        status, text = self._exchange(url, "POST", path, json.dumps(body))
+        found = _mapping(text)
+        if status == http.client.OK and found is not None:
+            return found
+        message = str((found or {}).get("error") or (found or {}).get("message") or "")
+        if message:
+            raise EtcdError(_cause_of(message), f"it answers: {message}")
+        if b"CommonName" in text:
+            what = "it tells its users apart by their certificates (etcd auth), which its JSON API cannot do"
+            raise EtcdError(Cause.NOT_ASKABLE, what)
+        version = _mapping(self._exchange(url, "GET", "/version", None)[1]) or {}
+        if "etcdserver" in version:
+            what = f"it is etcd {version['etcdserver']} with its JSON API off (HTTP {status} for {path})"
+            raise EtcdError(Cause.NOT_ASKABLE, what)
+        raise EtcdError(Cause.WRONG, f"what answers there is not etcd (HTTP {status} for {path})")
+
+    def _exchange(self, url: str, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        connection = http.client.HTTPSConnection(host, parts.port, timeout=CONNECT_SECONDS, context=self._tls)
+        try:
+            if self._dial:
+                transport = SSLTransport(self._dial(url, CONNECT_SECONDS), self._tls, host)
+                connection.sock = transport  # as much of a socket as http.client needs
+            else:
+                connection.connect()
+            connection.sock.settimeout(ANSWER_SECONDS)
+            _send(connection, method, path, body)
+            response = connection.getresponse()
+            return response.status, response.read(_MAX_BYTES)
+        except (OSError, http.client.HTTPException, ApiError) as error:
+            raise EtcdError(_cause_of_failure(error), explain(error, url)[0]) from None
+        finally:
+            connection.close()
+
+
+def _send(connection: http.client.HTTPSConnection, method: str, path: str, body: str | None) -> None:
+    """Send a request. Raises the server's alert where it has closed the connection on us.
+
+    In TLS 1.3 a server looks at our certificate after we have done with the handshake. It may have gone by the time we
+    write, and only a read tells why.
+    """
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+    except (ssl.SSLEOFError, BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(ssl.SSLEOFError):
+            connection.sock.recv(1)
+        raise EtcdError(
+            Cause.WRONG, "it closes the connection after the handshake, as when it refuses our client certificate"
+        ) from None
+
+
+def _cause_of_failure(error: Exception) -> Cause:
+    """Whether a failed connection says something about etcd, or only about where this machine stands."""
+    if isinstance(error, ssl.SSLError):
+        return Cause.WRONG
+    if isinstance(error, (socket.gaierror, TimeoutError, ApiError)):
+        return Cause.UNREACHED
+    return Cause.UNREACHED if isinstance(error, OSError) and error.errno in _NO_WAY else Cause.WRONG
+
+
+def _cause_of(message: str) -> Cause:
+    """What a refusal in etcd's own words means.
+
+    The JSON API of a member is a client of that member, and shows its server certificate: where that certificate is not
+    one for clients too, the API fails for everybody.
+    """
+    return Cause.NOT_ASKABLE if "authentication handshake failed" in message else Cause.WRONG
+
+
+def _mapping(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _coded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _decoded(value: str) -> bytes:
+    return base64.b64decode(value)

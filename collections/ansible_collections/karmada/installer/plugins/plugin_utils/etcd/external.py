@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An etcd that is somebody else's to run: is it fit for this control plane, and whose is the key prefix?
+
+A prefix belongs to the control plane whose UUID is in the key ``<prefix>/karmada-installer/owner``. The installation
+writes it, in one transaction, only where no other key is below the prefix; the uninstallation deletes the keys, in one
+transaction, only while it says so.
+
+What cannot be reached from this machine may well be reached by the pods. So a refusal needs a proof that something is
+wrong; where nothing could be learnt, that is told, and the API server itself will show whether etcd works.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ..components import releases
+from ..components.types import external_etcd
+from ..kube.apply import Change
+from ..kube.objects import Ref
+from ..pki import x509
+from ..problems import Problem, ProblemsError
+from ..run.run import Run
+from .client import Cause, EndpointStatus, EtcdClient, EtcdError, Found
+
+FIELD = "spec.components.etcd.external"
+_MARKER = b"/karmada-installer/owner"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who a marker says a prefix belongs to."""
+
+    uuid: str
+    name: str
+    marker: Found
+
+    @classmethod
+    def of(cls, marker: Found) -> Owner:
+        """Any value is somebody's: one that cannot be read is not ours."""
+        try:
+            said = json.loads(marker.value)
+            return cls(str(said["owner"]), f"{said['namespace']}/{said['name']}", marker)
+        except (ValueError, KeyError, TypeError):
+            return cls("", "unknown", marker)
+
+
+def connect(run: Run) -> EtcdClient:
+    """The document's etcd. Raises ProblemsError when its Secret is not there or cannot be used."""
+    return EtcdClient(_endpoints(run), run.external_etcd_files, f"{FIELD}.secretRef")
+
+
+def is_named(run: Run) -> bool:
+    """Whether the document names an etcd of somebody else."""
+    return external_etcd(run.spec) is not None
+
+
+def _endpoints(run: Run) -> Sequence[str]:
+    endpoints: Sequence[str] = (external_etcd(run.spec) or {})["endpoints"]
+    return endpoints
+
+
+def _prefix(run: Run) -> bytes:
+    return str((external_etcd(run.spec) or {})["keyPrefix"]).encode()
+
+
+# -- before the first change -------------------------------------------------------------------------------------------
+
+
+def problems(run: Run) -> Iterable[Problem]:
+    """What is wrong with it for sure. Reads only; what could not be found out goes to ``run.say``."""
+    client = connect(run)
+    yield from _certificate_problems(run)
+    found = client.status()
+    broken = list(_endpoint_problems(run, found))
+    yield from broken
+    for each in warnings(found):
+        run.say(f"warning: {each}")
+    if broken or not _askable(found):
+        return
+    try:
+        yield from _prefix_problems(run, client)
+    except EtcdError as error:
+        yield Problem(f"it answers, but not with data: {error}", f"{FIELD}.endpoints", _remedy_for(str(error)))
+
+
+def _certificate_problems(run: Run) -> Iterable[Problem]:
+    certificate = run.external_etcd_files["tls.crt"]
+    begin, end = (datetime.fromisoformat(str(x509.describe(certificate)[key])) for key in ("not_before", "not_after"))
+    if end <= run.now:
+        yield Problem(
+            f"the client certificate has expired ({end:%Y-%m-%d})", f"{FIELD}.secretRef", "put a new one there"
+        )
+    if begin > run.now:
+        yield Problem(
+            f"the client certificate is not valid before {begin.isoformat()}",
+            f"{FIELD}.secretRef",
+            "compare the clocks",
+        )
+
+
+def _endpoint_problems(run: Run, found: Sequence[EndpointStatus]) -> Iterable[Problem]:
+    reached = [each for each in found if each.cause is not Cause.UNREACHED]
+    installed = run.stored_state is not None
+    for each in found:
+        where = f"{FIELD}.endpoints[{found.index(each)}]"
+        if each.cause is Cause.WRONG:
+            yield Problem(each.message, where, _remedy_for(each.message))
+        elif each.cause is Cause.UNREACHED and reached and not installed:
+            # Another one was reached from here: then it is not this machine that stands apart.
+            yield Problem(each.message, where, "check this endpoint, or leave it out")
+        elif each.cause is None:
+            yield from _state_problems(each, where)
+    clusters = {each.cluster_id for each in found if each.cluster_id}
+    if len(clusters) > 1:
+        yield Problem(
+            "the endpoints belong to different etcd clusters: "
+            + ", ".join(f"{each.url} to {int(each.cluster_id):x}" for each in found if each.cluster_id),
+            f"{FIELD}.endpoints",
+            "name the members of one cluster",
+        )
+
+
+def _state_problems(member: EndpointStatus, where: str) -> Iterable[Problem]:
+    oldest = releases.OLDEST_EXTERNAL_ETCD
+    if _version(member.version) < oldest:
+        yield Problem(
+            f"it is etcd {member.version}; {'.'.join(map(str, oldest))} is the oldest that is supported",
+            where,
+            "upgrade it",
+        )
+    if member.alarms:
+        yield Problem(
+            f"it raises the alarm {', '.join(member.alarms)}, under which it takes no writes",
+            where,
+            "NOSPACE: compact and defragment it, or raise its quota, then disarm it; CORRUPT: replace the member",
+        )
+    elif not member.healthy:
+        yield Problem(f"it is not healthy: {member.message}", where, "mend that etcd first")
+
+
+def _remedy_for(message: str) -> str:
+    if "user name is empty" in message or "permission denied" in message:
+        return "let this etcd's users in by their certificates, or let in whoever has one; passwords are not supported"
+    if "not signed by the CA" in message:
+        return "ca.crt must be the authority of the members' server certificates"
+    if "client certificate" in message:
+        return "tls.crt must be signed by the authority that this etcd trusts for clients (its --trusted-ca-file)"
+    if "not valid for this address" in message:
+        return "name the endpoint as its certificate does"
+    if "expired" in message:
+        return "renew the certificate of this member"
+    return "check the address and the port"
+
+
+def _prefix_problems(run: Run, client: EtcdClient) -> Iterable[Problem]:
+    prefix, where = _prefix(run), f"{FIELD}.keyPrefix"
+    for above in _above(prefix):
+        owner = _owner(client, above)
+        if owner:
+            yield Problem(
+                f"{above.decode()} above it belongs to the control plane {owner.name}",
+                where,
+                "choose a prefix that is not inside of another one",
+            )
+    owner = _owner(client, prefix)
+    if owner and owner.uuid != _own_uuid(run):
+        yield Problem(
+            f"{prefix.decode()} belongs to the control plane {owner.name} (owner {owner.uuid or 'unknown'})",
+            where,
+            "choose another prefix; if that control plane is gone for good and its data is not needed, delete the "
+            f"keys: etcdctl del --prefix {prefix.decode()}/",
+        )
+    if owner is None and not _was_installed(run):
+        count = client.count_below(prefix + b"/")
+        if count:
+            yield Problem(
+                f"{count} key{'' if count == 1 else 's'} below {prefix.decode()}/ are not of this control plane",
+                where,
+                "choose a prefix that nobody uses",
+            )
+
+
+def _above(prefix: bytes) -> list[bytes]:
+    parts = prefix.split(b"/")[1:]
+    return [b"/" + b"/".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _owner(client: EtcdClient, prefix: bytes) -> Owner | None:
+    marker = client.get(prefix + _MARKER)
+    return Owner.of(marker) if marker else None
+
+
+def _own_uuid(run: Run) -> str | None:
+    return run.stored_state.owner if run.stored_state else None
+
+
+def _was_installed(run: Run) -> bool:
+    """Whether this control plane has been brought up on this prefix before, by runs that could not mark it."""
+    state = run.stored_state
+    return state is not None and state.document is not None
+
+
+def _askable(found: Sequence[EndpointStatus]) -> bool:
+    return any(each.cause is None for each in found)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """What is no version is older than all that are."""
+    try:
+        return tuple(int(part) for part in text.partition("-")[0].split("."))
+    except ValueError:
+        return (0,)
+
+
+# -- the prefix --------------------------------------------------------------------------------------------------------
+
+
+def claim(run: Run) -> list[Change]:
+    """Mark the prefix as this control plane's, unless it is marked so. Raises ProblemsError if it is somebody else's.
+
+    An etcd that cannot be asked from here is left unmarked, and that is told.
+    """
+    try:
+        client = connect(run)
+        owner = _owner(client, _prefix(run))
+        if owner and owner.uuid == _own_uuid(run):
+            if not run.check and run.state.etcd.prefix != _prefix(run).decode():
+                _remember(run)
+            return []
+        if run.check:
+            return [_change(run, "created")]
+        with run.writing("claim the key prefix in etcd"):
+            _claim(run, client)
+            run.save(replace(run.state, etcd=replace(run.state.etcd, prefix=_prefix(run).decode())))
+        return [_change(run, "created")]
+    except EtcdError as error:
+        if error.cause is Cause.WRONG:
+            raise ProblemsError(Problem(str(error), f"{FIELD}.endpoints", _remedy_for(str(error)))) from None
+        run.say(f"warning: {_UNMARKED}: {error}")
+        return []
+
+
+_UNMARKED = "the key prefix is not marked as this control plane's, because etcd cannot be asked from this machine"
+
+
+def _claim(run: Run, client: EtcdClient) -> None:
+    prefix = _prefix(run)
+    value = json.dumps(
+        {"owner": run.state.owner, "namespace": run.namespace, "name": run.name}, sort_keys=True
+    ).encode()
+    done = (
+        client.put_if_absent(prefix + _MARKER, value)
+        if _was_installed(run)
+        else client.put_if_none_below(prefix + _MARKER, value, prefix + b"/")
+    )
+    if not done:
+        owner = _owner(client, prefix)
+        if owner is None or owner.uuid != run.state.owner:
+            whose = f"the control plane {owner.name}" if owner else "somebody else"
+            raise ProblemsError(
+                Problem(f"{prefix.decode()} is in use by {whose}", f"{FIELD}.keyPrefix", "choose another prefix"),
+                consequence="nothing was written to etcd",
+            )
+
+
+def _remember(run: Run) -> None:
+    with run.writing("note the key prefix in etcd"):
+        run.save(replace(run.state, etcd=replace(run.state.etcd, prefix=_prefix(run).decode())))
+
+
+def _change(run: Run, action: str) -> Change:
+    return Change(Ref("etcd", "KeyPrefix", _prefix(run).decode()), action)  # type: ignore[arg-type]
+
+
+def release_problems(run: Run) -> list[Problem]:
+    """Why the keys could not be deleted, if they are to be."""
+    if not _deletes_keys(run) or not run.state.etcd.prefix:
+        return []
+    try:
+        _owner(connect(run), _prefix(run))
+    except EtcdError as error:
+        return [
+            Problem(
+                f"the keys below {run.state.etcd.prefix} in etcd would be left: {error}",
+                f"{FIELD}.endpoints",
+                "run this where etcd can be reached, or keep the data with spec.deletion.policy: Retain",
+            )
+        ]
+    except ProblemsError as error:
+        return error.problems
+    return []
+
+
+def release(run: Run) -> list[Change]:
+    """Delete the keys below the prefix, if the document's deletion policy says so and the prefix is marked as ours.
+
+    Only once nothing of this control plane runs any more. Raises ProblemsError when etcd does not answer.
+    """
+    if not _deletes_keys(run):
+        return []
+    if not run.state.etcd.prefix:
+        run.say(f"the keys below {_prefix(run).decode()} in etcd stay, because they were never marked as ours")
+        return []
+    client = connect(run)
+    try:
+        owner = _owner(client, _prefix(run))
+        if owner is None or owner.uuid != run.state.owner:
+            return []
+        if not run.check and client.delete_below(_prefix(run) + b"/", owner.marker) is None:
+            return []
+    except EtcdError as error:
+        problem = Problem(f"the keys below {_prefix(run).decode()} are still there: {error}", f"{FIELD}.endpoints")
+        raise ProblemsError(problem, consequence="the rest of the control plane was not removed yet") from None
+    return [_change(run, "deleted")]
+
+
+def _deletes_keys(run: Run) -> bool:
+    return is_named(run) and run.spec["deletion"]["policy"] == "Delete"
+
+
+# -- for the report ----------------------------------------------------------------------------------------------------
+
+
+def notes(run: Run, found: Sequence[EndpointStatus]) -> list[str]:
+    """The warnings of a report; none where etcd is ours, whose pods tell for themselves."""
+    if not is_named(run):
+        return []
+    unmarked = [] if run.state.etcd.prefix else [f"{_UNMARKED}; run the installation where it can be reached"]
+    return [*warnings(found), *unmarked]
+
+
+def warnings(found: Sequence[EndpointStatus]) -> list[str]:
+    """What an operator should know of an etcd that is not refused."""
+    told = []
+    silent = [each for each in found if each.cause is not None]
+    if silent and len(silent) == len(found):
+        told.append(f"etcd cannot be asked from this machine, so nothing about it was checked: {silent[0].message}")
+    elif silent:
+        told += [f"etcd endpoint {each.url}: {each.message}" for each in silent]
+    told += [
+        f"etcd endpoint {each.url} is not healthy: {each.message}" for each in found if each.message and not each.cause
+    ]
+    for version in sorted({each.version for each in found if each.version}):
+        floor = releases.ETCD_SECURITY_FLOOR.get(_version(version)[:2])
+        if floor and _version(version) < floor:
+            told.append(
+                f"etcd {version} has known vulnerabilities; {'.'.join(map(str, floor))} is the first without them"
+            )
+    return told

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring many objects of one API server to what they should be, at once: apply, delete, and say what changed.
+
+``wait_until`` (from ``wait``) then waits until they work. Order between waves of objects is the caller's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
+from ..problems import Problem, ProblemsError
+from .cluster import Cluster
+from .errors import ApiError, Conflict, Invalid, NotFound
+from .objects import Ref, applied_hash, claimed_by, covers, diff, recorded_hash, with_applied_hash
+from .transport import Object
+
+WORKERS = 16
+# Above so many objects of one kind in one namespace, one list costs less than a get for each.
+LIST_ABOVE = 3
+# How often we look whether what was deleted is gone: what is found late is paid for by whoever waits.
+LONGEST_PAUSE = 0.2
+# A wait of a blink is not worth a line; a long one speaks now and then.
+QUIET_SECONDS = 2.0
+SAY_SECONDS = 10.0
+
+Action = Literal["created", "changed", "deleted", "unchanged"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened, or in check mode would happen, to one object.
+
+    ``uid`` is known for what exists; ``diff`` is empty for what did not change. ``note`` says what a user should know
+    beside that, such as why an object was left alone.
+    """
+
+    ref: Ref
+    action: Action
+    uid: str | None = None
+    diff: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+class ApplyFailed(Exception):  # noqa: N818 - reads as what happened
+    """Some objects could not be written. ``changes`` is what was done to the others, which stays done."""
+
+    def __init__(self, doing: str, failures: Sequence[tuple[Ref, Exception]], changes: Sequence[Change]) -> None:
+        self.failures, self.changes = list(failures), list(changes)
+        lines = [f"could not {doing} {len(failures)} of {len(failures) + len(changes)} objects:"]
+        super().__init__("\n".join(lines + [f"  - {ref}: {error}" for ref, error in failures]))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An object as it should be and as it is, and the change that leads from one to the other."""
+
+    change: Change
+    desired: Object
+    live: Object | None
+
+
+def plan(
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+) -> list[Change]:
+    """What ``apply_all`` would do, without writing anything. The diffs are those of the API server where it can tell.
+
+    Raises ProblemsError naming every object that is there and not ours, unless its reference is in ``adopt``.
+    """
+    return apply_all(cluster, objects, check=True, adopt=adopt, workers=workers)
+
+
+def compare(
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+) -> list[Comparison]:
+    """Each object beside what is there, and what to do with it, by reading only. Raises like ``plan``."""
+    wanted = list(objects)
+    with _at_once(workers) as pool:
+        live = _read(cluster, wanted, pool)
+        found = list(pool.map(lambda one: _step(cluster, one, live.get(Ref.of(one)), adopt), wanted))
+    problems = [one for one in found if isinstance(one, Problem)]
+    if problems:
+        raise ProblemsError(problems)
+    return [one for one in found if isinstance(one, Comparison)]
+
+
+def survey(
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+) -> list[Change]:
+    """Which of the objects are to be created or changed, by reading only; without diffs. Raises like ``plan``."""
+    return [step.change for step in compare(cluster, objects, adopt=adopt, workers=workers)]
+
+
+def apply_all(
+    cluster: Cluster,
+    objects: Iterable[Object],
+    *,
+    check: bool = False,
+    workers: int = WORKERS,
+    on_change: Callable[[Change], None] | None = None,
+    adopt: Collection[Ref] = (),
+) -> list[Change]:
+    """Apply what differs from live, all at once; returns a Change for each object in the given order.
+
+    An object is left alone when the hash it carries is that of the desired one and no field we set has drifted.
+    ``on_change`` hears of each object that was written as soon as it was, in any order and from other threads, so that
+    a UID can be recorded before a crash loses it. ``adopt`` names objects that may exist without being ours (a
+    namespace that is shared).
+
+    Raises ProblemsError before the first write when an object is there and not ours. Raises ApplyFailed after all were
+    tried. With ``check`` nothing is written; the API server is asked by dry run where it can answer.
+    """
+    wanted = list(objects)
+    duplicates = {str(ref) for ref, times in Counter(map(Ref.of, wanted)).items() if times > 1}
+    if duplicates:
+        raise ValueError(f"given twice: {', '.join(sorted(duplicates))}")
+    steps = compare(cluster, wanted, adopt=adopt, workers=workers)
+
+    def carry_out(step: Comparison) -> Change | Exception:
+        if step.change.action == "unchanged":
+            return step.change
+        try:
+            done = _predict(cluster, step) if check else _write(cluster, step)
+        except ApiError as error:
+            return error
+        if on_change and not check and done.action != "unchanged":
+            on_change(done)
+        return done
+
+    with _at_once(workers) as pool:
+        results = list(pool.map(carry_out, steps))
+    return _all_or_error("check" if check else "apply", [step.change.ref for step in steps], results)
+
+
+def delete_all(
+    cluster: Cluster,
+    targets: Iterable[tuple[Ref, str | None]],
+    *,
+    check: bool = False,
+    workers: int = WORKERS,
+    timeout: float = 120.0,
+    progress: Callable[[str], None] | None = None,
+    propagation: str = "Background",
+    wait: bool = True,
+) -> list[Change]:
+    """Delete the objects and wait until they are gone; returns a Change for each, in order.
+
+    Without ``wait`` it is enough that the API server has accepted it.
+
+    Each target comes with the UID it must have: an object of that name with another UID is somebody else's and is left
+    alone, with a note. UID None deletes whatever has the name; whoever passes it has proved ownership otherwise.
+    Raises ApplyFailed for what could not be deleted or was not gone after ``timeout`` seconds (told: its finalizers).
+    """
+    wanted = list(targets)
+
+    def start(target: tuple[Ref, str | None]) -> Change | Exception:
+        ref, uid = target
+        try:
+            live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            if live is None:
+                return Change(ref, "unchanged", note="was not there")
+            found: str = live["metadata"]["uid"]
+            if uid and found != uid:
+                return Change(ref, "unchanged", found, note="left alone: it is not the object that we made")
+            if not check and not live["metadata"].get("deletionTimestamp"):
+                cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=found, propagation=propagation)
+        except Conflict:
+            return Change(ref, "unchanged", note="left alone: it is not the object that we made")
+        except ApiError as error:
+            return error
+        return Change(ref, "deleted", found, diff(live, None))
+
+    with _at_once(workers) as pool:
+        results = list(pool.map(start, wanted))
+        if wait and not check:
+            deadline = time.monotonic() + timeout
+            left = {one.ref: index for index, one in enumerate(results) if isinstance(one, Change)}
+            waiting = [one for one in results if isinstance(one, Change) and one.action == "deleted"]
+            for change, remains in zip(
+                waiting, pool.map(lambda one: _remains(cluster, one, deadline, progress), waiting), strict=True
+            ):
+                if remains:
+                    results[left[change.ref]] = remains
+    return _all_or_error("check" if check else "delete", [ref for ref, _ in wanted], results)
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+class _OneByOne(Executor):
+    """Maps in the thread that asks: for one thing at a time, a thread of its own costs more than it does."""
+
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:
+        return map(fn, *iterables)
+
+
+def _at_once(workers: int) -> Executor:
+    return ThreadPoolExecutor(workers) if workers > 1 else _OneByOne()
+
+
+def _all_or_error(doing: str, refs: Sequence[Ref], results: Sequence[Change | Exception]) -> list[Change]:
+    changes = [one for one in results if isinstance(one, Change)]
+    failures = [(ref, one) for ref, one in zip(refs, results, strict=True) if isinstance(one, Exception)]
+    if failures:
+        raise ApplyFailed(doing, failures, changes)
+    return changes
+
+
+def _read(cluster: Cluster, wanted: Sequence[Object], pool: Executor) -> dict[Ref, Object]:
+    """The live objects: by lists of what carries our label, then by gets for what no list showed."""
+    groups: dict[tuple[str, str, str | None], list[Ref]] = defaultdict(list)
+    for ref in map(Ref.of, wanted):
+        groups[ref.api_version, ref.kind, ref.namespace].append(ref)
+    many = [key for key, refs in groups.items() if len(refs) > LIST_ABOVE]
+    selector = f"{MANAGED_BY_LABEL}={FIELD_MANAGER}"
+    lists = pool.map(lambda key: cluster.list(key[0], key[1], key[2], labels=selector), many)
+    live = {Ref.of(one): one for items in lists for one in items}
+    missing = [ref for refs in groups.values() for ref in refs if ref not in live]
+    gets = pool.map(lambda ref: cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace), missing)
+    live.update({ref: one for ref, one in zip(missing, gets, strict=True) if one})
+    return live
+
+
+def _step(cluster: Cluster, desired: Object, live: Object | None, adopt: Collection[Ref]) -> Comparison | Problem:
+    ref = Ref.of(desired)
+    if live is None:
+        return Comparison(Change(ref, "created"), desired, None)
+    manager, owner = claimed_by(live)
+    wanted_owner = claimed_by(desired)[1]
+    if ref not in adopt and (manager != FIELD_MANAGER or (wanted_owner and owner != wanted_owner)):
+        whose = f"belongs to another instance ({OWNER_LABEL}={owner})" if owner else "was not made by this installer"
+        return Problem(
+            f"it exists and {whose}", f"{ref} in {cluster.name}", "Remove or rename it, or choose another name."
+        )
+    uid = live["metadata"]["uid"]
+    if recorded_hash(live) == applied_hash(desired) and (
+        covers(live, desired) or _changes_nothing(cluster, desired, live)
+    ):
+        return Comparison(Change(ref, "unchanged", uid), desired, live)
+    return Comparison(Change(ref, "changed", uid), desired, live)
+
+
+def _changes_nothing(cluster: Cluster, desired: Object, live: Object) -> bool:
+    """Whether the API server itself sees no difference; our own comparison knows fewer defaults than it does."""
+    try:
+        return _content(cluster.apply(with_applied_hash(desired), dry_run=True).object) == _content(live)
+    except ApiError:
+        return False  # the apply that follows tells why
+
+
+def _content(obj: Object) -> Object:
+    meta = {
+        key: value
+        for key, value in obj["metadata"].items()
+        if key not in ("managedFields", "resourceVersion", "generation")
+    }
+    return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": meta}
+
+
+def _write(cluster: Cluster, step: Comparison) -> Change:
+    try:
+        applied = cluster.apply(with_applied_hash(step.desired))
+    except Invalid:
+        ports = _ports_moved_back(step.live, step.desired)
+        if not ports:
+            raise
+        ref = step.change.ref
+        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": {"ports": ports}})
+        applied = cluster.apply(with_applied_hash(step.desired))
+    change = replace(step.change, uid=applied.object["metadata"]["uid"])
+    if step.live is None:
+        # Somebody may have made it between our look and our write; then we changed it.
+        return replace(change, action="created" if applied.created else "changed", diff=diff(None, applied.object))
+    return replace(change, diff=diff(step.live, applied.object))
+
+
+def _ports_moved_back(live: Object | None, desired: Object) -> list[Object]:
+    """The ports of a Service of which somebody has moved one to another number; none where that is not the case.
+
+    An apply cannot mend this: ports are known by their number, so it would add ours beside the moved one of the same
+    name. Node ports stay as they are.
+    """
+    if live is None or desired["kind"] != "Service":
+        return []
+    wanted: list[Object] = desired["spec"].get("ports") or []
+    there = {port.get("name"): port for port in live["spec"].get("ports") or []}
+    if all(there.get(port.get("name"), port)["port"] == port["port"] for port in wanted):
+        return []
+    kept = {name: {"nodePort": port["nodePort"]} for name, port in there.items() if port.get("nodePort")}
+    return [{**kept.get(port.get("name"), {}), **port} for port in wanted]
+
+
+def _predict(cluster: Cluster, step: Comparison) -> Change:
+    desired = with_applied_hash(step.desired)
+    try:
+        after = cluster.apply(desired, dry_run=True).object
+    except NotFound:
+        # Its namespace or its CRD is among what a real run makes first.
+        return replace(step.change, diff=diff(step.live, desired))
+    except Invalid:
+        if not _ports_moved_back(step.live, step.desired):
+            raise
+        return replace(step.change, diff=diff(step.live, desired))
+    return replace(step.change, diff=diff(step.live, after))
+
+
+def _remains(
+    cluster: Cluster, change: Change, deadline: float, progress: Callable[[str], None] | None
+) -> Exception | None:
+    """Wait until a deleted object is gone; the error that says why it is not."""
+    ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
+    while True:
+        try:
+            live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        except ApiError as error:
+            return error
+        if live is None or live["metadata"]["uid"] != change.uid:
+            return None
+        held = _what_holds(live)
+        if time.monotonic() > deadline:
+            return TimeoutError(
+                f"still there after its deletion was asked for ({held}); nothing was forced: mend what holds it, then "
+                "run again"
+            )
+        if progress and time.monotonic() - told > SAY_SECONDS:
+            progress(f"waiting until {ref} is gone ({held})")
+            told = time.monotonic()
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 1.7)
+
+
+def _what_holds(live: Object) -> str:
+    """What keeps an object that is being deleted; a namespace tells it in conditions."""
+    finalizers = live["metadata"].get("finalizers") or []
+    conditions = (live.get("status") or {}).get("conditions") or []
+    remains = [str(one["message"]) for one in conditions if one.get("status") == "True" and one.get("message")]
+    texts = [f"finalizers: {', '.join(finalizers)}"] if finalizers else []
+    return "; ".join([*texts, *(remains if live["kind"] == "Namespace" else [])]) or "no finalizers"

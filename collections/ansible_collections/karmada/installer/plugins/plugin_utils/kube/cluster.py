@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one client of API servers: plain dicts in and out."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from ..labels import FIELD_MANAGER
+from . import kubeconfig as kubeconfig_module
+from .answer import MIB, Limits
+from .errors import ApiError, Conflict, Expired, NotFound, TooMuch, too_much
+from .kubeconfig import Access
+from .kubeconfig_fields import Origin
+from .resources import ApiResources
+from .transport import CONFLICTS, POOL, RETRY_SECONDS, Object, pause
+from .watch import Watch
+
+PAGE = 500
+
+
+class Applied(NamedTuple):
+    """Result of a server-side apply: the object as the server has it now, and whether it was not there before."""
+
+    object: Object
+    created: bool
+
+
+class Permission(NamedTuple):
+    """One thing we want to be allowed to do; ``namespace`` None means in all namespaces, or cluster-scoped."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str | None = None
+    subresource: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        resource = f"{resource}.{self.group}" if self.group else resource
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {resource}{f' {self.name}' if self.name else ''}{where}"
+
+
+#: What only an administrator of the whole cluster may do.
+EVERYTHING = Permission("*", "*", "*")
+Permissions = list[Permission]  # inside Cluster, ``list`` is a method
+
+
+class Items(list[Object]):
+    """The objects of a list, with the resource version from which a watch can go on."""
+
+    resource_version: str = ""
+
+
+class _Pages:
+    """The pages of a list, of which there is a last one: a server that ignores ``continue`` gives them for ever."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._asked: set[str] = set()
+        self._bytes = 0
+        self._until = time.monotonic() + limits.list_seconds
+
+    def wrong(self, following: object, items: int, size: int) -> str:
+        """Why there should be no page after that of ``size`` bytes; empty if it may be asked for as ``following``."""
+        limits = self._limits
+        self._bytes += size
+        if not isinstance(following, str) or following in self._asked:
+            return "it is a list that goes on where it has been already"
+        self._asked.add(following)
+        if items > limits.list_items:
+            return f"it is a list of more than {limits.list_items} objects"
+        if self._bytes > limits.list_bytes:
+            return f"it is a list of more than {limits.list_bytes // MIB} MiB"
+        if time.monotonic() > self._until:
+            return f"it is a list that does not come to an end within {limits.list_seconds:.0f} s"
+        return ""
+
+
+class Cluster(ApiResources):
+    """One API server, as the rest of the collection works with it. Safe to use from many threads."""
+
+    def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
+        super().__init__(access, name, retry_seconds=retry_seconds)
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+    def close(self) -> None:
+        """End watches and close all connections."""
+        with self._lock:
+            watches = list(self._watches)
+        for watch in watches:
+            watch.close()
+        super().close()
+
+    # -- ways to get one -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_kubeconfig(cls, path: str | None = None, context: str | None = None, name: str = "cluster") -> Cluster:
+        """From a kubeconfig file; None means KUBECONFIG, ~/.kube/config, or the pod's service account.
+
+        Raises ProblemsError when the file does not describe an access.
+        """
+        return cls(kubeconfig_module.from_file(path, context), name)
+
+    @classmethod
+    def from_kubeconfig_dict(cls, config: Object, context: str | None = None, name: str = "cluster") -> Cluster:
+        """From a kubeconfig of our own, held in memory. Raises ProblemsError when it does not describe an access."""
+        return cls(kubeconfig_module.from_dict(config, context, Origin(f"kubeconfig of {name}")), name)
+
+    @classmethod
+    def from_parts(
+        cls,
+        server: str,
+        ca_pem: str | None,
+        cert_pem: str | None = None,
+        key_pem: str | None = None,
+        token: str | None = None,
+        tls_server_name: str | None = None,
+        name: str = "cluster",
+    ) -> Cluster:
+        """From address and PEM texts; ``ca_pem`` None means this machine's trust store."""
+        access = kubeconfig_module.from_parts(
+            server, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem, token=token, tls_server_name=tls_server_name
+        )
+        access.prepare()
+        return cls(access, name)
+
+    @classmethod
+    def through_port_forward(  # noqa: PLR0913 - an address and an identity, in parts
+        cls,
+        host: Cluster,
+        namespace: str,
+        pods: str,
+        port: int,
+        *,
+        kubeconfig: Object | None = None,
+        context: str | None = None,
+        ca_pem: str | None = None,
+        cert_pem: str | None = None,
+        key_pem: str | None = None,
+        token: str | None = None,
+        tls_server_name: str | None = None,
+        name: str = "cluster",
+    ) -> Cluster:
+        """An API server that runs in pods of ``host`` and is reached through the API of ``host``.
+
+        ``pods`` is a label selector (each connection picks a Ready pod) or the name of one pod. Identity and trust come
+        from ``kubeconfig`` or from the PEM texts. The server's certificate must be valid for ``tls_server_name``
+        (default: the host of the kubeconfig's server).
+        """
+        from . import port_forward  # noqa: PLC0415 - needed by few runs
+
+        if kubeconfig is not None:
+            access = kubeconfig_module.from_dict(kubeconfig, context, Origin(f"kubeconfig of {name}"))
+        else:
+            access = kubeconfig_module.from_parts(
+                f"https://{tls_server_name or 'localhost'}:{port}",
+                ca_pem=ca_pem,
+                cert_pem=cert_pem,
+                key_pem=key_pem,
+                token=token,
+            )
+            access.prepare()
+        access.tls_server_name = tls_server_name or access.tls_server_name
+        cluster = cls(access, name)
+        forwarder = port_forward.Forwarder(host, namespace, pods, port)
+        cluster._pool = port_forward.pool(forwarder, access, POOL)
+        cluster.server = f"{forwarder} through {host.name}"
+        return cluster
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """The object, or None when it, its namespace or its resource type does not exist."""
+        path = self._path(api_version, kind, namespace, name)
+        if path is None:
+            return None
+        try:
+            return self._json("get", "GET", path)
+        except NotFound:
+            return None
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> Items:
+        """All objects of a kind, in one namespace or in all; empty when the resource type does not exist.
+
+        ``labels`` and ``fields`` are selectors. Pages are fetched until the end. Each object has apiVersion and kind.
+        """
+        if self.resource(api_version, kind) is None:
+            return Items()
+        return self._list(api_version, kind, namespace, labels, fields)
+
+    def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
+        """The same of a resource type that exists. ``scope``: namespace, labels, fields."""
+        namespace, labels, fields = scope
+        path = self._path(api_version, kind, namespace)
+        if path is None:
+            return Items()
+        query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": None}
+        items, pages = Items(), _Pages(self.limits)
+        while True:
+            try:
+                answer = self._request("list", "GET", path, query)
+                page = self._content(answer.data, "GET", path)
+            except NotFound:
+                return Items()
+            except TooMuch:
+                # Objects may be large, and so is a page of many.
+                fewer = int(query["limit"] or 0) // 10
+                if not fewer:
+                    raise
+                query["limit"] = str(fewer)
+                continue
+            except Expired:
+                if query["limit"] is None:
+                    raise
+                # The continuation is too old, which a slow reader of a busy cluster sees: all in one piece, then.
+                items, pages = Items(), _Pages(self.limits)
+                query = {**query, "limit": None, "continue": None}
+                continue
+            for item in page.get("items") or []:
+                items.append({**item, "apiVersion": api_version, "kind": kind})
+            meta = page.get("metadata") or {}
+            items.resource_version = meta.get("resourceVersion", "")
+            query["continue"] = meta.get("continue")
+            if not query["continue"]:
+                return items
+            if wrong := pages.wrong(query["continue"], len(items), len(answer.data)):
+                raise too_much(self.name, self.server, "GET", path, wrong)
+
+    def watch(
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        labels: str | None = None,
+        resource_version: str = "",
+        timeout_seconds: int = 60,
+        fields: str | None = None,
+    ) -> Watch:
+        """Watch from ``resource_version`` for at most ``timeout_seconds``, including bookmarks.
+
+        The connection is given up 10 s after that, whether it is silent or not: a half-open one never hangs. Raises
+        Expired (here or while iterating) when the version is too old, NotFound when the resource type is unknown.
+        """
+        path = self._path(api_version, kind, namespace)
+        if path is None:
+            raise self._no_such_type("WATCH", api_version, kind)
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(timeout_seconds),
+            "resourceVersion": resource_version,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+        }
+        response = self._stream("watch", path, query, timeout_seconds + 10.0)
+
+        def error(status: Object) -> ApiError:
+            return self._status_error("WATCH", path, status.get("code", 500), status)
+
+        watch = Watch(response, error, self.limits.answer_bytes)
+        with self._lock:
+            self._watches.add(watch)
+        return watch
+
+    def get_raw(self, path: str, *, retry_seconds: float | None = None) -> str:
+        """The body of any path, such as ``/readyz``; ``retry_seconds=0`` asks exactly once."""
+        return self._request("raw", "GET", path, retry_seconds=retry_seconds).data.decode("utf-8", "replace")
+
+    def version(self, *, retry_seconds: float | None = None) -> Object:
+        """The server's version document (``gitVersion`` and others)."""
+        return self._content(self.get_raw("/version", retry_seconds=retry_seconds), "GET", "/version")
+
+    def clock_ahead(self, *, retry_seconds: float | None = None) -> timedelta:
+        """How far the server's clock is ahead of ours (behind: negative), by the Date of an answer; zero if unknown.
+
+        What can be explained by the time that the answer took counts as no difference.
+        """
+        before = datetime.now(UTC)
+        answer = self._request("version", "GET", "/version", retry_seconds=retry_seconds)
+        after = datetime.now(UTC)
+        try:
+            theirs = parsedate_to_datetime(answer.headers.get("Date", ""))
+        except ValueError:
+            return timedelta(0)
+        # It is cut off at the second.
+        if theirs > after:
+            return theirs - after
+        return min(theirs + timedelta(seconds=1) - before, timedelta(0))
+
+    def logs(
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None = None,
+        tail: int = 10,
+        *,
+        previous: bool = False,
+        since_seconds: int | None = None,
+    ) -> str:
+        """The last ``tail`` lines a container wrote; ``previous`` means the run before the last restart."""
+        query = {
+            "container": container,
+            "tailLines": str(tail),
+            "previous": "true" if previous else None,
+            "sinceSeconds": str(since_seconds) if since_seconds else None,
+        }
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
+        return self._request("logs", "GET", path, query).data.decode("utf-8", "replace")
+
+    def can_i(self, wanted: Iterable[tuple[Any, ...]], *, workers: int = 16) -> Permissions:
+        """Of these (verb, group, resource, namespace, subresource, name) the ones we are not allowed to do.
+
+        ``workers`` are how many may be asked for at the same moment, each over a connection of its own.
+        """
+
+        def allowed(permission: Permission) -> bool:
+            attributes = {key: value for key, value in permission._asdict().items() if value}
+            review = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": attributes},
+            }
+            path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+            answer = self._json("review", "POST", path, body=review)
+            return bool((answer.get("status") or {}).get("allowed"))
+
+        permissions = [Permission(*one) for one in wanted]
+        # Most people come as administrators, of whom one question tells what would be one for each permission.
+        if len(permissions) > 1 and allowed(EVERYTHING):
+            return []
+        with ThreadPoolExecutor(workers) as pool:
+            return [one for one, yes in zip(permissions, pool.map(allowed, permissions), strict=True) if not yes]
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def apply(
+        self, obj: Object, *, dry_run: bool = False, force: bool = True, field_manager: str = FIELD_MANAGER
+    ) -> Applied:
+        """Server-side apply. ``force`` takes fields from other managers; without it that is a Conflict.
+
+        With ``force``, and without a resourceVersion in it, the same apply is right whatever others write at that
+        moment: it is sent again when they got in between. Fields of others are never part of it, so none is lost.
+        Fields the server does not know are Invalid. NotFound when the namespace or the resource type does not exist.
+        """
+        path = self._path_of(obj, wait=not dry_run)
+        query = {
+            "fieldManager": field_manager,
+            "force": "true" if force else None,
+            "fieldValidation": "Strict",
+            "dryRun": "All" if dry_run else None,
+        }
+        verb = "dry-run" if dry_run else "apply"
+        response = self._request(
+            verb,
+            "PATCH",
+            path,
+            query,
+            obj,
+            content_type="application/apply-patch+yaml",
+            outlive_conflicts=force and not {"resourceVersion", "uid"} & obj["metadata"].keys(),
+        )
+        return Applied(self._content(response.data, "PATCH", path), response.status == 201)
+
+    def create(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
+        """Create the object, or POST it to a subresource of the object of that name.
+
+        Tried again like everything else, so a Conflict may mean that an earlier attempt of this very call succeeded.
+        """
+        path = self._path_of(obj, subresource, named=subresource is not None)
+        return self._json("create", "POST", path, {"dryRun": "All" if dry_run else None}, obj)
+
+    def replace(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
+        """Write the whole object; Conflict when it has a resourceVersion that is not the current one."""
+        path = self._path_of(obj, subresource)
+        return self._json("replace", "PUT", path, {"dryRun": "All" if dry_run else None}, obj)
+
+    def patch_merge(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str | None,
+        patch: Object,
+        subresource: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """JSON merge patch (null removes a field). NotFound when the object does not exist."""
+        path = self._path(api_version, kind, namespace, name, subresource)
+        if path is None:
+            raise self._no_such_type("PATCH", api_version, kind)
+        query = {"dryRun": "All" if dry_run else None, "fieldManager": FIELD_MANAGER}
+        response = self._request(
+            "patch",
+            "PATCH",
+            path,
+            query,
+            patch,
+            content_type="application/merge-patch+json",
+            outlive_conflicts="resourceVersion" not in patch.get("metadata", {}),
+        )
+        return self._content(response.data, "PATCH", path)
+
+    def delete(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        uid: str | None = None,
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> bool:
+        """Ask for deletion; False when there was nothing to delete. Does not wait for finalizers.
+
+        With ``uid`` a Conflict is raised when another object has the name by now. Other conflicts (somebody wrote at
+        that moment, a namespace that is going already) are not ours to lose against.
+        """
+        path = self._path(api_version, kind, namespace, name)
+        if path is None:
+            return False
+        options = delete_options(uid, propagation, grace_seconds, dry_run=dry_run)
+        for attempt in range(CONFLICTS):
+            try:
+                self._send_delete(api_version, kind, path, options)
+            except NotFound:
+                return False
+            except Conflict:
+                live = self.get(api_version, kind, name, namespace)
+                if live is None or live["metadata"].get("deletionTimestamp"):
+                    return True
+                if (uid and live["metadata"]["uid"] != uid) or attempt == CONFLICTS - 1:
+                    raise
+                time.sleep(pause(attempt + 1, None))
+            else:
+                break
+        return True
+
+    def _send_delete(self, api_version: str, kind: str, path: str, options: Object) -> None:  # noqa: ARG002 - for others
+        """One deletion, sent. Raises NotFound and Conflict."""
+        self._request("dry-run" if "dryRun" in options else "delete", "DELETE", path, body=options)
+
+
+def delete_options(uid: str | None, propagation: str, grace_seconds: int | None, *, dry_run: bool) -> Object:
+    """The body of a deletion; with ``uid`` it fails when another object has the name."""
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return options

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which API server, trusted how, as whom: the parts of a kubeconfig that one connection needs, all held in memory.
+
+Certificates and tokens are read here instead of by ``kubernetes.config``, whose loader writes keys to temporary files
+that stay behind in forked Ansible workers, goes on without a user when the context names a missing one, only logs when
+an exec plugin fails, and waits for one for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..problems import Problem, ProblemsError
+from . import kubeconfig_fields as fields
+from .credentials import EXPIRY_MARGIN_SECONDS, Credential, from_token_file, lasting_until, of_user
+from .kubeconfig_fields import Origin, problem, reason
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass
+class Access:
+    """How to reach one API server: address, trust and identity. ``load`` fetches the identity, anew when it expires.
+
+    ``insecure``: the certificate of the server is not verified. ``ca_pem`` is who may have signed it, None if that is
+    this machine's trust store.
+    """
+
+    server: str
+    context: ssl.SSLContext
+    load: Callable[[], Credential]
+    tls_server_name: str | None = None
+    proxy: str | None = None
+    insecure: bool = False
+    extra_headers: dict[str, str] = field(default_factory=dict)
+    ca_pem: str | None = None
+    _credential: Credential | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def headers(self) -> dict[str, str]:
+        """Headers that identify us; renews the identity when it is about to expire."""
+        with self._lock:
+            current = self._credential
+            if current is None or (current.expires and current.expires - EXPIRY_MARGIN_SECONDS < time.time()):
+                current = self._renew()
+            found = dict(self.extra_headers)
+            if current.authorization:
+                found["Authorization"] = current.authorization
+            return found
+
+    def prepare(self) -> None:
+        """Load the identity so that the TLS context is complete before the first connection."""
+        self.headers()
+
+    def expiry(self) -> float | None:
+        """When an identity ends that nothing here renews, in Unix time; None if it is renewed or does not say."""
+        with self._lock:
+            current = self._credential
+        return lasting_until(current) if current else None
+
+    def refresh(self) -> bool:
+        """Load the identity again after it was refused; True when that gave another one."""
+        with self._lock:
+            before = self._credential
+            after = self._renew()
+            return before is None or (before.authorization, before.cert_pem) != (after.authorization, after.cert_pem)
+
+    def _renew(self) -> Credential:
+        loaded = self.load()
+        if loaded.cert_pem and (self._credential is None or self._credential.cert_pem != loaded.cert_pem):
+            load_client_certificate(self.context, loaded.cert_pem, loaded.key_pem or loaded.cert_pem, self.server)
+        self._credential = loaded
+        return loaded
+
+
+def in_cluster() -> Access:
+    """The API server of the cluster this process runs in as a pod. Raises ProblemsError outside of one."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port or not (SERVICE_ACCOUNT / "token").is_file():
+        raise ProblemsError(
+            Problem(
+                "no kubeconfig was given and this process does not run in a pod with a service account",
+                "KUBECONFIG",
+                "Name a kubeconfig file, or set KUBECONFIG.",
+            )
+        )
+    host = f"[{host}]" if ":" in host else host
+    context = tls_context((SERVICE_ACCOUNT / "ca.crt").read_text(), str(SERVICE_ACCOUNT / "ca.crt"))
+    return Access(f"https://{host}:{port}", context, _of_this_pod)
+
+
+def _of_this_pod() -> Credential:
+    token = str(SERVICE_ACCOUNT / "token")
+    return from_token_file(fields.file_text(Path(token), token), token)
+
+
+def from_parts(
+    server: str,
+    *,
+    ca_pem: str | None,
+    cert_pem: str | None = None,
+    key_pem: str | None = None,
+    token: str | None = None,
+    tls_server_name: str | None = None,
+) -> Access:
+    """An API server described by PEM texts. ``ca_pem`` None means the trust store of this machine."""
+    credential = Credential(f"Bearer {token}" if token else None, cert_pem, key_pem)
+    context = tls_context(ca_pem, server)
+    return Access(server.rstrip("/"), context, lambda: credential, tls_server_name, ca_pem=ca_pem)
+
+
+def from_file(path: str | None, context: str | None) -> Access:
+    """Read a kubeconfig file, or the ones KUBECONFIG or the default place name (merged as kubectl does), or in-cluster.
+
+    Raises ProblemsError naming the file and what is wrong in it.
+    """
+    if path is None:
+        named = os.environ.get("KUBECONFIG") or os.environ.get("K8S_AUTH_KUBECONFIG") or "~/.kube/config"
+        files = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
+        files = [file for file in files if file.exists()]
+        if not files:
+            return in_cluster()
+    else:
+        files = [Path(path).expanduser()]
+    merged: dict[str, Any] = {"clusters": [], "contexts": [], "users": []}
+    for file in files:
+        part = _read(file)
+        for section in ("clusters", "contexts", "users"):
+            known = {entry["name"] for entry in merged[section]}
+            for entry in fields.entries(part, section, str(file)):
+                if entry["name"] not in known:
+                    merged[section].append({**entry, "base": file.parent})
+        merged.setdefault("current-context", part.get("current-context") or None)
+        if not merged["current-context"]:
+            del merged["current-context"]
+    return from_dict(merged, context, Origin(os.pathsep.join(map(str, files))))
+
+
+def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, folder: Path | None = None) -> Access:
+    """The access that a Secret describes: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
+
+    ``folder`` is the directory that stands for the Secret, if there is one; see ``Origin``. ``where`` is the field that
+    names the Secret. Raises ProblemsError, whatever the keys hold.
+    """
+    if "kubeconfig" in keys:
+        origin = Origin(f"{where}, key kubeconfig", keys, folder)
+        return from_dict(fields.parsed(keys["kubeconfig"], origin.where), context, origin)
+    missing = [key for key in ("server", "token", "ca.crt") if key not in keys]
+    if missing:
+        raise problem(
+            "the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
+            f"(missing: {', '.join(missing)})",
+            where,
+            "Add one or the other.",
+        )
+    if context:
+        raise problem(f"there is no context {context!r}: the Secret has no kubeconfig", where, "Take context out.")
+    parts = {}
+    key = f"{where}, key "
+    for name in ("server", "token", "ca.crt"):
+        try:
+            parts[name] = keys[name].decode().strip()
+        except UnicodeDecodeError:
+            raise problem("is not text", f"{key}{name}", "Write it as text.") from None
+    server = fields.address(parts, "server", ("https",), key)
+    token = fields.visible(parts, "token", key)
+    if not server or not token or not parts["ca.crt"]:
+        raise problem("`server`, `token` or `ca.crt` of the Secret is empty", where, "Fill it.")
+    access = from_parts(server, ca_pem=parts["ca.crt"], token=token)
+    access.prepare()
+    return access
+
+
+def from_host(content: bytes, context: str | None, where: str, file: str, server: str | None) -> Access:
+    """The access that a kubeconfig describes which was read from another machine; ``file`` says which, for people.
+
+    ``server`` is taken in the place of its address. Raises ProblemsError, whatever is in it.
+    """
+    origin = Origin(f"{where}, {file}", keys={}, of_host=True)
+    access = from_dict(fields.parsed(content, origin.where), context, origin)
+    if server:
+        access.server = server.rstrip("/")
+    return access
+
+
+def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | None = None) -> Access:
+    """The access that a context (default: the current one) of this kubeconfig describes.
+
+    Raises ProblemsError, whatever is in it.
+    """
+    origin = origin or Origin()
+    where = origin.where
+    contexts = {entry["name"]: entry for entry in fields.entries(config, "contexts", where)}
+    wanted = context or fields.value(config, "current-context", str, f"{where}: ")
+    there = f"There are: {', '.join(sorted(contexts))}." if contexts else "It has no contexts at all."
+    if not wanted:
+        raise problem("no context was chosen and the file sets no current-context", where, there)
+    if wanted not in contexts:
+        raise problem(f"there is no context {wanted!r}", where, there)
+    place = f"{where}: contexts[{wanted}].context"
+    chosen = fields.value(contexts[wanted], "context", dict, f"{where}: contexts[{wanted}]") or {}
+    cluster, base, cluster_place = _named(config, "clusters", "cluster", chosen, place, where)
+    server = fields.address(cluster, "server", ("https", "http"), cluster_place)
+    if not server:
+        raise problem(f"cluster {chosen.get('cluster')!r} has no server address", where, "Set server: https://….")
+    insecure = bool(fields.value(cluster, "insecure-skip-tls-verify", bool, cluster_place))
+    ca = fields.pem(cluster, "certificate-authority", base, origin, cluster_place)
+    user: Mapping[str, Any] = {}
+    user_base, user_place = base, where
+    if fields.value(chosen, "user", str, place):
+        user, user_base, user_place = _named(config, "users", "user", chosen, place, where)
+    public = {key: each for key, each in cluster.items() if key != "base"}
+    access = Access(
+        server.rstrip("/"),
+        tls_context(ca, cluster_place, verify=not insecure),
+        lambda: of_user(user, user_base, origin, user_place, public),
+        fields.visible(cluster, "tls-server-name", cluster_place),
+        fields.address(cluster, "proxy-url", ("http", "https", "socks5"), cluster_place),
+        insecure,
+        _impersonated(user, user_place),
+        ca,
+    )
+    # Files that are missing and plugins that fail belong to the kubeconfig: say so now, not at the first request.
+    access.prepare()
+    return access
+
+
+def _named(
+    config: Mapping[str, Any], section: str, key: str, chosen: Mapping[str, Any], place: str, where: str
+) -> tuple[Mapping[str, Any], Path, str]:
+    """What the context names of a section: its content, the directory of the file that has it, and its place."""
+    name = fields.value(chosen, key, str, place)
+    for entry in fields.entries(config, section, where):
+        if entry["name"] == name:
+            base = entry.get("base")
+            found = fields.value(entry, key, dict, f"{where}: {section}[{name}]") or {}
+            # Only our own reader gives a path; a kubeconfig that has a field of this name gives a text.
+            return found, base if isinstance(base, Path) else Path(), f"{where}: {section}[{name}].{key}"
+    known = ", ".join(sorted(entry["name"] for entry in fields.entries(config, section, where))) or "none"
+    raise problem(f"the context names {key} {name!r}, which is not in {section}", place, f"There are: {known}.")
+
+
+def _impersonated(user: Mapping[str, Any], place: str) -> dict[str, str]:
+    for key in ("as-groups", "as-uid", "as-user-extra"):
+        if user.get(key):
+            raise problem("is not supported", f"{place}.{key}", "Use the credentials of an account of its own.")
+    found = fields.visible(user, "as", place)
+    return {"Impersonate-User": found} if found else {}
+
+
+def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.SSLContext:
+    """A TLS client context that trusts ``ca_pem``, or this machine's trust store when it is None."""
+    # Not create_default_context(): from Python 3.13 on it refuses CAs that Kubernetes tools commonly make.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca_pem is None:
+        context.load_default_certs()
+    else:
+        try:
+            context.load_verify_locations(cadata=ca_pem)
+        except (ssl.SSLError, ValueError) as error:
+            raise problem(f"the CA certificate cannot be read ({reason(error)})", where, "It must be PEM.") from None
+    return context
+
+
+def load_client_certificate(context: ssl.SSLContext, cert_pem: str, key_pem: str, where: str) -> None:
+    """Give the context a client certificate without leaving the key on a disk.
+
+    Python loads keys from files only. On Linux that is an anonymous file in memory; elsewhere a file that only we can
+    read, removed at once.
+    """
+    text = f"{key_pem.strip()}\n{cert_pem.strip()}\n".encode()
+    try:
+        if hasattr(os, "memfd_create"):
+            handle = os.memfd_create("client", os.MFD_CLOEXEC)
+            try:
+                os.write(handle, text)
+                context.load_cert_chain(f"/proc/self/fd/{handle}", password=_no_password)
+            finally:
+                os.close(handle)
+        else:
+            with tempfile.NamedTemporaryFile(prefix="karmada-installer-") as file:  # mode 0600
+                file.write(text)
+                file.flush()
+                context.load_cert_chain(file.name, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        raise problem(
+            f"the client certificate and key cannot be used ({reason(error)})",
+            where,
+            "Both must be PEM, the key without a passphrase, and they must belong together.",
+        ) from None
+
+
+def _no_password() -> str:
+    """OpenSSL would ask on the terminal for the passphrase of a key; nobody is there to answer."""
+    raise ValueError("the key has a passphrase")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(fields.MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise problem("there is no such kubeconfig file", str(file), "Name another one.") from None
+    except OSError as error:
+        raise problem(f"the kubeconfig cannot be read ({reason(error)})", str(file), "See who may read it.") from None
+    return fields.parsed(text, str(file))

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lock that admits one writing run at a time: a Lease beside the instance.
+
+A holder that stops renewing loses the lock after ``duration_seconds``. Whether it stopped is judged by watching its
+renewTime stand still on our own clock, because the clocks of two machines need not agree. A holder on this very machine
+of whose processes none is left loses it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
+from ..problems import Problem, ProblemsError
+from ..run_process import holder_is_dead
+from .cluster import Cluster
+from .errors import ApiError, Conflict, NotFound
+from .transport import READ_SECONDS, Object
+
+API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
+DURATION_SECONDS = 30
+POLL_SECONDS = 2.0
+# How long after its end we still try to renew a lock, in periods: nobody has taken it if that succeeds.
+REGAIN_PERIODS = 2
+CROSSINGS = 10
+SAY_SECONDS = 10.0
+
+
+class LockLost(Exception):  # noqa: N818 - reads as what happened
+    """We do not hold the lock any more, or can no longer be sure: nothing may be written from here on."""
+
+
+class Lock:
+    """The lock of one instance; ``name`` is that of the Lease (``<instance>-installer``).
+
+    Not to be shared between threads, apart from ``renew`` running in the background inside ``held``.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, name: str, holder: str, duration_seconds: int = DURATION_SECONDS
+    ) -> None:
+        self.cluster, self.namespace, self.name, self.holder = cluster, namespace, name, holder
+        self.duration_seconds = duration_seconds
+        self.lost = threading.Event()
+        self.released = False
+        self._own = _unguarded(cluster, cluster.retry_seconds)
+        # A renewal that is still being tried when the lock expires helps nobody.
+        self._quick = _unguarded(cluster, duration_seconds / 6, duration_seconds / 6)
+        self._kept = False  # whether a thread renews it
+        self._lease: Object | None = None  # as we last wrote it
+        self._expires = 0.0  # on our own clock: see _clock
+        self._guard = threading.Lock()
+
+    def acquire(self, wait_seconds: float = 0.0, progress: Callable[[str], None] | None = None) -> None:
+        """Take the lock, waiting for another holder at most ``wait_seconds``.
+
+        Raises ProblemsError naming the holder when it is still held then. Raises NotFound when the namespace is
+        missing. Taking a lock that we hold already renews it.
+        """
+        deadline = _clock() + wait_seconds
+        seen: tuple[str, str] | None = None  # (holder, renewTime) and since when it stands still
+        since = said = 0.0
+        crossed = 0
+        while True:
+            lease = self._read()
+            if lease is None or self._is_free(lease):
+                if self._take(lease):
+                    return
+                crossed = self._crossed(crossed)
+                continue
+            spec, now = lease["spec"], _clock()
+            current = (spec["holderIdentity"], str(spec.get("renewTime")))
+            if current != seen:
+                seen, since = current, now
+            if now - since >= (spec.get("leaseDurationSeconds") or self.duration_seconds):
+                if self._take(lease):
+                    return
+                crossed = self._crossed(crossed)
+                continue
+            if now >= deadline:
+                raise ProblemsError(
+                    Problem(
+                        f"another run is writing: {_told(current[0])}, last heard of at {current[1]}",
+                        f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
+                        "Wait until it has finished. If it has died, its lock is free "
+                        f"{spec.get('leaseDurationSeconds') or self.duration_seconds} s after that.",
+                    )
+                )
+            if progress and (not said or now - said >= SAY_SECONDS):
+                progress(f"waiting for the lock {self.namespace}/{self.name}, held by {_told(current[0])}")
+                said = now
+            time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
+
+    def is_ours(self) -> bool:
+        """Whether the Lease names us as its holder; costs one read."""
+        lease = self._read()
+        return bool(lease) and (lease or {}).get("spec", {}).get("holderIdentity") == self.holder
+
+    def renew(self) -> None:
+        """Say that we are still here, unless it was given back or retired meanwhile.
+
+        Raises LockLost when the lock is not ours any more, ApiError unheard.
+        """
+        with self._guard:
+            for _ in range(0 if self.released else 3):
+                if self._lease is None or (self._lease.get("spec") or {}).get("holderIdentity") != self.holder:
+                    raise self._lost("somebody else took it" if self._lease else "the Lease is gone")
+                started = _clock()
+                try:
+                    self._lease = self._quick.replace(
+                        {**self._lease, "spec": {**self._lease["spec"], **self._claim(_now())}}
+                    )
+                except Conflict:
+                    # Somebody took it, or an earlier try of this very call got through unheard.
+                    self._lease = self._quick.get(API_VERSION, KIND, self.name, self.namespace)
+                except NotFound:
+                    self._lease = None
+                else:
+                    self._expires = started + self.duration_seconds
+                    return
+
+    def check(self) -> None:
+        """Raise LockLost unless we hold the lock now; costs no request. To be called before each write.
+
+        While renewals go unanswered for longer than the lock lasts, it may be somebody else's: wait, until one of them
+        has shown that nobody took it, or until it is given up.
+        """
+        while not self.lost.is_set() and _clock() >= self._expires:
+            if not self._kept:
+                raise self._lost("it could not be renewed in time")
+            self.lost.wait(0.05)
+        if self.lost.is_set():
+            raise self._lost("it could not be renewed in time, or somebody else took it")
+
+    def retire(self) -> None:
+        """The Lease itself is about to be deleted: hold it to the end without renewing it."""
+        # A renewal that is under way would miss the Lease, or say anew when the lock ends.
+        with self._guard:
+            self.released = True
+            self._expires = float("inf")
+
+    @contextlib.contextmanager
+    def held(self, *, release: bool = True) -> Iterator[Lock]:
+        """Renew in the background while the block runs, and release at its end.
+
+        Without ``release`` the lock stays ours until it expires or is released: the next step of the same run goes on.
+        ``lost`` is set as soon as the lock is lost; a block that ends then raises LockLost.
+        """
+        over = threading.Event()
+        self._kept = True
+        thread = threading.Thread(target=self._keep, args=(over,), name=f"lock {self.name}", daemon=True)
+        thread.start()
+        try:
+            yield self
+            if not self.released:
+                self.check()
+        finally:
+            over.set()
+            thread.join(self.duration_seconds)
+            self._kept = False
+            if release and not self.lost.is_set() and not self.released:
+                self.release()
+
+    def release(self) -> None:
+        """Give the lock back if it is still ours. Never raises for a lock that is not."""
+        with self._guard:
+            self._expires = 0.0
+            self.released = True
+            for _ in range(3):
+                lease = self._read()
+                if lease is None or lease["spec"].get("holderIdentity") != self.holder:
+                    return
+                lease["spec"]["holderIdentity"] = ""
+                lease["spec"]["renewTime"] = _now()
+                try:
+                    self._own.replace(lease)
+                except Conflict:
+                    continue
+                except NotFound:
+                    pass
+                return
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Object | None:
+        return self._own.get(API_VERSION, KIND, self.name, self.namespace)
+
+    def _is_free(self, lease: Object) -> bool:
+        holder = (lease.get("spec") or {}).get("holderIdentity") or ""
+        return holder in ("", self.holder) or holder_is_dead(holder)
+
+    def _take(self, lease: Object | None) -> bool:
+        """Write our name into the Lease as we saw it; False when somebody was faster."""
+        started, now = _clock(), _now()
+        try:
+            if lease is None:
+                lease = {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "metadata": {
+                        "name": self.name,
+                        "namespace": self.namespace,
+                        "labels": {MANAGED_BY_LABEL: FIELD_MANAGER},
+                    },
+                    "spec": {**self._claim(now), "acquireTime": now, "leaseTransitions": 0},
+                }
+                self._lease = self._own.create(lease)
+            else:
+                old = lease.get("spec") or {}
+                spec = {**old, **self._claim(now)}
+                if old.get("holderIdentity") != self.holder:
+                    spec["acquireTime"] = now
+                    spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1
+                # The resourceVersion in it is what makes a second taker fail.
+                self._lease = self._own.replace({**lease, "spec": spec})
+        except Conflict:
+            return False
+        self._expires = started + self.duration_seconds
+        self.released = False
+        self.lost.clear()
+        return True
+
+    def _claim(self, now: str) -> Object:
+        return {"holderIdentity": self.holder, "leaseDurationSeconds": self.duration_seconds, "renewTime": now}
+
+    def _keep(self, over: threading.Event) -> None:
+        """Renew three times in each period, and more often once that fails; give up some time after its end."""
+        pause = self.duration_seconds / 3
+        while not over.wait(pause):
+            if self.released:
+                return
+            pause = self.duration_seconds / 3
+            try:
+                self.renew()
+            except LockLost:
+                return
+            except ApiError:
+                # The server or the way to it is away: the next try may succeed, and tell that nobody took it.
+                pause = self.duration_seconds / 12
+            if _clock() >= self._expires + REGAIN_PERIODS * self.duration_seconds:
+                if not self.released:
+                    self.lost.set()
+                return
+
+    def _crossed(self, times: int) -> int:
+        """Somebody wrote at the same moment: pause before looking again. Raises ProblemsError when it never ends."""
+        if times >= CROSSINGS:
+            raise ProblemsError(
+                Problem(
+                    f"each of {times} attempts to write it met the write of somebody else",
+                    f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
+                    "Find out what keeps writing it, then run again.",
+                )
+            )
+        time.sleep(min(2.0, 0.05 * 2**times) * random.uniform(0.5, 1))  # noqa: S311
+        return times + 1
+
+    def _lost(self, why: str) -> LockLost:
+        self.lost.set()
+        return LockLost(f"lost the lock {self.namespace}/{self.name} in {self.cluster.name}: {why}")
+
+
+def _unguarded(cluster: Cluster, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Cluster:
+    """The lock guards what others write; nothing guards what the lock itself writes."""
+    own = cluster.with_patience(retry_seconds=retry_seconds, read_seconds=read_seconds)
+    own.before_write = None
+    return own
+
+
+def _told(holder: str) -> str:
+    """The holder for people: which process on which machine."""
+    parts = holder.split("/")
+    return f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
+
+
+def _clock() -> float:
+    """Seconds of a clock that goes on while this machine sleeps, as those of others do.
+
+    ``time.monotonic`` stands still then, and is asked where there is no other.
+    """
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

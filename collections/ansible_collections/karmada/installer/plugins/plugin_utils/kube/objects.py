@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes objects as plain dicts: name them, hash them, compare desired with live, show and own them. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
+
+Object = dict[str, Any]
+
+HASH_ANNOTATION = "installer.karmada.io/applied-hash"
+
+# By which of its fields the API server tells the entries of a list apart. None of these is unique in every list, so the
+# first that every entry of both lists has, with different values, is taken.
+_MERGE_KEYS: tuple[tuple[str, ...], ...] = (
+    ("name",),
+    ("containerPort", "protocol"),
+    ("port", "protocol"),
+    ("mountPath",),
+    ("devicePath",),
+    ("topologyKey", "whenUnsatisfiable"),
+    ("key",),
+    ("type",),
+    ("ip",),
+    ("uid",),
+)
+_MERGE_DEFAULTS = {"protocol": "TCP", "whenUnsatisfiable": "DoNotSchedule"}
+# Lists that the API server keeps as one value, and all lists below them: an entry more in live is a difference there.
+_EXACT = frozenset(
+    {"affinity", "egress", "ingress", "matchExpressions", "matchFields", "rules", "subjects", "tolerations", "versions"}
+)
+# An empty map that is a choice between several, and so does not equal an absent one.
+_CHOICES = frozenset({"emptyDir"})
+
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+_SUFFIXES = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+    **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+# The maps whose values are quantities. Elsewhere "1Ki" and "1024" are two different texts.
+_QUANTITY_MAPS = frozenset({"requests", "limits", "capacity", "hard", "default", "defaultRequest", "min", "max"})
+_QUANTITY_FIELDS = frozenset({"sizeLimit", "storage", "divisor"})
+# Fields that hold opaque text by key: nothing in them is a quantity, a default, or a list to merge.
+_TEXT_MAPS = frozenset({"labels", "annotations", "data", "stringData", "binaryData", "matchLabels", "nodeSelector"})
+
+#: The emitter in C, several times as fast, where PyYAML was built with it.
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_NOT_OURS_TO_SHOW = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
+
+
+@dataclass(frozen=True, order=True)
+class Ref:
+    """Which object: enough to get it. ``namespace`` is None for what is not in one."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> Ref:
+        """The reference of an object."""
+        meta = obj["metadata"]
+        return cls(obj["apiVersion"], obj["kind"], meta["name"], meta.get("namespace") or None)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+# -- what we applied ---------------------------------------------------------------------------------------------------
+
+
+def applied_hash(obj: Object) -> str:
+    """SHA-256 of the object as canonical JSON, without the annotation that holds this hash."""
+    canonical = json.dumps(_without_hash(obj), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def with_applied_hash(obj: Object) -> Object:
+    """A copy of the object that carries its hash."""
+    plain = _without_hash(obj)
+    meta = plain["metadata"]
+    annotations = {**(meta.get("annotations") or {}), HASH_ANNOTATION: applied_hash(obj)}
+    return {**plain, "metadata": {**meta, "annotations": annotations}}
+
+
+def recorded_hash(live: Object) -> str | None:
+    """The hash that the last apply left on a live object."""
+    found: str | None = (live["metadata"].get("annotations") or {}).get(HASH_ANNOTATION)
+    return found
+
+
+def _without_hash(obj: Object) -> Object:
+    annotations = obj["metadata"].get("annotations") or {}
+    if HASH_ANNOTATION not in annotations:
+        return obj
+    rest = {key: value for key, value in annotations.items() if key != HASH_ANNOTATION}
+    meta = {key: value for key, value in obj["metadata"].items() if key != "annotations"}
+    return {**obj, "metadata": {**meta, "annotations": rest} if rest else meta}
+
+
+# -- desired against live ----------------------------------------------------------------------------------------------
+
+
+def covers(live: Object, desired: Object) -> bool:
+    """Whether every field we set has that value in ``live``. See ``drift``; False may be too strict."""
+    return not drift(live, desired)
+
+
+def drift(live: Object, desired: Object) -> list[str]:
+    """The paths of the fields of ``desired`` that ``live`` does not have with that value.
+
+    What the API server does to an object on its way is no drift: it drops empty values, writes quantities its own way,
+    stores stringData as data, fills in defaults and orders some lists. Fields that only ``live`` has are not looked at.
+    """
+    return _drift(_stored_form(live), _stored_form(desired), "", "")
+
+
+def _stored_form(obj: Object) -> Object:
+    """stringData as the data it becomes; the hash annotation says nothing about drift."""
+    plain = _without_hash(obj)
+    if plain.get("kind") != "Secret" or not plain.get("stringData"):
+        return plain
+    text = {key: base64.b64encode(value.encode()).decode() for key, value in plain["stringData"].items()}
+    rest = {key: value for key, value in plain.items() if key != "stringData"}
+    return {**rest, "data": {**(plain.get("data") or {}), **text}}
+
+
+def _drift(live: Any, desired: Any, path: str, field: str, *, exact: bool = False) -> list[str]:
+    """``field`` is the key that led here: "=" inside a map of texts, "#" inside a map of quantities."""
+    if _empty(desired):
+        # Empty values are dropped on the way, and an empty map asks for nothing where live has content.
+        if field in _CHOICES:
+            return [] if live is not None else [path]
+        return [] if _empty(live) or desired is None or isinstance(desired, dict) else [path]
+    if isinstance(desired, dict):
+        if not isinstance(live, dict):
+            return [path]
+        found: list[str] = []
+        for key, value in desired.items():
+            inner = "=" if field in _TEXT_MAPS else "#" if field in _QUANTITY_MAPS else key
+            place = f"{path}.{key}" if path else key
+            found += _drift(live.get(key), value, place, inner, exact=exact or inner in _EXACT)
+        return found
+    if isinstance(desired, list):
+        return _drift_of_list(live, desired, path, field, exact=exact)
+    return [] if _same(live, desired, field) else [path]
+
+
+def _drift_of_list(live: Any, desired: list[Any], path: str, field: str, *, exact: bool) -> list[str]:
+    if not isinstance(live, list):
+        return [path]
+    keys = None if exact else _merge_keys(live, desired)
+    if keys is None:
+        if len(live) != len(desired):
+            return [path]
+        pairs = enumerate(zip(live, desired, strict=True))
+        return [one for index, (a, b) in pairs for one in _drift(a, b, f"{path}[{index}]", field, exact=exact)]
+    known = {_identity(one, keys): one for one in live}
+    found: list[str] = []
+    for entry in desired:
+        identity = _identity(entry, keys)
+        place = f"{path}[{keys[0]}={identity[0]}]"
+        found += _drift(known[identity], entry, place, field) if identity in known else [place]
+    return found
+
+
+def _merge_keys(live: list[Any], desired: list[Any]) -> tuple[str, ...] | None:
+    """The fields that tell the entries of both lists apart, or None when position does."""
+    if not all(isinstance(one, dict) for one in (*live, *desired)):
+        return None
+    for keys in _MERGE_KEYS:
+        for entries in (live, desired):
+            identities = [_identity(one, keys) for one in entries]
+            if any(identity[0] is None for identity in identities) or len(set(identities)) != len(identities):
+                break
+        else:
+            return keys
+    return None
+
+
+def _identity(entry: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
+    values = [entry.get(key, _MERGE_DEFAULTS.get(key)) for key in keys]
+    return tuple(value if isinstance(value, (str, int, type(None))) else str(value) for value in values)
+
+
+def _same(live: Any, desired: Any, field: str) -> bool:
+    if type(live) is type(desired) and live == desired:
+        return True
+    if isinstance(live, bool) or isinstance(desired, bool):
+        return False
+    if isinstance(live, (int, float)) and isinstance(desired, (int, float)):
+        return live == desired
+    if field == "#" or field in _QUANTITY_FIELDS:
+        left, right = quantity(live), quantity(desired)
+        return left is not None and left == right
+    return False
+
+
+def quantity(value: Any) -> Decimal | None:
+    """``500m`` or ``1Gi`` as a number; None for what is no quantity."""
+    matched = _QUANTITY.fullmatch(str(value))
+    if matched is None:
+        return None
+    number, suffix = matched.group(1), matched.group(2) or ""
+    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
+        return Decimal(number + suffix)
+    return Decimal(number) * _SUFFIXES[suffix]
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, dict, list)) and not value)
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+
+def diff(before: Object | None, after: Object | None) -> dict[str, str]:
+    """Both sides as YAML for Ansible's diff mode; None is the empty text.
+
+    What the server keeps for itself is left out, and the data of Secrets is replaced by whether it differs.
+    """
+    old, new = _shown(before), _shown(after)
+    if "Secret" in (old.get("kind"), new.get("kind")):
+        data, others = old.get("data") or {}, new.get("data") or {}
+        if data:
+            old = {**old, "data": dict.fromkeys(data, "<redacted>")}
+        if others:
+            # The two sides must differ where the data does, or a diff would not show the line.
+            told = {key: "<redacted>" if data.get(key) == others[key] else "<redacted, changed>" for key in others}
+            new = {**new, "data": told}
+    return {"before": _yaml(old), "after": _yaml(new)}
+
+
+def _shown(obj: Object | None) -> Object:
+    if not obj:
+        return {}
+    obj = _stored_form(obj)
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _NOT_OURS_TO_SHOW}
+    annotations = {
+        key: value
+        for key, value in (meta.pop("annotations", None) or {}).items()
+        # kubectl keeps a whole copy of the object, data of Secrets included, in this one.
+        if key != "kubectl.kubernetes.io/last-applied-configuration"
+    }
+    if annotations:
+        meta["annotations"] = annotations
+    return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": meta}
+
+
+def _yaml(obj: Object) -> str:
+    if not obj:
+        return ""
+    layout: dict[str, Any] = {"sort_keys": True, "default_flow_style": False, "width": 120}
+    try:
+        return str(yaml.dump(obj, Dumper=_DUMPER, **layout))
+    except UnicodeEncodeError:
+        # JSON may hold half of a surrogate pair, which is no text in UTF-8. The slower one escapes it.
+        return str(yaml.safe_dump(obj, **layout))
+
+
+# -- whose it is -------------------------------------------------------------------------------------------------------
+
+
+def claimed_by(live: Object) -> tuple[str | None, str | None]:
+    """(managed-by, owner) as the labels of a live object say. Anybody can write a label: see ``owned_by``."""
+    labels = live["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY_LABEL), labels.get(OWNER_LABEL)
+
+
+def owned_by(live: Object, owner: str, recorded_uids: Collection[str]) -> bool:
+    """Whether this object may be deleted in the name of ``owner``.
+
+    Two things must hold. Its owner label names the instance; and it is proved that we made it, since a label can be put
+    on anything by anybody (a user who copies our manifest, for one): either its UID is among those that the state
+    recorded when we created it, or, for an object that was created just before a run died and so was not recorded,
+    managedFields shows our apply as the oldest writer. Writers of subresources (status) do not count, because nobody
+    creates an object through one. When another writer is older than our last apply we do not claim it: not deleting
+    too much is worth a leftover that the report names.
+    """
+    meta = live["metadata"]
+    if claimed_by(live)[1] != owner:
+        return False
+    if meta.get("uid") in recorded_uids:
+        return True
+    entries = [one for one in meta.get("managedFields") or [] if not one.get("subresource")]
+    ours = [one for one in entries if one.get("manager") == FIELD_MANAGER and one.get("operation") == "Apply"]
+    if not ours:
+        return False
+    # RFC 3339 in UTC sorts as text.
+    first = min(str(one.get("time", "")) for one in ours)
+    return all(str(one.get("time", "")) >= first for one in entries if one not in ours)

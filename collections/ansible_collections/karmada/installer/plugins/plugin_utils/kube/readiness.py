@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this object ready, and if not, why, in words that lead to the cause. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from ..redaction import shown
+
+Object = dict[str, Any]
+Related = Collection[Object]
+
+# Waiting reasons of containers that no waiting mends.
+HOPELESS_WAITING = frozenset({"ErrImageNeverPull", "InvalidImageName"})
+# Those of an image that did not come yet.
+UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
+MAX_EVENTS = 3
+
+
+def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
+    """Why the object is not ready, or None when it is. A kind not known here is ready as soon as it exists.
+
+    ``related`` may hold the pods, claims and events that belong to it; with them the reason names the cause (an image
+    that cannot be pulled, no node with room) and not only the symptom (0 of 1 ready).
+    """
+    if obj["metadata"].get("deletionTimestamp"):
+        return "it is being deleted"
+    check = _CHECKS.get(obj.get("kind", ""))
+    symptom = check(obj) if check else None
+    if symptom is None:
+        return None
+    causes = list(dict.fromkeys([*_refused_pods(obj), *(text for one in related if (text := _cause(one)))]))
+    # Conditions and events quote whatever failed.
+    return shown("; ".join([symptom, *causes, *_warnings(related, " ".join(causes))]))
+
+
+def hopeless(obj: Object, related: Related = ()) -> str | None:
+    """Why this object cannot become ready by waiting, or None. To be believed only when it stays so for a while."""
+    for condition in _conditions(obj):
+        failed_to_create = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
+        if failed_to_create and _refused(condition.get("message", "")):
+            return str(condition["message"])
+    if obj.get("kind") == "Job" and _condition(obj, "Failed"):
+        return _job(obj)
+    for one in related:
+        if one.get("kind") == "Pod":
+            for status in _containers(one):
+                waiting = (status.get("state") or {}).get("waiting") or {}
+                if waiting.get("reason") in HOPELESS_WAITING:
+                    return f"pod {one['metadata']['name']}: {_container_trouble(status)}"
+        # StatefulSets tell only by event that their pods are refused.
+        if one.get("kind") == "Event" and one.get("reason") == "FailedCreate" and _refused(one.get("message", "")):
+            return str(one["message"])
+    return None
+
+
+def _refused_pods(obj: Object) -> list[str]:
+    """What a Deployment says when the API server does not let it create its pods."""
+    failures = [one for one in _conditions(obj) if one["type"] == "ReplicaFailure" and one["status"] == "True"]
+    return [f"its pods are refused: {one['message']}" for one in failures if one.get("message")]
+
+
+def not_pulled(related: Related) -> str | None:
+    """An image that the kubelet tries in vain to pull, with its reason; it goes on trying, and may succeed one day."""
+    for one in related:
+        if one.get("kind") != "Pod" or one["metadata"].get("deletionTimestamp"):
+            continue
+        for status in _containers(one):
+            if ((status.get("state") or {}).get("waiting") or {}).get("reason") in UNPULLED_WAITING:
+                trouble = f"pod {one['metadata']['name']}: {_container_trouble(status)}"
+                return "; ".join([trouble, *_warnings(related, trouble)])
+    return None
+
+
+def _refused(message: str) -> bool:
+    # Not every "is forbidden": a service account that is created a moment later is reported so as well.
+    refusals = ("exceeded quota", "insufficient quota", "no PriorityClass", "is invalid:", "violates PodSecurity")
+    return any(word in message for word in refusals)
+
+
+def crashing(pods: Iterable[Object]) -> list[tuple[str, str]]:
+    """(pod, container) whose last run ended in failure: their logs say why."""
+    return [
+        (pod["metadata"]["name"], status["name"])
+        for pod in pods
+        if pod.get("kind") == "Pod"
+        for status in _containers(pod)
+        if not status.get("ready") and _failed_run(status)
+    ]
+
+
+# -- kinds -------------------------------------------------------------------------------------------------------------
+
+
+def _deployment(obj: Object) -> str | None:
+    wanted, status = _replicas(obj), obj.get("status") or {}
+    if (stale := reason_stale(obj)) is not None:
+        return stale
+    updated = status.get("updatedReplicas") or 0
+    if updated < wanted:
+        return f"{updated} of {wanted} replicas are updated"
+    if (status.get("replicas") or 0) > updated:
+        return f"{(status.get('replicas') or 0) - updated} replicas of the old version are still there"
+    available = status.get("availableReplicas") or 0
+    if available < wanted:
+        return f"{available} of {wanted} replicas are available"
+    return None
+
+
+def _stateful_set(obj: Object) -> str | None:
+    wanted, status, spec = _replicas(obj), obj.get("status") or {}, obj.get("spec") or {}
+    if (stale := reason_stale(obj)) is not None:
+        return stale
+    ready = status.get("readyReplicas") or 0
+    if ready < wanted:
+        return f"{ready} of {wanted} replicas are ready"
+    if (status.get("replicas") or 0) > wanted:
+        return f"{status['replicas']} replicas are there and {wanted} are wanted"
+    strategy = spec.get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete":
+        # Whoever chose it replaces the pods; the controller waits for them, and we would for ever.
+        return None
+    if wanted and not status.get("updateRevision"):
+        return "the controller has not looked at it yet"
+    # With a partition only the upper ordinals are to be updated.
+    target = max(0, wanted - ((strategy.get("rollingUpdate") or {}).get("partition") or 0))
+    updated = status.get("updatedReplicas") or 0
+    if status.get("currentRevision") == status.get("updateRevision"):
+        updated = max(updated, status.get("currentReplicas") or 0)
+    return f"{updated} of {target} replicas are updated" if updated < target else None
+
+
+def _daemon_set(obj: Object) -> str | None:
+    status = obj.get("status") or {}
+    if (stale := reason_stale(obj)) is not None:
+        return stale
+    wanted = status.get("desiredNumberScheduled") or 0
+    for field, what in (("updatedNumberScheduled", "updated"), ("numberAvailable", "available")):
+        if (status.get(field) or 0) < wanted:
+            return f"{status.get(field) or 0} of {wanted} pods are {what}"
+    return None
+
+
+def _pod(obj: Object) -> str | None:
+    status = obj.get("status") or {}
+    if status.get("phase") == "Succeeded" or _condition(obj, "Ready"):
+        return None
+    return _pod_trouble(obj) or f"it is {status.get('phase') or 'Pending'}"
+
+
+def _job(obj: Object) -> str | None:
+    if _condition(obj, "Complete"):
+        return None
+    for condition in _conditions(obj):
+        if condition["type"] == "Failed" and condition["status"] == "True":
+            return f"it failed: {condition.get('message') or condition.get('reason') or 'no reason given'}"
+    status = obj.get("status") or {}
+    return f"it is not complete ({status.get('active') or 0} running, {status.get('failed') or 0} failed)"
+
+
+def _claim(obj: Object) -> str | None:
+    phase = (obj.get("status") or {}).get("phase") or "Pending"
+    if phase == "Bound":
+        return None
+    storage_class = (obj.get("spec") or {}).get("storageClassName")
+    return f"it is {phase} (storage class {storage_class or 'not set'})"
+
+
+def _namespace(obj: Object) -> str | None:
+    phase = (obj.get("status") or {}).get("phase")
+    return None if phase == "Active" else f"it is {phase or 'not active yet'}"
+
+
+def _needs(*types: str) -> Callable[[Object], str | None]:
+    def check(obj: Object) -> str | None:
+        for kind in types:
+            found = [one for one in _conditions(obj) if one["type"] == kind]
+            if not found:
+                return f"{kind} is not reported yet"
+            if found[0]["status"] != "True":
+                told = ": ".join(filter(None, (found[0].get("reason"), found[0].get("message"))))
+                return f"{kind} is {found[0]['status']}{f' ({told})' if told else ''}"
+        return None
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[Object], str | None]] = {
+    "APIService": _needs("Available"),
+    "Cluster": _needs("Ready"),
+    "CustomResourceDefinition": _needs("Established"),
+    "DaemonSet": _daemon_set,
+    "Deployment": _deployment,
+    "Job": _job,
+    "Namespace": _namespace,
+    "Node": _needs("Ready"),
+    "PersistentVolumeClaim": _claim,
+    "Pod": _pod,
+    "StatefulSet": _stateful_set,
+}
+
+
+# -- causes ------------------------------------------------------------------------------------------------------------
+
+
+def _cause(one: Object) -> str | None:
+    name = one["metadata"]["name"]
+    if one.get("kind") == "Pod":
+        trouble = None if _condition(one, "Ready") else _pod_trouble(one)
+        return f"pod {name}: {trouble}" if trouble else None
+    if one.get("kind") == "PersistentVolumeClaim":
+        trouble = _claim(one)
+        return f"claim {name}: {trouble}" if trouble else None
+    return None
+
+
+def _pod_trouble(pod: Object) -> str | None:
+    """What keeps a pod from being ready: the scheduler, a container, or a probe."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return "it is being deleted"
+    for condition in _conditions(pod):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"no node for it: {condition.get('message') or condition.get('reason') or 'no reason given'}"
+    status = pod.get("status") or {}
+    if status.get("phase") == "Failed":
+        return f"it failed: {status.get('message') or status.get('reason') or 'no reason given'}"
+    troubles = [text for one in _containers(pod) if (text := _container_trouble(one))]
+    return "; ".join(troubles) or None
+
+
+def _container_trouble(status: Object) -> str | None:
+    name, state = status["name"], status.get("state") or {}
+    waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
+    restarts = status.get("restartCount") or 0
+    if waiting:
+        reason = waiting.get("reason") or "Waiting"
+        if "Image" in reason:
+            detail = f" of image {status.get('image')}"
+        elif restarts:
+            detail = f" after {restarts} restarts{_last_exit(status)}"
+        else:
+            detail = ""
+        message = waiting.get("message")
+        return f"container {name}: {reason}{detail}{f' ({message})' if message and not restarts else ''}"
+    if terminated and terminated.get("exitCode"):
+        return f"container {name}: {terminated.get('reason') or 'Error'}, exit code {terminated['exitCode']}"
+    if "running" in state and not status.get("ready"):
+        return f"container {name}: runs, its readiness probe does not pass yet{_last_exit(status)}"
+    return None
+
+
+def _last_exit(status: Object) -> str:
+    last = (status.get("lastState") or {}).get("terminated") or {}
+    return f", last exit code {last['exitCode']} ({last.get('reason') or 'Error'})" if "exitCode" in last else ""
+
+
+def _failed_run(status: Object) -> bool:
+    ends = [((status.get(key) or {}).get("terminated") or {}).get("exitCode") for key in ("state", "lastState")]
+    return any(ends)
+
+
+def _warnings(related: Related, said: str) -> list[str]:
+    """The newest warnings, once each, without those that repeat what was ``said``."""
+    events = [one for one in related if one.get("kind") == "Event" and one.get("type") == "Warning"]
+    events.sort(key=_when, reverse=True)
+    texts = []
+    for one in events:
+        message = " ".join(str(one.get("message") or "").split())
+        if message.removeprefix("Error: ").removeprefix("Error creating: ") not in said:
+            texts.append(f"{one.get('reason') or 'Warning'}: {message}")
+    return [f"event {text}" for text in list(dict.fromkeys(texts))[:MAX_EVENTS]]
+
+
+def _when(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
+
+
+def _containers(pod: Object) -> list[Object]:
+    """Status of the containers; of init containers only of those that are not done."""
+    status = pod.get("status") or {}
+    inits = [one for one in status.get("initContainerStatuses") or [] if not one.get("ready")]
+    # While an init container is at work the others only say PodInitializing.
+    return inits or list(status.get("containerStatuses") or [])
+
+
+def _conditions(obj: Object) -> list[Object]:
+    return list((obj.get("status") or {}).get("conditions") or [])
+
+
+def _condition(obj: Object, kind: str) -> bool:
+    return any(one["type"] == kind and one["status"] == "True" for one in _conditions(obj))
+
+
+def _replicas(obj: Object) -> int:
+    wanted = (obj.get("spec") or {}).get("replicas")
+    return 1 if wanted is None else int(wanted)
+
+
+def reason_stale(obj: Object) -> str | None:
+    """Why the status says nothing of the object as it is now, or None."""
+    observed = (obj.get("status") or {}).get("observedGeneration") or 0
+    if observed < (obj["metadata"].get("generation") or 0):
+        return "the controller has not looked at this version of it yet"
+    return None

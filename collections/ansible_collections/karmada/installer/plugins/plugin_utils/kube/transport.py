@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to one API server over a pool of connections, sent again for as long as that may help.
+
+``kubernetes.client`` is not used: its models cost half a second to build, its dynamic client a discovery of the whole
+API, and we need neither. Who we are comes from ``kubeconfig``; a server that cannot be reached from here is reached
+through ``kube.port_forward``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+
+from ..labels import FIELD_MANAGER
+from ..problems import Problem, ProblemsError
+from ..redaction import printable
+from .answer import Answer, Limits, Seconds, TooMuchError, content, ending, parsed
+from .errors import ApiError, Invalid, Unreachable, explain, from_status, too_much, without_login
+from .kubeconfig import Access
+
+if not hasattr(urllib3, "BaseHTTPResponse"):
+    # It checks the names in certificates in its own way, and not at all inside a port-forward.
+    raise ImportError("urllib3 2 or newer is needed")
+
+Object = dict[str, Any]
+Taken = TypeVar("Taken")
+
+POOL = 32
+CONNECT_SECONDS = 10.0
+# Longer than the longest admission webhook (30 s), so that a slow answer is not taken for a dead connection.
+READ_SECONDS = 35.0
+RETRY_SECONDS = 90.0
+RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
+# How often a write is sent again that others keep getting in the way of; with pauses, some 15 s.
+CONFLICTS = 10
+#: Of an answer that is an error no more is read than that.
+ERROR_BYTES = 1024 * 1024
+WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
+
+
+class Transport:
+    """One API server, and how a request gets there and back. Safe to use from many threads.
+
+    ``name`` is what people call it ("host cluster"); it starts every error message. ``retry_seconds`` is how long one
+    request may be tried again while the server is away or overloaded. ``counts`` counts requests by verb.
+    ``on_trouble`` hears, in a sentence, that a request is being tried again. ``before_write`` is called before each
+    attempt of a write, however late, and stops it by raising. ``limits`` is what is taken from this server.
+    """
+
+    def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
+        self.name = name
+        self.access = access
+        self.server = access.server
+        self.retry_seconds = retry_seconds
+        self.limits = Limits()
+        self._read_seconds = READ_SECONDS
+        self.counts: Counter[str] = Counter()
+        self.on_trouble: Callable[[str], None] | None = None
+        self.before_write: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        parts = urlsplit(self.server)
+        self._base_path = parts.path.rstrip("/")
+        self._proxy = access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "") or ""
+        self._pool = self._make_pool()
+
+    def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Self:
+        """The same server over the same connections, giving up sooner or later. Only one of the two is to be closed."""
+        other = copy.copy(self)
+        other.retry_seconds, other._read_seconds = retry_seconds, read_seconds
+        return other
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} at {self.server}>"
+
+    def dial(self, timeout: float) -> Any:
+        """A new connection to the API server itself, with TLS done; the caller owns and closes the socket."""
+        connection: Any = self._pool._new_conn()
+        connection.timeout = timeout
+        try:
+            if getattr(self._pool, "proxy", None):
+                self._pool._prepare_proxy(connection)
+            else:
+                connection.connect()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            connection.close()
+            raise ConnectionError(f"{self.name}: {explain(error, self.server, self._proxy)[0]}") from None
+        return connection.sock
+
+    def _make_pool(self) -> Any:
+        parts = urlsplit(self.server)
+        options: dict[str, Any] = {
+            "maxsize": POOL,
+            "block": False,
+            "socket_options": [
+                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            ],
+        }
+        if parts.scheme == "https":
+            options |= {"ssl_context": self.access.context, "server_hostname": self.access.tls_server_name}
+            if self.access.context.verify_mode is ssl.CERT_NONE:
+                options |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
+        proxy = self._proxy
+        if not proxy:
+            kind = urllib3.HTTPSConnectionPool if parts.scheme == "https" else urllib3.HTTPConnectionPool
+            return ending(kind(parts.hostname or "", parts.port, **options))
+        if proxy.startswith("socks"):
+            try:
+                from urllib3.contrib.socks import SOCKSProxyManager  # noqa: PLC0415
+            except ImportError:
+                what, remedy = f"{self.name} is behind a SOCKS proxy", "Install the Python package PySocks."
+                raise ProblemsError(Problem(what, without_login(proxy), remedy)) from None
+            # The proxy looks the name up, as for kubectl and for the control plane: it may be known there only.
+            by_name = urlsplit(proxy)._replace(scheme="socks5h").geturl()
+            return ending(SOCKSProxyManager(by_name, **options).connection_from_url(self.server))
+        return ending(urllib3.ProxyManager(proxy, **options).connection_from_url(self.server))
+
+    def _json(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str | None] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        answer = self._request(verb, method, path, query, body, content_type=content_type)
+        return self._content(answer.data, method, path)
+
+    def _content(self, data: bytes | str, method: str, path: str) -> Object:
+        """The object that an answer is. Raises ApiError for one of something else that listens at this address."""
+        try:
+            found = parsed(data, self.limits.answer_values)
+        except TooMuchError as error:
+            raise too_much(self.name, self.server, method, path, str(error)) from None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            begun = data.lstrip()[:1] in (b"{", "{")
+            message = (
+                f"the answer of {self.server} is cut off, or no JSON; see what is in front of it"
+                if begun
+                else f"what answers at {self.server} is not a Kubernetes API server; mend the address"
+            )
+            raise ApiError(self.name, method, path, 0, "NotKubernetes", message)
+        return found
+
+    def _request(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str | None] | None = None,
+        body: Object | None = None,
+        *,
+        content_type: str = "application/json",
+        outlive_conflicts: bool = False,
+        retry_seconds: float | None = None,
+    ) -> Answer:
+        """Send until there is an answer that trying again would not change, or the time for trying is over."""
+
+        def read(response: urllib3.BaseHTTPResponse) -> Answer:
+            return Answer(response.status, response.headers, content(response, self.limits.answer_bytes))
+
+        seconds = (self._read_seconds, self.limits.answer_seconds)
+        return self._sent(
+            read,
+            verb,
+            method,
+            path,
+            query,
+            body,
+            seconds=seconds,
+            content_type=content_type,
+            outlive_conflicts=outlive_conflicts,
+            retry_seconds=retry_seconds,
+        )
+
+    def _stream(
+        self, verb: str, path: str, query: Mapping[str, str | None], seconds: float
+    ) -> urllib3.BaseHTTPResponse:
+        """An answer that is read while it comes, for at most ``seconds`` altogether, silence included."""
+        return self._sent(lambda response: response, verb, "GET", path, query, None, seconds=(seconds, seconds))
+
+    def _sent(  # noqa: PLR0913
+        self,
+        read: Callable[[urllib3.BaseHTTPResponse], Taken],
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str | None] | None,
+        body: Object | None,
+        *,
+        seconds: tuple[float, float],
+        content_type: str = "application/json",
+        outlive_conflicts: bool = False,
+        retry_seconds: float | None = None,
+    ) -> Taken:
+        """What ``read`` takes from the answer; ``seconds`` are those of each wait, and of all of one attempt."""
+        chosen = {key: value for key, value in (query or {}).items() if value}
+        url = self._base_path + path + (f"?{urlencode(chosen)}" if chosen else "")
+        data = None if body is None else json.dumps(body).encode()
+        patience = self.retry_seconds if retry_seconds is None else retry_seconds
+        started = time.monotonic()
+        connect = min(CONNECT_SECONDS, self._read_seconds)
+        attempt, renewed = 0, False
+        while True:
+            attempt += 1
+            if self.before_write and verb in WRITES:
+                self.before_write()
+            self._count(verb if attempt == 1 else "retry")
+            headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER, **self.access.headers()}
+            if data is not None:
+                headers["Content-Type"] = content_type
+            after: float | None = None
+            trouble: ApiError
+            try:
+                response: urllib3.BaseHTTPResponse = self._pool.urlopen(
+                    method,
+                    url,
+                    body=data,
+                    headers=headers,
+                    retries=False,
+                    redirect=False,
+                    timeout=urllib3.Timeout(connect=Seconds.of(connect, connect), read=Seconds.of(*seconds)),
+                    preload_content=False,
+                )
+                if response.status < 300:
+                    return read(response)
+            except TooMuchError as error:
+                raise too_much(self.name, self.server, method, path, str(error)) from None
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                message, passing = explain(error, self.server, self._proxy)
+                trouble = Unreachable(self.name, method, path, 0, "Unreachable", message)
+                if not passing:
+                    raise trouble from None
+            else:
+                trouble = self._error_of(response, method, path)
+                if response.status == 401 and not renewed and self.access.refresh():
+                    renewed = True
+                    continue
+                crossed = outlive_conflicts and response.status == 409 and attempt < CONFLICTS
+                if not crossed and (response.status not in RETRIED_STATUS or isinstance(trouble, Invalid)):
+                    raise trouble
+                after = _retry_after(response)
+            self._wait_after(trouble, attempt, after, started, patience)
+
+    def _wait_after(
+        self, trouble: ApiError, attempt: int, after: float | None, started: float, patience: float
+    ) -> None:
+        """Pause before the next attempt. Raises the trouble when ``patience`` seconds since ``started`` do not last."""
+        seconds = pause(attempt, after)
+        tried = time.monotonic() - started
+        if tried + seconds > patience:
+            if attempt > 1:
+                trouble.message += f"; tried {attempt} times in {tried:.0f} s"
+            raise trouble from None
+        if self.on_trouble and attempt > 3:
+            self.on_trouble(f"{self.name}: {trouble.message}; trying for another {patience - tried:.0f} s")
+        time.sleep(seconds)
+
+    def _count(self, verb: str) -> None:
+        with self._lock:
+            self.counts[verb] += 1
+
+    def _error_of(self, response: urllib3.BaseHTTPResponse, method: str, path: str) -> ApiError:
+        try:
+            text = content(response, ERROR_BYTES).decode("utf-8", "replace")
+        except (urllib3.exceptions.HTTPError, OSError, TooMuchError):
+            text = ""
+        try:
+            status = parsed(text, self.limits.answer_values)
+        except (ValueError, TooMuchError):
+            status = None
+        if not isinstance(status, dict):
+            status = {"message": printable(text, 300)}
+        return self._status_error(method, path, response.status, status)
+
+    def _status_error(self, method: str, path: str, code: int, status: Object) -> ApiError:
+        return from_status(self.name, self.server, method, path, code, status)
+
+
+def _proxy_of_environment(scheme: str, host: str) -> str | None:
+    proxy = urllib.request.getproxies().get(scheme)
+    return None if proxy and urllib.request.proxy_bypass(host) else proxy
+
+
+def pause(attempt: int, after: float | None) -> float:
+    """Seconds until the next attempt: longer each time up to 5, not before the server asks for it, not all at once."""
+    own = min(5.0, 0.1 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads load, guards nothing
+    return max(own, (after or 0.0) * random.uniform(1, 1.2))  # noqa: S311
+
+
+def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
+    try:
+        return min(30.0, float(response.headers.get("Retry-After", "")))
+    except ValueError:
+        return None

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A watch: events of an API server until it, we or the network end it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import urllib3
+
+from .answer import MIB, TooMuchError, lines, parsed
+from .errors import ApiError
+
+Object = dict[str, Any]
+#: Of JSON in one event.
+MAX_VALUES = 300_000
+
+
+class Watch(Iterator[Object]):
+    """Events (``{"type": "ADDED"|"MODIFIED"|"DELETED"|"BOOKMARK", "object": …}``) until the server ends the watch.
+
+    A connection that breaks ends it as well, and so does what is no event, or longer than ``longest`` bytes: callers go
+    on from the last resource version they saw. Raises Expired when that is too old. ``close`` may be called from
+    another thread and ends a blocked iteration.
+    """
+
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, error: Callable[[Object], ApiError], longest: int = 64 * MIB
+    ) -> None:
+        self._response, self._error, self._longest = response, error, longest
+        self._socket = getattr(getattr(response, "connection", None), "sock", None)
+        self._closed = False
+        self._events = self._read()
+
+    def __next__(self) -> Object:
+        return next(self._events)
+
+    def _read(self) -> Iterator[Object]:
+        try:
+            for line in lines(self._response, self._longest):
+                event: Object = parsed(line, MAX_VALUES)
+                if event["type"] == "ERROR":
+                    raise self._error(event["object"])
+                yield event
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, TypeError, KeyError, TooMuchError):
+            # Broken, silent for too long, no events, or closed by us (urllib3 then trips over its own closed file).
+            return
+        finally:
+            self._response.close()
+            self._response.release_conn()
+
+    def close(self) -> None:
+        """End the watch; safe from any thread, and more than once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._socket is not None:
+            # The raw shutdown wakes a reader blocked in another thread; closing the file descriptor would not.
+            inner = getattr(self._socket, "socket", self._socket)
+            try:
+                if isinstance(inner, socket.socket):
+                    socket.socket.shutdown(inner, socket.SHUT_RDWR)
+                else:
+                    inner.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens of accounts on a member: its own controller fills them into Secrets a moment after they are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..kube.cluster import Cluster
+from ..problems import Problem, ProblemsError
+
+#: How long a member may take to fill the tokens of accounts.
+FILLED_SECONDS = 30.0
+_PAUSE = 0.1
+
+Filled = TypeVar("Filled")
+
+
+def wait_for(find: Callable[[], Filled | None], member: Cluster, what: str, where: str) -> Filled:
+    """What ``find`` makes of the tokens, as soon as the member has filled them.
+
+    Raises ProblemsError when it does not: ``what`` it did not fill, and ``where`` on it.
+    """
+    deadline = time.monotonic() + FILLED_SECONDS
+    while True:
+        found = find()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"it did not fill {what} within {FILLED_SECONDS:.0f} s",
+                    where=f"{member.name}, {where}",
+                    remedy="check that its kube-controller-manager runs, then run the playbook again",
+                ),
+                consequence="what is there stays; the next run goes on from there",
+            )
+        time.sleep(_PAUSE)

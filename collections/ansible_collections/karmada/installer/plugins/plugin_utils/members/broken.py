@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that a run could not bring to what the document says: why, and what to do. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..problems import NOTHING_CHANGED, Problem, ProblemsError
+from ..redaction import shown
+
+#: What a step does with broken members, the value of its option ``on_broken_member``: fail when all others are done,
+#: or only tell, so that the play goes on and fails at its end.
+FAIL, TELL = "fail", "tell"
+OPTION: dict[str, Any] = {"type": "str", "default": FAIL, "choices": [FAIL, TELL]}
+_RUN_AGAIN = "mend that and run again"
+
+
+@dataclass(frozen=True)
+class BrokenMember:
+    """A member, why it is not as it should be, and the next step of a person. Contains no credentials."""
+
+    name: str
+    problem: str
+    next_step: str
+
+    @classmethod
+    def of_problems(cls, name: str, problems: Sequence[Problem]) -> BrokenMember:
+        """From what is wrong with it."""
+        return cls(name, *reason_and_next_step(ProblemsError(problems)))
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> BrokenMember:
+        """From its plain form."""
+        return cls(str(plain["name"]), str(plain["problem"]), str(plain["next"]))
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """As results of steps have it, by which one step tells the next."""
+        return {"name": self.name, "problem": self.problem, "next": self.next_step}
+
+
+def reason_and_next_step(error: Exception) -> tuple[str, str]:
+    """Why a member could not be worked on, and what to do about it, of what was raised."""
+    if not isinstance(error, ProblemsError):
+        return shown(str(error)), _RUN_AGAIN
+    reasons = [f"{each.where}: {each.what}" if each.where else each.what for each in error.problems]
+    if error.consequence != NOTHING_CHANGED:
+        reasons.append(error.consequence)
+    remedies = dict.fromkeys(each.remedy for each in error.problems if each.remedy)
+    return shown("; ".join(reasons)), "; ".join([*remedies, "then run again"]) if remedies else _RUN_AGAIN
+
+
+def listing(broken: Iterable[BrokenMember]) -> list[str]:
+    """Lines that name each with its reason and its next step."""
+    return [line for each in broken for line in (f"  - {each.name}: {each.problem}", f"    next: {each.next_step}")]

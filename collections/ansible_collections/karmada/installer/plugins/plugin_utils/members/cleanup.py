@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Removal of what joining put on a member cluster, and what Karmada itself put there to act for users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..control_plane import removal
+from ..control_plane.bootstrap import MEMBER_NAMESPACE
+from ..kube.apply import Change
+from ..kube.objects import Ref, owned_by
+from ..problems import Problem
+from ..redaction import printable
+from ..run.run import Run
+from . import agent, one_member, registration, service_types
+from .join import Entry, connected, impersonation
+from .registration import NAMESPACE_ON_MEMBER
+
+#: On a member, if a run was killed while a pod there tried to reach the control plane.
+_OF_KILLED_PROBE = Ref("v1", "Namespace", NAMESPACE_ON_MEMBER)
+
+
+def member_entries(run: Run) -> list[Entry]:
+    """The members that were joined, as they were reached then; the document may no longer list them."""
+    listed = {entry["name"]: entry for entry in run.spec["members"]}
+    return [listed.get(name) or {"name": name, **record} for name, record in sorted(run.state.members.items())]
+
+
+def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
+    """Members that would keep what is ours because they do not answer, apart from those given up by name."""
+    problems = []
+    for entry in member_entries(run):
+        if entry["name"] in abandoned:
+            continue
+        try:
+            with one_member.apart(entry["name"], run.trace), connected(run, entry) as member:
+                member.version(retry_seconds=5)
+        except one_member.TOLD as error:
+            left = ", ".join(sorted(run.state.owned.get(f"member/{entry['name']}", {})))
+            problems.append(
+                Problem(
+                    what=f"it does not answer, so these would be left on it: {left}. ({printable(error)})",
+                    where=f"member {entry['name']}",
+                    remedy="make it reachable, or give it up: "
+                    f'-e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
+                )
+            )
+    return problems
+
+
+def clean_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS) -> list[Change]:
+    """Remove from a member what joining it created, and what Karmada itself put there to act for users.
+
+    The namespace is asked to go, and waited for by ``wait_for_member``: a cluster does nothing about that for 5 s, in
+    which there is other work to do. When this returns there is nothing in it that could hold it.
+    """
+    name = entry["name"]
+    with connected(run, entry, timeout) as member:
+        of_accounts = registration.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
+        # The document may say a mode that it has not come to.
+        has_agent = registration.may_have_agent(entry, run.state.members.get(name))
+        refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
+        live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
+        ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
+        changes = removal.delete_ours(run, member, [*ours, *impersonation(name, member)], timeout)
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
+            uids = run.state.uids(f"member/{name}")
+            going = {Ref.of(each) for each in ours}
+            changes += removal.delete_namespace(run, member, namespace, uids, going, timeout)
+        changes += removal.delete_ours(run, member, service_types.unused(run, name, member), timeout)
+    return changes
+
+
+def wait_for_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS) -> None:
+    """Return when the namespace that ``clean_member`` asked to go is gone. Raises ApplyFailed when it stays."""
+    with connected(run, entry, timeout) as member:
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace and namespace["metadata"].get("deletionTimestamp"):
+            removal.delete_ours(run, member, [namespace], timeout)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A karmada-scheduler-estimator for each member: what it needs to look at its member, and how schedulers find it.
+
+What an estimator may do on its member was made there by joining (see ``members``). Its credentials are in the control
+plane, beside those of the control plane itself, so a member that does not answer keeps no estimator from being made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..components.table import KARMADA_SCHEDULER_ESTIMATOR, wanted_components
+from ..components.types import SYSTEM_NAMESPACE, Component
+from ..control_plane import bootstrap, removal
+from ..control_plane.bootstrap import MEMBER_NAMESPACE
+from ..kube.apply import Change
+from ..kube.objects import Ref
+from ..kube.readiness import reason_not_ready
+from ..kube.wait import wait_until
+from ..labels import NAME_LABEL, OWNER_LABEL
+from ..render import workloads as render
+from ..run.facts import Object
+from ..run.run import HOST, Run
+from . import broken as broken_members
+from . import one_member, registration
+
+ROW = KARMADA_SCHEDULER_ESTIMATOR
+
+
+@dataclass(frozen=True, repr=False)
+class Joined:
+    """The members whose estimators can be made: member → kubeconfig, and which of them the control plane finds Ready.
+
+    Has no representation, because it holds tokens. ``stale`` are Secrets of the control plane that nobody needs.
+    """
+
+    access: Mapping[str, bytes]
+    ready: tuple[str, ...] = ()
+    stale: tuple[Ref, ...] = ()
+
+
+def joined(run: Run) -> Joined:
+    """What the control plane knows of the members that are to have an estimator."""
+    wanted = [each.member for each in wanted_estimators(run)]
+    kept = {registration.estimator_secret(name) for name in wanted}
+    secrets = _ours(run, "Secret", MEMBER_NAMESPACE)
+    stale = tuple(
+        Ref.of(secret)
+        for name, secret in secrets.items()
+        if name.endswith(registration.estimator_secret("")) and name not in kept
+    )
+    if not wanted:
+        return Joined({}, (), stale)
+    clusters = {each["metadata"]["name"]: each for each in run.control_plane.list(registration.CLUSTER_API, "Cluster")}
+    access = {}
+    for name in wanted:
+        secret = secrets.get(registration.estimator_secret(name))
+        if name in clusters and secret:
+            try:
+                with one_member.apart(name, run.trace):
+                    access[name] = registration.estimator_access(clusters[name], secret)
+            except one_member.TOLD as error:
+                run.say(f"member {name} gets no estimator: {'; '.join(broken_members.reason_and_next_step(error))}")
+    return Joined(access, tuple(name for name in access if not reason_not_ready(clusters[name])), stale)
+
+
+def register(run: Run, found: Joined) -> list[Change]:
+    """Services in the control plane that lead schedulers to estimators; those of members that have left go."""
+    addresses = {
+        each.member: run.estimator_address(each) for each in wanted_estimators(run) if each.member in found.access
+    }
+    services = bootstrap.estimator_services(run.instance.owner, addresses)
+    step = "say where estimators are found"
+    changes = run.apply_to_control_plane(step, lambda: services) if services else []
+    kept = {Ref.of(each) for each in services}
+    there = _ours(run, "Service", SYSTEM_NAMESPACE, f",{NAME_LABEL}={ROW.name}")
+    gone = [ref for each in there.values() if (ref := Ref.of(each)) not in kept]
+    return [*changes, *run.remove_from_control_plane(step, [*gone, *found.stale])]
+
+
+def in_pods(run: Run, found: Joined, timeout: float) -> list[Change]:
+    """Estimators as pods of the host cluster. Only those whose member is Ready are waited for."""
+    able = [each for each in wanted_estimators(run) if each.member in found.access]
+    changes = run.apply_to_host("estimators", lambda: _objects(run, able, found)) if able else []
+    begun = any(run.instance.object_name(f"{ROW.name}-") in ref for ref in run.state.owned.get(HOST, {}))
+    if able or begun:
+        changes += run.remove_from_host("take away estimators", removal.unwanted(run, [ROW.name], changes))
+    if not run.check:
+        names = [run.instance.object_name(each.name) for each in able if each.member in found.ready]
+        workloads = [Ref("apps/v1", "Deployment", name, run.namespace) for name in names]
+        wait_until(run.host, workloads, timeout=timeout, progress=run.say)
+    return changes
+
+
+def wanted_estimators(run: Run) -> tuple[Component, ...]:
+    """The estimators that the document asks for, whether their members are joined or not."""
+    wanted = wanted_components(run.spec, run.instance.member_places)
+    return tuple(each for each in wanted if each.row == ROW.name)
+
+
+def _objects(run: Run, components: list[Component], found: Joined) -> list[Object]:
+    instance, layout = run.instance, run.layout
+    material = replace(run.material, member_access=found.access)
+    return [
+        *render.file_set_secrets(instance, layout, material, components),
+        *(
+            each
+            for component in components
+            for each in render.component_objects(instance, component, layout, material, run.state.etcd)
+        ),
+    ]
+
+
+def _ours(run: Run, kind: str, namespace: str, more: str = "") -> dict[str, dict[str, Any]]:
+    found = run.control_plane.list("v1", kind, namespace, labels=f"{OWNER_LABEL}={run.instance.owner}{more}")
+    return {each["metadata"]["name"]: each for each in found}

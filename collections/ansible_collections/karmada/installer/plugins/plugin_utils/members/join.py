@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joining members: many at once, each on its own, so that one that does not answer spoils no other.
+
+One in mode Pull is joined as one in mode Push is, and gets an agent on top (``agent_join``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ..components.state import FORMER_MODE, State
+from ..components.table import administrator
+from ..components.types import agent_hosts, has_estimators, pulls
+from ..control_plane.bootstrap import MEMBER_NAMESPACE
+from ..document.references import cluster_from_secret
+from ..kube.answer import OF_A_MEMBER
+from ..kube.apply import Change, apply_all, delete_all, plan, survey
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError
+from ..kube.objects import Ref, claimed_by, diff, owned_by
+from ..kube.snapshot import listed
+from ..kube.wait import NotReady, wait_until
+from ..problems import Problem, ProblemsError
+from ..render.agent_units import AgentAccess
+from ..run.facts import Object
+from ..run.run import Run
+from . import access as member_access
+from . import account_tokens, agent_join, former_connections, kubeconfig_by_ssh, one_member, registration, service_types
+from . import mode as member_mode
+from . import rights as member_rights
+from . import taints as member_taints
+from .broken import BrokenMember, reason_and_next_step
+from .plan import Clusters
+
+AT_ONCE = 16
+#: How long a member may take for its first answer; afterwards it is as patiently asked again as any API server.
+FIRST_ANSWER_SECONDS = 8.0
+#: Requests to one member at the same moment. Each needs a connection, and with many members those cost most.
+WORKERS = 2
+#: How long the pods of an agent may take to end.
+AGENT_SECONDS = 120.0
+Entry = Mapping[str, Any]
+
+
+@dataclass
+class Outcome:
+    """What came of one member: what changed on it, what changed in the control plane.
+
+    ``problem`` is why it is not joined, or not gone, for a person, and ``next_step`` what to do about it;
+    ``cluster_id`` is which cluster it is, as far as it has told; ``left`` what stays on a member that was given up;
+    ``unready`` whether it is the control plane that does not find it Ready.
+    """
+
+    name: str
+    on_member: list[Change] = field(default_factory=list)
+    in_control_plane: list[Change] = field(default_factory=list)
+    problem: str = ""
+    next_step: str = ""
+    cluster_id: str = ""
+    left: str = ""
+    unready: bool = False
+    #: Components that hold a connection to it as it was before this change.
+    holders: frozenset[str] = frozenset()
+    #: What its agent on hosts needs to get to it.
+    agent: AgentAccess | None = None
+
+    def fail(self, error: Exception) -> None:
+        """This came in between."""
+        self.problem, self.next_step = reason_and_next_step(error)
+
+    @property
+    def broken(self) -> BrokenMember | None:
+        """Why it is not as it should be, if it is not."""
+        return BrokenMember(self.name, self.problem, self.next_step) if self.problem else None
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes that made a difference."""
+        return [change for change in (*self.on_member, *self.in_control_plane) if change.action != "unchanged"]
+
+
+def of_each(
+    entries: Sequence[Entry], work: Callable[[Entry, Outcome], None], trace: Callable[[str], None] = lambda _text: None
+) -> list[Outcome]:
+    """Do the same for every member, a bounded number at once; ``work`` fills in the member's outcome as it goes.
+
+    What goes wrong with one is its own problem, and what it changed before that stays known. ``trace`` gets the
+    traceback of what nobody has thought of (``Run.trace``).
+    """
+
+    def guarded(entry: Entry) -> Outcome:
+        outcome = Outcome(entry["name"])
+        try:
+            with one_member.apart(outcome.name, trace):
+                work(entry, outcome)
+        except one_member.TOLD as error:
+            outcome.fail(error)
+        return outcome
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(guarded, entries))
+
+
+@contextmanager
+def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator[Cluster]:
+    """The member's API server, as the person who joins it reaches it.
+
+    ``patience`` is for how many seconds one request may be tried again at most, where that is less than for others.
+    """
+    listed = any(each["name"] == entry["name"] for each in run.spec["members"])
+    cluster = _over_ssh(run, entry, listed) if "kubeconfigFrom" in entry else _out_of_secret(run, entry, listed)
+    run.attend(cluster)
+    cluster.limits = OF_A_MEMBER
+    if patience is not None:
+        cluster.retry_seconds = min(cluster.retry_seconds, patience)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def _out_of_secret(run: Run, entry: Entry, listed: bool) -> Cluster:
+    name = entry["name"]
+    where = f"spec.members[{name}].secretRef" if listed else f"Secret of member {name}, on record"
+    secret = entry["secretRef"]["name"]
+    files, folder = run.secret(secret, where), run.connection.folder(secret)
+    cluster = cluster_from_secret(files, entry.get("context"), f"member {name}", where, folder=folder)
+    member_access.refuse_unusable(entry, cluster.access, where)
+    return cluster
+
+
+def _over_ssh(run: Run, entry: Entry, listed: bool) -> Cluster:
+    name = entry["name"]
+    where = f"spec.members[{name}].kubeconfigFrom" if listed else f"kubeconfig of member {name}, on record"
+    access = kubeconfig_by_ssh.access(run, entry, where)
+    member_access.refuse_unusable(entry, access, where)
+    return Cluster(access, f"member {name}")
+
+
+def registered_clusters(run: Run) -> Clusters:
+    """The Cluster objects of the control plane by name; in check mode there may be no control plane yet."""
+    if run.check and not run.control_plane_exists:
+        return Clusters()
+    return Clusters.of(run.control_plane.list(registration.CLUSTER_API, "Cluster"))
+
+
+def registration_of(member: Cluster) -> registration.Registration:
+    """Which cluster this really is. Its identity is the UID of kube-system, as everywhere in Karmada."""
+    system = member.with_patience(retry_seconds=FIRST_ANSWER_SECONDS).get("v1", "Namespace", "kube-system")
+    if system is None or not system.get("metadata", {}).get("uid"):
+        raise ProblemsError(
+            Problem(
+                what="it has no namespace kube-system, so it cannot be told from other clusters",
+                where=member.name,
+                remedy="check that the kubeconfig leads to a Kubernetes cluster",
+            )
+        )
+    access = member.access
+    return registration.Registration(system["metadata"]["uid"], access.server, access.proxy, insecure=access.insecure)
+
+
+def check_identity(name: str, identity: registration.Registration, registered: Clusters) -> None:
+    """Refuse one cluster under two names, and another cluster under a name that is taken."""
+    for other in registered.names.get(identity.cluster_id, []):
+        if other != name:
+            raise ProblemsError(
+                Problem(
+                    what=f"this cluster is registered already, as {other}",
+                    where=f"spec.members[{name}]",
+                    remedy=f"list it as {other}, or remove {other} first",
+                )
+            )
+    live = registered.get(name)
+    if live is not None and live["spec"].get("id") != identity.cluster_id:
+        raise ProblemsError(
+            Problem(
+                what=f"the name {name} belongs to another cluster (id {live['spec'].get('id')})",
+                where=f"spec.members[{name}]",
+                remedy="give this member another name, or point its Secret at the cluster that is registered",
+            )
+        )
+
+
+def check_state(entry: Entry, live: Object | None) -> None:
+    """Refuse a member that is being removed, or that somebody else has in another mode; ``live`` is its Cluster."""
+    if live is None:
+        return
+    name, where = entry["name"], f"spec.members[{entry['name']}]"
+    if live["metadata"].get("deletionTimestamp"):
+        remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
+        raise ProblemsError(Problem(f"the Cluster {name} is being deleted", where, remedy))
+    mode, ours = live["spec"].get("syncMode"), claimed_by(live) != (None, None)
+    if member_mode.changes(entry, live) and not ours:
+        remedy = "remove it from the control plane with the tool that registered it"
+        raise ProblemsError(
+            Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy)
+        )
+    if pulls(entry) and not ours:
+        what = "it was registered in mode Pull by another tool, whose agent would work against ours"
+        raise ProblemsError(
+            Problem(what, where, "unregister it with that tool (karmadactl unregister), then run again")
+        )
+
+
+def _adopted(cluster: Cluster, wanted: Sequence[Object], live: Object | None) -> list[Ref]:
+    """Those of these objects that become ours, because the member was joined by other tools before it was listed.
+
+    ``live`` is the member's Cluster. What another installer claims never becomes ours.
+    """
+    if live is None or claimed_by(live) != (None, None):
+        return []
+    found = [cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in map(Ref.of, wanted)]
+    return [Ref.of(each) for each in found if each and claimed_by(each) == (None, None)]
+
+
+def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster | None:
+    """The control plane with all that a survey reads there, read at once; None while no Cluster is registered."""
+    if not registered:
+        return None
+    return listed(run.control_plane, [("v1", "Secret", MEMBER_NAMESPACE)], known=registered.values())
+
+
+def survey_member(
+    run: Run, entry: Entry, registered: Clusters, outcome: Outcome, inside: Cluster | None = None
+) -> None:
+    """What joining this member would change; nothing is written. A check run asks the API servers for the diffs.
+
+    ``inside`` is what ``in_control_plane`` gave.
+    """
+    name, owner = entry["name"], run.instance.owner
+    # One request after the other: a second connection takes longer to make than what it would be for.
+    look, live = partial(plan if run.check else survey, workers=1), registered.get(name)
+    check_state(entry, live)
+    with connected(run, entry) as member:
+        identity = registration_of(member)
+        outcome.cluster_id = identity.cluster_id
+        check_identity(name, identity, registered)
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace is None:
+            outcome.on_member.append(_created(registration.namespace_on_member(owner)))
+        else:
+            outcome.on_member += _ours_already(run, name, namespace)
+        there = _objects_on_member(run, entry)
+        seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
+        outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live))
+        outcome.on_member += _surplus(run, entry, member)
+        outcome.on_member += service_types.survey(run, member, look)
+        credentials = _credentials(run, seen, entry)
+        if pulls(entry):
+            outcome.on_member += agent_join.survey_on_member(run, entry, member, look)
+            outcome.agent = agent_join.access(run, entry, seen)
+        elif member_mode.had_agent(entry, run.state, live):
+            outcome.on_member += agent_join.survey_end(run, name, member)
+            outcome.in_control_plane += agent_join.survey_forget(run, name)
+    wanted = [registration.cluster(entry, owner, identity)]
+    if live is None:
+        new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
+        outcome.in_control_plane.append(_created(new))
+        return
+    if taints := member_taints.patch_for(live, entry):
+        after = member_taints.patched(live, taints)
+        outcome.in_control_plane.append(Change(Ref.of(live), "changed", live["metadata"]["uid"], diff(live, after)))
+    if credentials:
+        wanted += registration.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
+    inside = inside or run.control_plane
+    new_token = credentials is None or former_connections.is_new_token(inside, wanted[1])
+    outcome.holders = former_connections.of_change(entry, live, wanted[0], new_token=new_token)
+    outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live))
+    if pulls(entry):
+        outcome.in_control_plane += agent_join.survey_in_control_plane(run, name, look)
+
+
+def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
+    """Whether this member has to be touched: something differs, or what has to be on record of it is not."""
+    known, record = state.uids(f"member/{outcome.name}"), state.members.get(outcome.name)
+    unrecorded = any(change.uid not in known for change in outcome.on_member)
+    if record is None or FORMER_MODE in record:
+        return True
+    return registration.record(record) != registration.record(entry) or unrecorded or bool(outcome.changes)
+
+
+def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
+    """Put accounts on the member and its credentials and Cluster into the control plane."""
+    name, owner, live = entry["name"], run.instance.owner, registered.get(entry["name"])
+    check_state(entry, live)
+    with connected(run, entry) as member:
+        identity = registration_of(member)
+        check_identity(name, identity, registered)
+        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
+        if namespace is None:
+            outcome.on_member += apply_all(member, [registration.namespace_on_member(owner)])
+        else:
+            outcome.on_member += _ours_already(run, name, namespace)
+        # Karmada looks for them when the Cluster appears.
+        outcome.on_member += service_types.install(run, member)
+        # A member deletes a token whose account it does not know yet, so the accounts come first.
+        wanted = _objects_on_member(run, entry)
+        for wave in (True, False):
+            objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
+            outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live), workers=WORKERS)
+        gone = [(change.ref, change.uid) for change in _surplus(run, entry, member)]
+        outcome.on_member += delete_all(member, gone, progress=run.say)
+        # Before the mode changes: at no moment two work on the member.
+        if member_mode.had_agent(entry, run.state, live):
+            outcome.on_member += agent_join.end(run, name, member, AGENT_SECONDS)
+            outcome.in_control_plane += agent_join.forget(run, name, AGENT_SECONDS)
+        credentials = _wait_for_credentials(run, member, entry)
+
+    def apply(*objects: Object) -> list[Change]:
+        return apply_all(run.control_plane, objects, adopt=_adopted(run.control_plane, objects, live))
+
+    # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
+    # adopted becomes ours last: until then the next run sees that it has to be.
+    uid = live["metadata"]["uid"] if live else None
+    first = apply(*registration.secrets_in_control_plane(name, owner, credentials, uid))
+    registered_as = apply(registration.cluster(entry, owner, identity))
+    outcome.in_control_plane += [*first, *registered_as]
+    # Before its status is known, without which nothing is scheduled to it.
+    if member_taints.patch_for(live or {"metadata": {}, "spec": {}}, entry):
+        outcome.in_control_plane += member_taints.change(
+            run.control_plane, name, lambda found: member_taints.patch_for(found, entry)
+        )
+    if live is None:
+        owned = registration.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
+        outcome.in_control_plane += apply(*owned)
+    if pulls(entry) and not member_mode.was_pushed(entry, run.state, live):
+        install_agent(run, entry, outcome)
+
+
+def install_agent(run: Run, entry: Entry, outcome: Outcome) -> None:
+    """Give a member in mode Pull its agent. Whoever worked on it in mode Push has to have ended."""
+    outcome.in_control_plane += agent_join.grant(run, entry["name"])
+    with connected(run, entry) as member:
+        outcome.on_member += agent_join.install(run, entry, member)
+        if agent_hosts(entry):
+            outcome.agent = agent_join.wait_for_access(run, entry, member)
+
+
+def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
+    """Joined is a member that the control plane itself finds Ready. Waits for all of them together.
+
+    An agent that does not come to that tells on its member why.
+    """
+
+    def runs(entry: Entry, _outcome: Outcome) -> None:
+        if problems := run.agent_problems(entry):
+            raise ProblemsError(problems)
+        if not agent_hosts(entry):
+            with connected(run, entry) as member:
+                agent_join.wait(run, member, timeout)
+
+    outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
+    pulling = [entry for entry in entries if pulls(entry)]
+    outcomes.update((each.name, each) for each in of_each(pulling, runs, run.trace))
+    sound = [name for name, outcome in outcomes.items() if not outcome.problem]
+    targets = {Ref(registration.CLUSTER_API, "Cluster", name, None): name for name in sound}
+    try:
+        wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
+    except NotReady as error:
+        on_hosts = {entry["name"]: ", ".join(agent_hosts(entry)) for entry in entries if agent_hosts(entry)}
+        for ref, reason in error.reasons.items():
+            outcome = outcomes[targets[ref]]
+            outcome.fail(NotReady({ref: reason}, timeout))
+            outcome.unready = True
+            if outcome.name in on_hosts:
+                journal = f"journalctl -u karmada-{run.instance.object_name(f'agent-{outcome.name}')}"
+                outcome.next_step = f"see what its agent says ({journal} on {on_hosts[outcome.name]}), then run again"
+    except ApiError as error:
+        for name in sound:
+            outcomes[name].fail(error)
+    return list(outcomes.values())
+
+
+def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
+    """The state with what was made on the member and how it was joined."""
+    name = entry["name"]
+    # What was to be deleted and was not there, or is somebody else's by now, has a note.
+    gone = {str(change.ref) for change in on_member if change.action == "deleted" or change.note}
+    uids = {str(change.ref): change.uid for change in on_member if change.uid and str(change.ref) not in gone}
+    record = registration.changed_record(state.members.get(name), entry)
+    found = replace(state, members={**state.members, name: record})
+    if gone:
+        found = found.without_owned(f"member/{name}", gone)
+    return found.with_owned(f"member/{name}", uids) if uids else found
+
+
+def settled(state: State, entry: Entry) -> State:
+    """The state with a change of this member's mode brought to its end."""
+    name = entry["name"]
+    return replace(state, members={**state.members, name: registration.settled(state.members[name])})
+
+
+def _ours_already(run: Run, name: str, namespace: Object) -> list[Change]:
+    """The namespace, to be recorded if a run of ours made it and was killed before it could record that."""
+    if not owned_by(namespace, run.instance.owner, run.state.uids(f"member/{name}")):
+        return []
+    return [Change(Ref.of(namespace), "unchanged", namespace["metadata"]["uid"])]
+
+
+def _created(wanted: Object) -> Change:
+    return Change(Ref.of(wanted), "created", None, diff(None, wanted))
+
+
+def _has_estimator(run: Run, entry: Entry) -> bool:
+    return has_estimators(run.spec) and not pulls(entry)
+
+
+def _objects_on_member(run: Run, entry: Entry) -> list[Object]:
+    instance, estimator = run.instance, _has_estimator(run, entry)
+    return registration.objects_on_member(
+        entry["name"],
+        instance.owner,
+        instance.full_name,
+        estimator=estimator,
+        rules=member_rights.rules(entry),
+        administrators=administrator(run.spec).organizations,
+    )
+
+
+def impersonation(name: str, member: Cluster) -> list[Object]:
+    """The rights to act for users that Karmada itself has put on this member."""
+    return [
+        found
+        for kind in ("ClusterRoleBinding", "ClusterRole")
+        if (found := member.get(f"{member_rights.RBAC}/v1", kind, registration.IMPERSONATOR))
+        and registration.made_by_karmada_for(name, found)
+    ]
+
+
+def _surplus(run: Run, entry: Entry, member: Cluster) -> list[Change]:
+    """What is on the member and goes because the document asks for less than it did.
+
+    Who may act for an administrator has all rights, so rights that are scoped leave nothing of that.
+    """
+    acting = impersonation(entry["name"], member) if member_rights.are_scoped(entry) else []
+    return [
+        *(Change(Ref.of(each), "deleted", each["metadata"]["uid"], diff(each, None)) for each in acting),
+        *_of_estimator(run, entry),
+        *agent_join.surplus(run, entry),
+    ]
+
+
+def _of_estimator(run: Run, entry: Entry) -> list[Change]:
+    """What an estimator that the document does not ask for any more had on the member, as far as it is on record."""
+    if _has_estimator(run, entry):
+        return []
+    name = entry["name"]
+    recorded = run.state.owned.get(f"member/{name}", {})
+    refs = [Ref.of(each) for each in registration.estimator_objects(name, run.instance.owner, run.instance.full_name)]
+    return [Change(ref, "deleted", recorded[str(ref)]) for ref in refs if str(ref) in recorded]
+
+
+def _credentials(run: Run, member: Cluster, entry: Entry) -> registration.Credentials | None:
+    name, estimator = entry["name"], _has_estimator(run, entry)
+    secrets = {
+        each: secret
+        for each in registration.token_secrets(name, estimator=estimator)
+        if (secret := member.get("v1", "Secret", each, MEMBER_NAMESPACE))
+    }
+    return registration.credentials_from(secrets, name, estimator=estimator)
+
+
+def _wait_for_credentials(run: Run, member: Cluster, entry: Entry) -> registration.Credentials:
+    place = f"namespace {MEMBER_NAMESPACE}"
+    look = partial(_credentials, run, member, entry)
+    return account_tokens.wait_for(look, member, "the tokens of its service accounts", place)

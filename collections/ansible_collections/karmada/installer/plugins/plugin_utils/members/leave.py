@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that leave: out of the control plane first, then what joining put on them, each on its own.
+
+Every step looks at what is there and does what is left to do, so that a run that was killed is carried on by the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from ..components.state import FORMER_MODE
+from ..control_plane.bootstrap import MEMBER_NAMESPACE
+from ..kube.apply import SAY_SECONDS, WORKERS, Change, delete_all
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError, Forbidden, NotFound
+from ..kube.objects import Ref, claimed_by, diff
+from ..kube.readiness import reason_not_ready
+from ..kube.wait import wait_until
+from ..labels import FIELD_MANAGER
+from ..problems import Problem, ProblemsError
+from ..run.facts import Object
+from ..run.run import Run
+from . import agent, agent_join, one_member, registration
+from . import cleanup as member_cleanup
+from . import mode as member_mode
+from . import works as member_works
+from .join import Entry, Outcome, connected, registration_of
+
+#: How long a member may take to answer at all; one that is given up is asked for a moment only.
+REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
+#: How long Karmada may take over one Work before we look ourselves whether anything is left to do for it, and how long
+#: the member may take to answer such a look.
+GRACE_SECONDS, LOOK_SECONDS = 3.0, 5.0
+#: How often Karmada is made to look whether a Cluster may go.
+WAKE_SECONDS = 1.0
+#: How often we look; less often where it takes long, but at least this often.
+_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
+#: The other thing that helps a member whose time was over.
+_MORE_TIME = "or give it more time (-e member_leave_timeout=…, in seconds)"
+#: When less than this part of the time is left, the Cluster of a member that is given up goes without its finalizers.
+_LAST_PART = 1 / 3
+
+
+def entries(run: Run, names: Iterable[str]) -> list[Entry]:
+    """Members that leave, as they were reached when they joined: their entries are gone."""
+    return [{"name": name, **run.state.members.get(name, {})} for name in names]
+
+
+def install_policies(run: Run) -> list[Change]:
+    """See that the API server can be told to leave workloads where they are; see ``member_works.policies``."""
+    return run.apply_to_control_plane("policies for members that leave", lambda: member_works.policies(run.state.owner))
+
+
+def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
+    """Take a member out of the control plane, and what joining created off it. ``cluster`` is its Cluster object.
+
+    Raises what ``member_join.of_each`` turns into the problem of this member. Nothing was changed if it does not
+    answer, or if the control plane does not find it ready, because then nobody could see to its workloads.
+    """
+    name, deadline = entry["name"], time.monotonic() + timeout
+    _require_ours(run, name, cluster)
+    if not registration.reached_by(entry):
+        raise ProblemsError(
+            Problem(
+                what="it was joined by a run of this control plane that did not live to record how it is reached",
+                where=f"Cluster {name} in the control plane",
+                remedy="list it once more with its Secret, so that it can leave the time after",
+            )
+        )
+    with connected(run, entry, timeout) as member:
+        member.version(retry_seconds=min(timeout, REACH_SECONDS))
+        if cluster is not None:
+            _require_same(member, name, cluster)
+            if _is_between_modes(entry, cluster, member):
+                cluster = _pushed_again(run, cluster, deadline, outcome)
+            _withdraw(run, entry, cluster, member, deadline, outcome)
+    outcome.in_control_plane += _remove_remains(run, name, deadline)
+    outcome.on_member += member_cleanup.clean_member(run, entry, _left(deadline))
+    if registration.may_have_agent(entry):
+        outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
+    if not run.check:
+        member_cleanup.wait_for_member(run, entry, _left(deadline))
+
+
+def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
+    """Take a member out of the control plane without asking it, finalizers included.
+
+    Its workloads stay as they are. What joining put there goes if it happens to answer; else it is told in
+    ``outcome.left``, and so is a Cluster that is not ours, which is not touched.
+    """
+    name, deadline = entry["name"], time.monotonic() + timeout
+    ours = cluster is not None and claimed_by(cluster) == (FIELD_MANAGER, run.state.owner)
+    works = _works(run.control_plane, name) if ours else []
+    if cluster is not None and ours:
+        outcome.in_control_plane.append(_deleted(cluster))
+        if not run.check:
+            _retain(run.control_plane, name, deadline)
+            _delete(run.control_plane, cluster)
+            _force(run.control_plane, cluster, deadline)
+    if ours or cluster is None:
+        outcome.in_control_plane += _remove_remains(run, name, deadline)
+        if registration.may_have_agent(entry):
+            outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
+    remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
+    try:
+        if not registration.reached_by(entry):
+            raise ProblemsError(Problem("how it is reached is not on record"))
+        with one_member.apart(name, run.trace):
+            with connected(run, entry) as member:
+                member.version(retry_seconds=LAST_CALL_SECONDS)
+            outcome.on_member += member_cleanup.clean_member(run, entry, _left(deadline))
+        remains = [member_works.told(works)]
+    except one_member.TOLD as error:
+        run.say(f"member {name} is given up: {error}")
+    outcome.left = ", ".join(each for each in remains if each)
+
+
+def remains_on(run: Run, name: str) -> str:
+    """What joining put on a member and is on record, for people."""
+    return ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
+
+
+# -- the control plane -------------------------------------------------------------------------------------------------
+
+
+def _require_ours(run: Run, name: str, cluster: Object | None) -> None:
+    if cluster is None or claimed_by(cluster) == (FIELD_MANAGER, run.state.owner):
+        return
+    raise ProblemsError(
+        Problem(
+            what="the Cluster of this name is not the one that joining made: somebody has registered it anew",
+            where=f"Cluster {name} in the control plane",
+            remedy="list it, and it is adopted; or give it up, and it is forgotten and left as it is",
+        )
+    )
+
+
+def _require_same(member: Cluster, name: str, cluster: Object) -> None:
+    found, registered = registration_of(member).cluster_id, cluster["spec"].get("id")
+    if registered and found != registered:
+        raise ProblemsError(
+            Problem(
+                what=f"its kubeconfig leads to another cluster (id {found}) than the one that is registered "
+                f"(id {registered})",
+                where=f"member {name}",
+                remedy="put the kubeconfig of the member that leaves into its Secret, or give it up if it is no more",
+            )
+        )
+
+
+def _pulls(cluster: Object) -> bool:
+    """Whether an agent sees to the Works; the record may be of a mode that the Cluster has not come to."""
+    return member_mode.of_cluster(cluster) == registration.PULL
+
+
+def _is_between_modes(entry: Entry, cluster: Object, member: Cluster) -> bool:
+    """Whether nobody sees to the Works: a change of the mode was begun, and the member has no agent yet, or no more."""
+    if FORMER_MODE not in entry or not _pulls(cluster) or member_works.is_going(cluster):
+        return False
+    return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
+
+
+def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) -> Object:
+    """The Cluster in mode Push, in which karmada-controller-manager sees to the Works."""
+    ref = Ref.of(cluster)
+    pushed = {**cluster, "spec": {**cluster["spec"], "syncMode": registration.PUSH}}
+    outcome.in_control_plane.append(Change(ref, "changed", cluster["metadata"]["uid"], diff(cluster, pushed)))
+    if run.check:
+        return pushed
+    _patch(run.control_plane, cluster, {"spec": {"syncMode": registration.PUSH}})
+    wait_until(run.control_plane, [ref], timeout=_left(deadline), progress=run.say)
+    return run.control_plane.get(registration.CLUSTER_API, "Cluster", ref.name) or pushed
+
+
+def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome) -> None:
+    """Delete the Cluster while Karmada sees to the workloads, and wait until it is gone."""
+    name, retained = entry["name"], entry.get("onLeave", registration.RETAIN) == registration.RETAIN
+    reason = reason_not_ready(cluster)
+    if reason and not member_works.is_going(cluster):
+        doing = "leave its workloads in order" if retained else "remove its workloads"
+        raise ProblemsError(
+            Problem(
+                what=f"the control plane does not find it ready, so it could not {doing} ({reason})",
+                where=f"Cluster {name} in the control plane",
+                remedy=f"see why {agent.DEPLOYMENT} on the member does not report"
+                if _pulls(cluster)
+                else "let the control plane reach the member",
+            )
+        )
+    outcome.in_control_plane.append(_deleted(cluster))
+    if run.check:
+        return
+    if retained:
+        _retain(run.control_plane, name, deadline)
+    settled = _Settled(member) if retained else None
+    if _pulls(cluster) and not member_works.is_going(cluster):
+        _see_works_go(run.control_plane, name, deadline, settled)
+    _delete(run.control_plane, cluster)
+    _see_it_go(run, cluster, deadline, settled)
+
+
+def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
+    """See that what every Work of this member stands for stays when the Work goes, whatever controllers write now."""
+    namespace = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
+    if namespace is None:
+        return
+    _put_in_force(
+        control_plane, namespace, {member_works.ON_LEAVE_LABEL: registration.RETAIN}, member_works.POLICY, deadline
+    )
+    patch = {"spec": {"preserveResourcesOnDeletion": True}}
+    while works := member_works.to_retain(_works(control_plane, name)):
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"{len(works)} Works do not take it that their workloads are to stay",
+                    where=f"namespace {namespace['metadata']['name']} in the control plane",
+                    remedy=f"look who changes or refuses their spec.preserveResourcesOnDeletion, {_MORE_TIME}",
+                )
+            )
+        _on_each(works, lambda work: _patch(control_plane, work, patch))
+
+
+def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _Settled | None) -> None:
+    """Delete every Work of a member whose agent sees to it, and wait until all are gone.
+
+    With the Cluster would go the namespace that the agent's rights on Works are in, maybe before the last of them.
+    """
+    space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
+    if space is None or member_works.is_going(space):
+        return
+    policy = member_works.NO_NEW_WORKS_POLICY
+    _put_in_force(control_plane, space, {member_works.NO_NEW_WORKS_LABEL: "true"}, policy, deadline)
+    while works := _works(control_plane, name):
+        looked = time.monotonic()
+        if looked > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"{len(works)} Works are left, which its agent does not finish "
+                    f"(for {member_works.told(works) or 'Karmada itself'})",
+                    where=f"namespace {space['metadata']['name']} in the control plane",
+                    remedy=f"see what the agent on the member says of them (kubectl logs), {_MORE_TIME}",
+                ),
+                consequence="nothing was forced, and nothing new is propagated to the member",
+            )
+        _on_each(works, lambda work: _delete(control_plane, work))
+        if settled:
+            settled.release(control_plane, works)
+        _pause(looked)
+
+
+def _put_in_force(
+    control_plane: Cluster, namespace: Object, labels: dict[str, str], policy: str, deadline: float
+) -> None:
+    """Label an execution namespace, and wait until the policy that follows from that is applied there."""
+    name = namespace["metadata"]["name"]
+    control_plane.patch_merge("v1", "Namespace", name, None, {"metadata": {"labels": labels}})
+    # Nothing is created in a namespace that is going, so that nothing can be tried there.
+    while not member_works.is_going(namespace) and not _refused(control_plane, name, policy):
+        if time.monotonic() > deadline:
+            raise ProblemsError(
+                Problem(
+                    what="the API server does not apply the policy for the Works of members that leave",
+                    where=f"ValidatingAdmissionPolicy {policy} in the control plane",
+                    remedy="look at its status there, and whether admission plugins were switched off",
+                )
+            )
+        time.sleep(_PAUSE)
+
+
+def _refused(control_plane: Cluster, namespace: str, policy: str) -> bool:
+    """Whether the policy is in force in this execution namespace."""
+    try:
+        control_plane.create(member_works.probe(namespace, policy), dry_run=True)
+    except Forbidden as error:
+        # Of two that refuse it only one is told, and new Works are refused after those that do not retain.
+        if any(each in error.message for each in (policy, member_works.NO_NEW_WORKS_POLICY)):
+            return True
+        raise
+    return False
+
+
+def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | None) -> None:
+    """Wait until the Cluster is gone, and its execution namespace before it. Raises ProblemsError at the deadline."""
+    control_plane, name = run.control_plane, cluster["metadata"]["name"]
+    going, told = _Going(control_plane, cluster), time.monotonic()
+    while live := going.live():
+        looked = time.monotonic()
+        if looked > deadline:
+            raise ProblemsError(
+                Problem(
+                    what=f"it is still there after its deletion was asked for ({_what_holds(control_plane, name)})",
+                    where=f"Cluster {name} in the control plane",
+                    remedy=f"mend what holds it, {_MORE_TIME}",
+                ),
+                consequence="nothing was forced",
+            )
+        if looked - told > SAY_SECONDS:
+            run.say(f"waiting until member {name} is gone ({_what_holds(control_plane, name)})")
+            told = looked
+        works = going.hasten(live)
+        if settled:
+            settled.release(control_plane, works)
+        _pause(looked)
+
+
+def _what_holds(control_plane: Cluster, name: str) -> str:
+    works = _works(control_plane, name)
+    if works:
+        return f"{len(works)} Works are left, for {member_works.told(works) or 'Karmada itself'}"
+    bindings = [
+        str(Ref.of(each))
+        for kind in ("ResourceBinding", "ClusterResourceBinding")
+        for each in control_plane.list("work.karmada.io/v1alpha2", kind)
+        if name in {target.get("name") for target in each["spec"].get("clusters") or []}
+    ]
+    return f"still chosen by {', '.join(bindings[:5])}" if bindings else "by its finalizers"
+
+
+def _force(control_plane: Cluster, cluster: Object, deadline: float) -> None:
+    """Make the Cluster go without anybody seeing to its Works, and at last without its own finalizers."""
+    until = time.monotonic()
+    last = until + (deadline - until) * (1 - _LAST_PART)
+    going = _Going(control_plane, cluster)
+    while live := going.live():
+        looked = time.monotonic()
+        _strip(control_plane, going.hasten(live))
+        if looked > last:
+            _patch(control_plane, live, {"metadata": {"finalizers": None}})
+        _pause(looked)
+
+
+def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
+    """What may be left in the control plane without the Cluster: the credentials, and a namespace that hangs.
+
+    Without a Cluster Karmada never finishes a Work, so the execution namespace of one that somebody forced to go would
+    stay for ever.
+    """
+    control_plane = run.control_plane
+    space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
+    changes = []
+    registered = control_plane.get(registration.CLUSTER_API, "Cluster", name)
+    if space and registered is None:
+        if not run.check:
+            _delete(control_plane, space)
+            while control_plane.get("v1", "Namespace", space["metadata"]["name"]) and time.monotonic() < deadline:
+                works = _works(control_plane, name)
+                _on_each(works, lambda work: _delete(control_plane, work))
+                _strip(control_plane, works)
+                time.sleep(_PAUSE)
+        changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
+    found = (
+        control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in registration.credential_secrets(name)
+    )
+    ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
+    return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
+
+
+class _Going:
+    """A Cluster whose deletion was asked for, and what makes it go without the pauses that others make.
+
+    Its Works would begin to go 5 s after their namespace does, and be waited for in steps of 8 s. Its controller looks
+    every 10 s whether the namespace and the bindings are done.
+    """
+
+    def __init__(self, control_plane: Cluster, cluster: Object) -> None:
+        self._control_plane, self._uid = control_plane, cluster["metadata"]["uid"]
+        self._name = cluster["metadata"]["name"]
+        self._woken: float | None = None
+
+    def live(self) -> Object | None:
+        """The Cluster as it is now; None if it is gone."""
+        found = self._control_plane.get(registration.CLUSTER_API, "Cluster", self._name)
+        return found if found and found["metadata"]["uid"] == self._uid else None
+
+    def hasten(self, live: Object) -> list[Object]:
+        """Do what can be done now; returns the Works that are left."""
+        space = self._control_plane.get("v1", "Namespace", member_works.execution_namespace(self._name))
+        if space is None:
+            self._wake(live)
+            return []
+        works = _works(self._control_plane, self._name)
+        if member_works.is_going(space):
+            # No controller can make them anew.
+            _on_each(works, lambda work: _delete(self._control_plane, work))
+        return works
+
+    def _wake(self, live: Object) -> None:
+        """Any change of a Cluster makes its controller look."""
+        now = time.monotonic()
+        if self._woken is None or now - self._woken > WAKE_SECONDS:
+            self._woken = now
+            note = {member_works.WAKE_ANNOTATION: datetime.now(UTC).isoformat(timespec="milliseconds")}
+            _patch(self._control_plane, live, {"metadata": {"annotations": note}})
+
+
+class _Settled:
+    """Works that Karmada does not finish although nothing is left to do for them on the member.
+
+    It takes its labels off what stays there, and tries that for ever where the object is not there any more, or is
+    clean already. Looked at after a while only, and only where our own look at the member shows it.
+    """
+
+    def __init__(self, member: Cluster) -> None:
+        # One that is lost by now must not take more time than it has.
+        self._member = member.with_patience(retry_seconds=0, read_seconds=LOOK_SECONDS)
+        self._since: dict[str, float] = {}
+
+    def release(self, control_plane: Cluster, works: Sequence[Object]) -> None:
+        """Let go of those among these Works that are held without a reason; of some only, which is one look."""
+        now = time.monotonic()
+        going = [work for work in works if member_works.is_going(work) and member_works.retains(work)]
+        due = [work for work in going if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS]
+        due = due[:WORKERS]
+        self._since.update({work["metadata"]["uid"]: now for work in due})
+        with ThreadPoolExecutor(WORKERS) as pool:
+            settled = [work for work, done in zip(due, pool.map(self._nothing_left, due), strict=True) if done]
+        _strip(control_plane, settled)
+
+    def _nothing_left(self, work: Mapping[str, object]) -> bool:
+        found = (
+            self._member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            for ref in member_works.references(work)
+        )
+        try:
+            return not any(live and member_works.is_managed(live) for live in found)
+        except ApiError:
+            # Not known, so it is looked at once more.
+            return False
+
+
+# -- single objects ----------------------------------------------------------------------------------------------------
+
+
+def _works(control_plane: Cluster, name: str) -> list[Object]:
+    return list(control_plane.list(member_works.WORK_API, "Work", member_works.execution_namespace(name)))
+
+
+def _strip(control_plane: Cluster, works: Sequence[Object]) -> None:
+    """Take the finalizers off Works that are going."""
+    held = [work for work in works if member_works.is_going(work) and work["metadata"].get("finalizers")]
+    _on_each(held, lambda work: _patch(control_plane, work, {"metadata": {"finalizers": None}}))
+
+
+def _on_each(found: Sequence[Object], work: Callable[[Object], None]) -> None:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(work, found))
+
+
+def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
+    """Change the object if it is still there."""
+    ref = Ref.of(live)
+    try:
+        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, patch)
+    except NotFound:
+        return
+
+
+def _delete(cluster: Cluster, live: Object) -> None:
+    ref = Ref.of(live)
+    if not member_works.is_going(live):
+        cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=live["metadata"]["uid"])
+
+
+def _target(live: Object) -> tuple[Ref, str]:
+    return Ref.of(live), live["metadata"]["uid"]
+
+
+def _deleted(live: Object) -> Change:
+    return Change(Ref.of(live), "deleted", live["metadata"]["uid"], diff(live, None))
+
+
+def _pause(looked: float) -> None:
+    """Until the next look, after one that began at ``looked``: lists of many Works are work for everybody."""
+    time.sleep(min(max(_PAUSE, 3 * (time.monotonic() - looked)), _LONGEST_PAUSE))
+
+
+def _left(deadline: float) -> float:
+    return max(1.0, deadline - time.monotonic())

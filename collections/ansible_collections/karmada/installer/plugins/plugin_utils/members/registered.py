@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which members a control plane has, for the inventory: as the document says, or as they are registered.
+
+What is registered is read through the host cluster, where the control plane runs in pods, because that leads to its API
+server whatever its endpoint is; else with the kubeconfig that the installation has left beside the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..control_plane.bootstrap import MEMBER_NAMESPACE
+from ..document.inventory_source import Source, short
+from ..document.references import Connection
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError
+from ..kube.objects import claimed_by
+from ..problems import Problem, ProblemsError
+from ..run.run import Run
+from . import plan as member_plan
+from .registration import CLUSTER_API
+
+#: How long an inventory waits for an API server that does not answer.
+PATIENCE_SECONDS = 10.0
+_REMEDY = "let it answer, or write membership: spec, which asks nobody"
+#: Of the metadata of a Cluster, what is of use to people. Annotations may hold whole copies of objects.
+_METADATA = ("name", "uid", "labels", "creationTimestamp", "deletionTimestamp")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What is registered in a control plane. ``clusters`` are Cluster objects by name, without what nobody groups by.
+
+    ``recorded`` are the names of members in the installer's state, as far as it could be read.
+    """
+
+    owner: str = ""
+    recorded: tuple[str, ...] = ()
+    clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def plan(self, deployment: Mapping[str, Any]) -> member_plan.MemberPlan:
+        """Who joins, stays and leaves."""
+        listed = {entry["name"] for entry in deployment["spec"].get("members") or []}
+        return member_plan.plan(listed, self.recorded, self.clusters, self.owner)
+
+    def plain(self) -> dict[str, Any]:
+        """In a form that a cache can keep."""
+        return {**asdict(self), "recorded": list(self.recorded)}
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Registered:
+        """The reverse."""
+        return cls(found["owner"], tuple(found["recorded"]), found["clusters"])
+
+
+def live(source: Source) -> Registered:
+    """What is registered now; nothing, if the control plane is not installed yet. Raises ProblemsError if unknown."""
+    try:
+        if source.deployment["spec"]["mode"] == "Binary":
+            return _with_kubeconfig(Path(str(source.connection["kubeconfig_output"])))
+        return _through_host_cluster(source)
+    except ApiError as error:
+        what = f"it cannot be told which members are registered: {error}"
+        raise ProblemsError(Problem(what, error.cluster, _REMEDY)) from error
+
+
+def _through_host_cluster(source: Source) -> Registered:
+    run = Run(
+        source.deployment,
+        Connection(**source.connection),
+        operation="inventory",
+        holder="",
+        check=True,
+        say=lambda _message: None,
+    )
+    try:
+        run.host.version(retry_seconds=PATIENCE_SECONDS)
+        if run.stored_state is None:
+            return Registered()
+        return Registered(run.state.owner, tuple(run.state.members), _clusters(run.control_plane))
+    finally:
+        run.close()
+
+
+def _with_kubeconfig(path: Path) -> Registered:
+    if not path.is_file():
+        raise ProblemsError(
+            Problem(
+                what="it is not there, so it cannot be told which members the control plane has",
+                where=f"{short(path)}: kubeconfig of the control plane",
+                remedy="name it in the source (kubeconfig_output: …), or write membership: spec, which asks nobody",
+            )
+        )
+    control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
+    try:
+        # Made by the installation, so that it says which one that was.
+        made = control_plane.with_patience(retry_seconds=PATIENCE_SECONDS).get("v1", "Namespace", MEMBER_NAMESPACE)
+        return Registered(claimed_by(made)[1] or "" if made else "", (), _clusters(control_plane))
+    finally:
+        control_plane.close()
+
+
+def _clusters(control_plane: Cluster) -> dict[str, Mapping[str, Any]]:
+    found = control_plane.with_patience(retry_seconds=PATIENCE_SECONDS).list(CLUSTER_API, "Cluster")
+    return {each["metadata"]["name"]: _of_use(each) for each in found}
+
+
+def _of_use(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """A Cluster without credentials that a proxy wants, and without the long list of kinds that the member serves."""
+    metadata = {key: cluster["metadata"][key] for key in _METADATA if key in cluster["metadata"]}
+    spec = {key: value for key, value in (cluster.get("spec") or {}).items() if key != "proxyHeader"}
+    status = {key: value for key, value in (cluster.get("status") or {}).items() if key != "apiEnablements"}
+    return {"metadata": metadata, "spec": spec, "status": status}

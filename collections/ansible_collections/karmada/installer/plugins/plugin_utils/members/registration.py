@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What joining a member by push puts where: accounts on the member, its credentials and its Cluster in the control
+plane.
+
+The objects are those of ``karmadactl join`` (Karmada v1.18), so that everything that knows such a member knows ours.
+No I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ..components.state import FORMER_MODE
+from ..components.table import ADMIN
+from ..components.types import agent_hosts, pulls
+from ..control_plane.bootstrap import MEMBER_NAMESPACE, SYSTEM_LABEL, owner_labels
+from ..pki import kubeconfig as pki_kubeconfig
+from ..problems import Problem, ProblemsError
+from . import rights as member_rights
+
+#: The namespace on a member, which has none of ours before it is joined; there as long as the pod is.
+NAMESPACE_ON_MEMBER = "karmada-installer-reach-probe"
+
+
+Object = dict[str, Any]
+
+#: The field of a member, and of its Cluster, that allows for a certificate that is not verified.
+INSECURE = "insecureSkipTLSVerification"
+#: What ``onLeave`` says: what was propagated to a member stays there when it leaves, or goes.
+RETAIN, DELETE = "Retain", "Delete"
+#: Fields of a member that say where its kubeconfig is; it has one of them.
+REACHED_BY = ("secretRef", "kubeconfigFrom")
+PUSH, PULL = "Push", "Pull"
+IMPERSONATOR = "karmada-impersonator"
+#: On what we put on a member: the control plane that holds it.
+CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
+CLUSTER_API = "cluster.karmada.io/v1alpha1"
+_RBAC = member_rights.RBAC
+
+
+@dataclass(frozen=True, repr=False)
+class Credentials:
+    """What the control plane uses to work on a member. Has no representation, because it holds tokens."""
+
+    token: str
+    impersonator_token: str
+    ca_bundle: bytes
+    #: Of the account of the member's estimator, where there is one.
+    estimator_token: str = ""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """How the member's API server is reached from the control plane, and which cluster it really is.
+
+    ``insecure``: its certificate is not verified.
+    """
+
+    cluster_id: str
+    endpoint: str
+    proxy: str | None = None
+    insecure: bool = False
+
+
+def account(member: str) -> str:
+    """The name of the account that the control plane uses on a member."""
+    return f"karmada-{member}"
+
+
+def role(member: str) -> str:
+    """The name of that account's ClusterRole and its binding."""
+    return f"karmada-controller-manager:{account(member)}"
+
+
+def estimator_account(member: str) -> str:
+    """The name of the account that the member's estimator uses there, and of its Secret; no member is called so."""
+    return f"{account(member)}.scheduler-estimator"
+
+
+def estimator_secret(member: str) -> str:
+    """The Secret in the control plane with what the member's estimator needs; no Secret of a member is called so."""
+    return f"{member}.scheduler-estimator"
+
+
+def credential_secrets(member: str) -> tuple[str, ...]:
+    """Every Secret that the control plane may have of a member."""
+    return (member, f"{member}-impersonator", estimator_secret(member))
+
+
+def namespace_on_member(owner: str) -> Object:
+    """The home of the accounts; it may be there already and be somebody else's."""
+    return _labelled(
+        owner, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}}, system=True
+    )
+
+
+def objects_on_member(
+    member: str,
+    owner: str,
+    control_plane: str,
+    *,
+    estimator: bool = False,
+    rules: Sequence[Object] = member_rights.EVERYTHING,
+    administrators: Sequence[str] = ADMIN.organizations,
+) -> list[Object]:
+    """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
+
+    ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there. With
+    ``estimator`` they are also those of ``estimator_objects``. ``rules`` are what the control plane may do there, and
+    the groups of its ``administrators``: Karmada passes requests through as who made them.
+    """
+    groups = [{"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrators]
+    objects = [
+        *account_with_token(account(member)),
+        *account_with_token(IMPERSONATOR),
+        *_role_of_account(role(member), account(member), rules, *groups),
+    ]
+    return [
+        *marked(objects, owner, control_plane),
+        *(estimator_objects(member, owner, control_plane) if estimator else ()),
+    ]
+
+
+def estimator_objects(member: str, owner: str, control_plane: str) -> list[Object]:
+    """The account of the member's estimator, which may look at what it watches and at nothing else."""
+    name = estimator_account(member)
+    objects = [
+        *account_with_token(name),
+        *_role_of_account(
+            f"karmada-scheduler-estimator:{account(member)}",
+            name,
+            [
+                {"apiGroups": [""], "resources": ["nodes", "pods", "resourcequotas"], "verbs": _READ},
+                {"apiGroups": ["apps"], "resources": ["deployments", "replicasets"], "verbs": _READ},
+            ],
+        ),
+    ]
+    return marked(objects, owner, control_plane)
+
+
+_READ = ["get", "list", "watch"]
+
+
+def account_with_token(name: str) -> list[Object]:
+    """An account of a member, and a Secret that its API server fills with a token of it."""
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": MEMBER_NAMESPACE}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {
+                "name": name,
+                "namespace": MEMBER_NAMESPACE,
+                "annotations": {"kubernetes.io/service-account.name": name},
+            },
+        },
+    ]
+
+
+def role_with_all_rights(name: str, account_name: str) -> list[Object]:
+    """A ClusterRole for everything, and its binding to this account of a member."""
+    return _role_of_account(name, account_name, member_rights.EVERYTHING)
+
+
+def _role_of_account(name: str, account_name: str, rules: Sequence[Object], *others: Object) -> list[Object]:
+    """A ClusterRole with these rules, and its binding to this account of a member and to these others."""
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [dict(rule) for rule in rules],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": account_name, "namespace": MEMBER_NAMESPACE}, *others],
+        },
+    ]
+
+
+def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object]:
+    """With whom they are for, and whose they are."""
+    # As karmadactl join does it: everything but the tokens.
+    for each in objects:
+        if each["kind"] != "Secret":
+            annotations = each["metadata"].get("annotations") or {}
+            each["metadata"] = {
+                **each["metadata"],
+                "annotations": {**annotations, CONTROL_PLANE_ANNOTATION: control_plane},
+            }
+    return [_labelled(owner, each, system=each["kind"] != "Secret") for each in objects]
+
+
+def secrets_in_control_plane(
+    member: str, owner: str, credentials: Credentials, cluster_uid: str | None
+) -> list[Object]:
+    """The member's credentials; with ``cluster_uid`` they go when the Cluster goes."""
+    contents: dict[str, dict[str, bytes]] = {
+        member: {"caBundle": credentials.ca_bundle, "token": credentials.token.encode()},
+        f"{member}-impersonator": {"token": credentials.impersonator_token.encode()},
+    }
+    if credentials.estimator_token:
+        contents[estimator_secret(member)] = {
+            "caBundle": credentials.ca_bundle,
+            "token": credentials.estimator_token.encode(),
+        }
+    secrets = []
+    for name, data in contents.items():
+        metadata: Object = {"name": name, "namespace": MEMBER_NAMESPACE}
+        if cluster_uid:
+            metadata["ownerReferences"] = [
+                {"apiVersion": CLUSTER_API, "kind": "Cluster", "name": member, "uid": cluster_uid}
+            ]
+        secrets.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "type": "Opaque",
+                "metadata": metadata,
+                "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+            }
+        )
+    return [_labelled(owner, each, system=True) for each in secrets]
+
+
+def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) -> Object:
+    """The Cluster object of a member; ``entry`` is its part of the document."""
+    name = entry["name"]
+    spec: Object = {
+        "id": registration.cluster_id,
+        "syncMode": entry["mode"],
+        "apiEndpoint": registration.endpoint,
+        "secretRef": {"namespace": MEMBER_NAMESPACE, "name": name},
+        "impersonatorSecretRef": {"namespace": MEMBER_NAMESPACE, "name": f"{name}-impersonator"},
+    }
+    # How the installer gets there; of a member in mode Pull it is of no interest to anybody else.
+    if registration.proxy and not pulls(entry):
+        spec["proxyURL"] = registration.proxy
+    if registration.insecure and not pulls(entry):
+        spec[INSECURE] = True
+    spec.update({key: entry[key] for key in ("provider", "region", "zones") if entry.get(key)})
+    labels = dict(entry.get("labels") or {})
+    return _labelled(
+        owner,
+        {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name, "labels": labels}, "spec": spec},
+    )
+
+
+def reached_by(entry: Mapping[str, Any]) -> str:
+    """The field of a member of the document, or on record, that says where its kubeconfig is; empty if none does."""
+    return next((field for field in REACHED_BY if field in entry), "")
+
+
+def record(entry: Mapping[str, Any]) -> Object:
+    """What has to be known of a member when its entry is gone: how it is reached, and what leaving means for it.
+
+    ``entry`` is its part of the document, or an earlier record, in which what it did not have yet gets its default.
+    """
+    return {
+        "mode": entry["mode"],
+        **{field: dict(entry[field]) for field in REACHED_BY if field in entry},
+        "context": entry.get("context"),
+        **({"agentHosts": list(agent_hosts(entry))} if agent_hosts(entry) else {}),
+        "onLeave": entry.get("onLeave", RETAIN),
+        **({INSECURE: True} if entry.get(INSECURE) else {}),
+    }
+
+
+def changed_record(former: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> Object:
+    """The record of a member whose record was ``former``: until ``settled`` it says which mode it had before.
+
+    Of a mode that was taken back before it was reached, too: what was made for it is found by that.
+    """
+    found, known = record(entry), former or {}
+    before = known.get("mode", entry["mode"])
+    before = before if before != entry["mode"] else known.get(FORMER_MODE)
+    return {**found, FORMER_MODE: before} if before else found
+
+
+def settled(known: Mapping[str, Any]) -> Object:
+    """The record of a member that is in its mode, and has nothing of the one before."""
+    return {field: value for field, value in known.items() if field != FORMER_MODE}
+
+
+def may_have_agent(*known: Mapping[str, Any] | None) -> bool:
+    """Whether there may be an agent of a member, by its entry of the document, or its record, or any of both."""
+    return any(PULL in (each.get("mode"), each.get(FORMER_MODE)) for each in known if each)
+
+
+def token_secrets(member: str, *, estimator: bool) -> tuple[str, ...]:
+    """The Secrets on the member that its API server fills with tokens."""
+    return (account(member), IMPERSONATOR, *((estimator_account(member),) if estimator else ()))
+
+
+def credentials_from(
+    secrets: Mapping[str, Mapping[str, Any]], member: str, *, estimator: bool = False
+) -> Credentials | None:
+    """The credentials in a member's token Secrets (name → Secret); None while its API server has not filled them.
+
+    Raises ProblemsError when it has filled them with something else.
+    """
+    data = {name: (secret.get("data") or {}) for name, secret in secrets.items()}
+    if not all(data.get(name, {}).get("token") for name in token_secrets(member, estimator=estimator)):
+        return None
+    ours = data[account(member)]
+    if not ours.get("ca.crt"):
+        return None
+
+    def filled_in(name: str, key: str = "token") -> bytes:
+        return filled(data[name], key, member, f"Secret {MEMBER_NAMESPACE}/{name}")
+
+    return Credentials(
+        token=filled_in(account(member)).decode(),
+        impersonator_token=filled_in(IMPERSONATOR).decode(),
+        ca_bundle=filled_in(account(member), "ca.crt"),
+        estimator_token=filled_in(estimator_account(member)).decode() if estimator else "",
+    )
+
+
+def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes:
+    """What a member has filled into a key, ``token`` or ``ca.crt``, of a Secret with this data: ASCII text.
+
+    Raises ProblemsError for anything else; ``secret`` is how the Secret is called for people.
+    """
+    try:
+        found = base64.b64decode(data[key], validate=True)
+        fits = found.isascii() and (key != "token" or found.decode().isprintable())
+    except (TypeError, ValueError):
+        fits, found = False, b""
+    if not fits:
+        raise ProblemsError(
+            Problem(
+                what=f"its key {key}, which that cluster has filled, holds no {'token' if key == 'token' else 'PEM'}",
+                where=f"member {member}, {secret}",
+                remedy="delete that Secret there, so that it is made and filled anew, and see who else writes it",
+            )
+        )
+    return found
+
+
+def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> bytes:
+    """The kubeconfig of a member's estimator: the Cluster says where, the Secret of the control plane as whom."""
+    member, data = cluster["metadata"]["name"], secret["data"]
+    config = pki_kubeconfig.kubeconfig(
+        member,
+        cluster["spec"]["apiEndpoint"],
+        base64.b64decode(data["caBundle"]),
+        "karmada-scheduler-estimator",
+        _decoded(data["token"]),
+        context=member,
+    )
+    return yaml.safe_dump(config, sort_keys=False).encode()
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
+
+
+def made_by_karmada_for(member: str, live: Mapping[str, Any]) -> bool:
+    """Whether an object on the member was put there through a Work of this member's execution namespace."""
+    annotations = live["metadata"].get("annotations") or {}
+    labels = live["metadata"].get("labels") or {}
+    managed = labels.get("karmada.io/managed") == "true"
+    return managed and annotations.get("work.karmada.io/namespace") == f"karmada-es-{member}"
+
+
+def _labelled(owner: str, each: Object, *, system: bool = False) -> Object:
+    metadata = each["metadata"]
+    labels = {**metadata.get("labels", {}), **owner_labels(owner), **({SYSTEM_LABEL: "true"} if system else {})}
+    return {**each, "metadata": {**metadata, "labels": labels}}

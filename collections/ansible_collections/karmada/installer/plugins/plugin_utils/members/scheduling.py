@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cordon, uncordon and drain: which taints say so, and what is still placed on a member that is drained. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..kube.objects import Ref
+from ..problems import Problem
+from .taints import Taint, name_of
+
+Object = dict[str, Any]
+
+#: The taint that ``karmadactl cordon`` sets and ``uncordon`` takes away.
+CORDON: Taint = {"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}
+#: Beside it on a member that is drained: what runs there goes elsewhere.
+DRAIN: Taint = {"key": "installer.karmada.io/drain", "effect": "NoExecute"}
+#: State → the taints that are set for it, and the names of those that go.
+TAINTS: dict[str, tuple[tuple[Taint, ...], tuple[str, ...]]] = {
+    "cordoned": ((CORDON,), ()),
+    "drained": ((CORDON, DRAIN), ()),
+    "uncordoned": ((), (name_of(CORDON), name_of(DRAIN))),
+}
+BINDING_API = "work.karmada.io/v1alpha2"
+BINDING_KINDS = ("ResourceBinding", "ClusterResourceBinding")
+_CONTROLLER_MANAGER = "karmadaControllerManager"
+_EVICTION_FLAG = "enable-no-execute-taint-eviction"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Something that is still placed on a member; ``stays`` if no waiting changes that."""
+
+    what: str
+    why: str
+    stays: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.why})"
+
+
+def refusals(names: Iterable[str], registered: Iterable[str]) -> list[Problem]:
+    """Why these members cannot be worked on: no name, or names that nobody has."""
+    wanted, known = list(names), sorted(registered)
+    if not wanted:
+        return [
+            Problem(
+                what="no member is named",
+                where="members",
+                remedy="name some: --limit member1 or -e karmada_members=member1,member2",
+            )
+        ]
+    return [
+        Problem(
+            what=f"no cluster is registered under the name {name}",
+            where="members",
+            remedy=f"name one of: {', '.join(known) or 'none is registered'}",
+        )
+        for name in wanted
+        if name not in known
+    ]
+
+
+def drain_refusal(spec: Mapping[str, Any]) -> Problem | None:
+    """Why nothing would go from a member that is drained: by default Karmada moves nothing because of a taint."""
+    manager = (spec.get("components") or {}).get(_CONTROLLER_MANAGER) or {}
+    gates, flags = manager.get("featureGates") or {}, manager.get("extraArgs") or {}
+    wrong = []
+    if not gates.get("Failover", gates.get("AllBeta", False)):
+        wrong.append("featureGates: {Failover: true}")
+    if str(flags.get(_EVICTION_FLAG, "false")).lower() not in ("true", "1", "t"):
+        wrong.append(f'extraArgs: {{{_EVICTION_FLAG}: "true"}}')
+    if not wrong:
+        return None
+    return Problem(
+        what="karmada-controller-manager moves nothing because of taints, so that nothing would leave the member",
+        where=f"spec.components.{_CONTROLLER_MANAGER}",
+        remedy=f"write {' and '.join(wrong)} there and run karmada.installer.install; or cordon the member, and move "
+        "what runs there by its policies",
+    )
+
+
+def placed_on(member: str, bindings: Iterable[Mapping[str, Any]]) -> list[Placed]:
+    """What these bindings place on the member, or have not taken away from there yet."""
+    return [each for binding in bindings if (each := _placed(member, binding)) is not None]
+
+
+def _placed(member: str, binding: Mapping[str, Any]) -> Placed | None:
+    spec = binding["spec"]
+    resource = spec.get("resource") or {}
+    of = f"{resource.get('kind', '')} {'/'.join(filter(None, (resource.get('namespace'), resource.get('name', ''))))}"
+    what = f"{Ref.of(dict(binding))} of {of}"
+    if member in _names(spec.get("clusters")):
+        if tolerates((spec.get("placement") or {}).get("clusterTolerations") or ()):
+            return Placed(what, "its policy tolerates the taint", stays=True)
+        return Placed(what, "not moved yet")
+    if any(each.get("fromCluster") == member for each in spec.get("gracefulEvictionTasks") or ()):
+        return Placed(what, "stays until it is healthy elsewhere, for 10 minutes at most")
+    users = [each for each in spec.get("requiredBy") or () if member in _names(each.get("clusters"))]
+    if users:
+        return Placed(what, f"needed by {', '.join(sorted(each.get('name', '') for each in users))}")
+    return None
+
+
+def _names(clusters: Iterable[Mapping[str, Any]] | None) -> set[str]:
+    return {str(each.get("name")) for each in clusters or ()}
+
+
+def tolerates(tolerations: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether these tolerations of a placement put up with a drained member for ever."""
+    matching = [
+        each
+        for each in tolerations
+        if each.get("effect") in (None, "", DRAIN["effect"])
+        and (
+            (each.get("operator") == "Exists" and each.get("key") in (None, "", DRAIN["key"]))
+            or (
+                each.get("operator") in (None, "", "Equal")
+                and each.get("key") == DRAIN["key"]
+                and not each.get("value")
+            )
+        )
+    ]
+    return bool(matching) and all(each.get("tolerationSeconds") is None for each in matching)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The types that Karmada works with on members: ServiceExport and ServiceImport.
+
+Karmada reads them on a member but does not bring them there. They are installed where they are missing. Where somebody
+else has installed them (another implementation of the same API does so) they are used, and left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..kube.apply import Change, apply_all
+from ..kube.cluster import Cluster
+from ..kube.objects import Ref, claimed_by, owned_by
+from ..kube.snapshot import listed
+from ..labels import FIELD_MANAGER
+from ..run.facts import Object
+from ..run.run import Run
+from . import registration
+
+CRD_API, CRD = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+_API = "multicluster.x-k8s.io/v1alpha1"
+#: Name of the CRD → the kind that it defines.
+KINDS = {
+    "serviceexports.multicluster.x-k8s.io": "ServiceExport",
+    "serviceimports.multicluster.x-k8s.io": "ServiceImport",
+}
+#: Of so many objects of a type the names are told.
+_SHOWN = 3
+
+
+def on_member(crds: Iterable[Object], owner: str, control_plane: str) -> list[Object]:
+    """Those of Karmada's CRDs that a member needs, marked as ours. ``control_plane`` is ``<namespace>/<name>``."""
+    wanted = [{key: value for key, value in crd.items() if key != "status"} for crd in crds]
+    return registration.marked([crd for crd in wanted if crd["metadata"]["name"] in KINDS], owner, control_plane)
+
+
+def survey(run: Run, member: Cluster, look: Callable[..., list[Change]]) -> list[Change]:
+    """What would change on the member; ``look`` compares, as ``plan`` and ``survey`` of ``apply`` do."""
+    return look(*_ours(run, member))
+
+
+def install(run: Run, member: Cluster) -> list[Change]:
+    """Put the types there that are missing, and bring those that are ours to the release of the control plane."""
+    return apply_all(*_ours(run, member))
+
+
+def unused(run: Run, name: str, member: Cluster) -> list[Object]:
+    """The types that are ours on this member and of which there is no object, so that nothing is lost with them."""
+    found = []
+    for crd, kind in KINDS.items():
+        live = member.get(CRD_API, CRD, crd)
+        if live is None or not owned_by(live, run.state.owner, run.state.uids(f"member/{name}")):
+            continue
+        objects = [Ref.of(each) for each in member.list(_API, kind)]
+        if not objects:
+            found.append(live)
+            continue
+        shown = ", ".join(map(str, objects[:_SHOWN])) + (", …" if objects[_SHOWN:] else "")
+        run.say(f"{CRD} {crd} stays on member {name}, because it is in use: {shown}")
+    return found
+
+
+def _ours(run: Run, member: Cluster) -> tuple[Cluster, list[Object]]:
+    """The types that are missing or ours as they should be, and the member with what is there of them, read once."""
+    owner = run.instance.owner
+    wanted = on_member(run.crds(), owner, run.instance.full_name)
+    there = [live for each in wanted if (live := member.get(CRD_API, CRD, each["metadata"]["name"]))]
+    others = {Ref.of(live) for live in there if claimed_by(live) != (FIELD_MANAGER, owner)}
+    seen = listed(member, [], known=there) if there else member
+    return seen, [each for each in wanted if Ref.of(each) not in others]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which keys and certificates an instance has, which it wants, and what has to be made. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..components.instance import Instance
+from ..components.state import State
+from ..components.table import (
+    AUTHORITIES,
+    COMPONENTS,
+    KARMADA_CA,
+    wanted_authorities,
+    wanted_components,
+    wanted_leaf_certificates,
+)
+from ..components.types import Component, FileSet, Holds, KeyPair, Layout, LeafCertificate
+from ..problems import Problem, ProblemsError
+from . import x509
+from .files import Material, wanted
+
+#: The administrator's certificate has no component, so its file set stands here.
+ADMIN_FILES = FileSet("admin-cert", "", Holds.CERTIFICATE, "admin")
+
+
+@dataclass(frozen=True, repr=False)
+class Issued:
+    """All material of an instance, and why leaves were made anew: name → reasons."""
+
+    material: Material
+    reasons: Mapping[str, list[str]]
+
+
+def file_set_of(leaf: LeafCertificate, components: Iterable[Component] = COMPONENTS) -> FileSet:
+    """Where a leaf of these components is kept. Each leaf is in exactly one file set."""
+    if leaf.name == ADMIN_FILES.certificate:
+        return ADMIN_FILES
+    return next(files for component in components for files in component.file_sets if files.leaf == leaf.name)
+
+
+def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The fields of a State that are made once: authorities, service-account and encryption key."""
+    algorithm = spec["certificates"]["keyAlgorithm"]
+    return {
+        "authorities": {
+            name: x509.new_authority(x509.Authority(name, AUTHORITIES[name]), algorithm, now)
+            for name in wanted_authorities(spec)
+        },
+        "service_account_key": x509.new_service_account_key(algorithm)[0],
+        "encryption_key": x509.encryption_key(),
+    }
+
+
+def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, validity: timedelta) -> KeyPair:
+    """A certificate for whom the API server asks nobody (group ``system:masters``), so that nothing takes it back.
+
+    Never kept by the installer: it is for one step of a run, or for a person in an emergency. Raises ProblemsError when
+    the authority cannot be used.
+    """
+    problems = unusable_authorities(state, spec, now)
+    if problems:
+        raise ProblemsError(problems)
+    wanted = x509.Certificate(name, KARMADA_CA, name, ("system:masters",), client=True)
+    return x509.issue(wanted, state.authorities[KARMADA_CA], "ECDSA-P256", now, validity)
+
+
+def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -> list[Problem]:
+    """Authorities that cannot be worked with. Never replaced in passing: all that trusts them would break."""
+    return [
+        Problem(
+            what=f"the authority {name} cannot be used: {' '.join(reasons)}",
+            where="the installer's state",
+            remedy="restore the state from a backup; a new authority would lock out every component and member",
+        )
+        for name in wanted_authorities(spec)
+        if (reasons := x509.reasons_to_reissue_authority(state.authorities.get(name), now))
+    ]
+
+
+def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyPair]:
+    """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
+    found, components = {}, wanted_components(instance.spec)
+    for leaf in wanted_leaf_certificates(instance.spec):
+        files = file_set_of(leaf, components)
+        data = (secrets.get(instance.object_name(files.name)) or {}).get("data") or {}
+        certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
+        if certificate and key:
+            found[leaf.name] = KeyPair(certificate=certificate, key=key)
+    return found
+
+
+def issue_missing(
+    instance: Instance,
+    state: State,
+    layout: Layout,
+    present: Mapping[str, KeyPair],
+    now: datetime,
+    external_etcd: Mapping[str, bytes] | None = None,
+    leaf_table: Sequence[LeafCertificate] | None = None,
+) -> Issued:
+    """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used.
+
+    ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content. ``leaf_table`` are all
+    leaves that the document calls for, unless others are named.
+    """
+    problems = unusable_authorities(state, instance.spec, now)
+    if problems:
+        raise ProblemsError(problems)
+    settings = instance.spec["certificates"]
+    algorithm = settings["keyAlgorithm"]
+    validity, renew_before = (x509.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
+    leaves: dict[str, KeyPair] = {}
+    reasons: dict[str, list[str]] = {}
+    for leaf in wanted_leaf_certificates(instance.spec) if leaf_table is None else leaf_table:
+        want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)
+        why = x509.reasons_to_reissue(want, have, authority.certificate, algorithm, now, renew_before)
+        if have is None or why:
+            reasons[leaf.name] = why
+            leaves[leaf.name] = x509.issue(want, authority, algorithm, now, validity)
+        else:
+            leaves[leaf.name] = have
+    material = Material(
+        authorities=state.authorities,
+        leaves=leaves,
+        service_account_key=state.service_account_key,
+        encryption_key=state.encryption_key,
+        external_etcd=external_etcd or {},
+    )
+    return Issued(material, reasons)
+
+
+def expiries(material: Material) -> dict[str, str]:
+    """Certificate → end of its validity (UTC, ISO 8601), authorities included; for the report."""
+    certificates = {name: pair.certificate for name, pair in {**material.authorities, **material.leaves}.items()}
+    if material.external_etcd:
+        certificates["external-etcd-client"] = material.external_etcd["tls.crt"]
+    return {name: x509.expiry(certificate).isoformat() for name, certificate in sorted(certificates.items())}
+
+
+def with_new_keys(state: State, spec: Mapping[str, Any], now: datetime) -> State:
+    """A first state with everything that is made only once."""
+    return replace(state, **new_keys(spec, now))
+
+
+def _decoded(value: str | None) -> bytes:
+    try:
+        return base64.b64decode(value or "", validate=True)
+    except binascii.Error:
+        return b""

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From key material to the files that components read.
+
+A file set becomes one Secret of the instance's namespace, or one directory of a host: its content is decided here,
+once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from ..components.table import CLIENT_SIGNING_CA, COMPONENTS, KARMADA_CA, leaf_certificates
+from ..components.types import FileSet, Holds, KeyPair, Layout, LeafCertificate, Names, of_member
+from . import kubeconfig as pki_kubeconfig
+from . import x509
+
+CLUSTER_NAME = "karmada-apiserver"
+#: The file that Holds.MEMBER_ACCESS stands for.
+MEMBER_CONFIG = "member.config"
+_NO_NAMES = Names()
+
+
+@dataclass(frozen=True, repr=False)
+class Material:
+    """All keys and certificates of an instance. Never printed: it has no representation."""
+
+    authorities: Mapping[str, KeyPair]
+    leaves: Mapping[str, KeyPair]
+    service_account_key: bytes
+    encryption_key: str
+    #: The client certificate of an etcd that is not ours, as the document's Secret has it: file name → content.
+    external_etcd: Mapping[str, bytes] = field(default_factory=dict)
+    #: Member → a kubeconfig with which its nodes and pods can be looked at; of those that are joined.
+    member_access: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def wanted(leaf: LeafCertificate, layout: Layout) -> x509.Certificate:
+    """The certificate that a row of the table asks for in this layout."""
+    names = layout.server_names.get(leaf.name, _NO_NAMES) if leaf.server else _NO_NAMES
+    return x509.Certificate(
+        name=leaf.name,
+        authority=leaf.authority,
+        common_name=leaf.common_name,
+        organizations=leaf.organizations,
+        dns_names=names.dns,
+        ip_addresses=names.ips,
+        server=leaf.server,
+        client=leaf.client,
+    )
+
+
+AUTHORITY_OF: Mapping[str, str] = {leaf.name: leaf.authority for leaf in leaf_certificates(COMPONENTS)}
+
+
+def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, bytes]:
+    """File name → content of one file set."""
+    if files.holds in (Holds.CERTIFICATE, Holds.IDENTITY):
+        found = certificate_files(files.certificate, material, files.member)
+        if files.holds is Holds.IDENTITY:
+            found["karmada.config"] = _identity_kubeconfig(layout, files).encode()
+        return found
+    if files.holds is Holds.MEMBER_ACCESS:
+        access = material.member_access.get(files.member)
+        return {} if access is None else {MEMBER_CONFIG: access}
+    return _CONTENTS[files.holds](material)
+
+
+def certificate_files(name: str, material: Material, member: str = "") -> dict[str, bytes]:
+    """A leaf with the authority that issued it, under the names that every component uses."""
+    leaf = material.leaves[of_member(name, member)]
+    authority = material.authorities[AUTHORITY_OF[name]]
+    return {"ca.crt": authority.certificate, "tls.crt": leaf.certificate, "tls.key": leaf.key}
+
+
+def client_authorities(material: Material) -> bytes:
+    """Whose client certificates the API server accepts: our own, and what kube-controller-manager signs."""
+    authorities = material.authorities
+    return x509.bundle(authorities[KARMADA_CA].certificate, authorities[CLIENT_SIGNING_CA].certificate)
+
+
+def _signing_authority(material: Material) -> dict[str, bytes]:
+    authority = material.authorities[CLIENT_SIGNING_CA]
+    return {"tls.crt": authority.certificate, "tls.key": authority.key}
+
+
+def _service_account_pair(material: Material) -> dict[str, bytes]:
+    return {"sa.key": material.service_account_key, "sa.pub": x509.public_key_of(material.service_account_key)}
+
+
+def admin_kubeconfig(material: Material, server: str, tls_server_name: str | None = None) -> str:
+    """The administrator's kubeconfig with everything embedded, as YAML."""
+    authority = material.authorities[KARMADA_CA].certificate
+    return kubeconfig_of(material.leaves["admin"], authority, server, "karmada-admin", tls_server_name)
+
+
+def kubeconfig_of(who: KeyPair, authority: bytes, server: str, user: str, tls_server_name: str | None = None) -> str:
+    """A kubeconfig with everything embedded, as YAML; ``user`` is what the file calls who has this certificate."""
+    config = pki_kubeconfig.kubeconfig(
+        CLUSTER_NAME, server, authority, user, who, context="karmada-apiserver", tls_server_name=tls_server_name
+    )
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
+    """A component's kubeconfig. It points at the files beside it, so that a renewed certificate is picked up."""
+    user = files.certificate.removesuffix("-identity")
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": CLUSTER_NAME,
+                "cluster": {
+                    "server": layout.apiserver_url,
+                    "certificate-authority": layout.path(files.directory, "ca.crt"),
+                },
+            }
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate": layout.path(files.directory, "tls.crt"),
+                    "client-key": layout.path(files.directory, "tls.key"),
+                },
+            }
+        ],
+        "contexts": [{"name": user, "context": {"cluster": CLUSTER_NAME, "user": user}}],
+        "current-context": user,
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _encryption_configuration(key: str) -> str:
+    """Secrets are written encrypted; what was written before encryption was on can still be read."""
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [
+            {
+                "resources": ["secrets"],
+                "providers": [{"secretbox": {"keys": [{"name": "key1", "secret": key}]}}, {"identity": {}}],
+            }
+        ],
+    }
+    return json.dumps(config, indent=1)
+
+
+#: File sets that do not belong to a leaf certificate.
+_CONTENTS: Mapping[Holds, Callable[[Material], dict[str, bytes]]] = {
+    Holds.CLIENT_AUTHORITIES: lambda material: {"ca.crt": client_authorities(material)},
+    Holds.SIGNING_AUTHORITY: _signing_authority,
+    Holds.SERVICE_ACCOUNT_KEY: lambda material: {"sa.key": material.service_account_key},
+    Holds.SERVICE_ACCOUNT_PAIR: _service_account_pair,
+    Holds.ENCRYPTION: lambda material: {"encryption.yaml": _encryption_configuration(material.encryption_key).encode()},
+    Holds.EXTERNAL_ETCD: lambda material: dict(material.external_etcd),
+}

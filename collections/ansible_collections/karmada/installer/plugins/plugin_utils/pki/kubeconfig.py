@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kubeconfig as plain data."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from ..components.types import KeyPair
+
+
+def kubeconfig(
+    cluster_name: str,
+    server: str,
+    ca_pem: bytes,
+    user: str,
+    credentials: KeyPair | str,
+    context: str,
+    tls_server_name: str | None = None,
+    namespace: str | None = None,
+) -> dict[str, Any]:
+    """A kubeconfig with everything inside, as plain data; `credentials` is a client certificate or a bearer token."""
+    cluster = {"server": server, "certificate-authority-data": _base64(ca_pem)}
+    if tls_server_name:
+        cluster["tls-server-name"] = tls_server_name
+    if isinstance(credentials, KeyPair):
+        identity = {"client-certificate-data": _base64(credentials.certificate)}
+        identity["client-key-data"] = _base64(credentials.key)
+    else:
+        identity = {"token": credentials}
+    use = {"cluster": cluster_name, "user": user} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster_name, "cluster": cluster}],
+        "users": [{"name": user, "user": identity}],
+        "contexts": [{"name": context, "context": use}],
+        "current-context": context,
+    }
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

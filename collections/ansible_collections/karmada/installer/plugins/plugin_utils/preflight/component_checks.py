@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether components can run as the document wants them: storage, classes, flags, audit policy, overlays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ..components import audit_policy, known_flags
+from ..components import own_images as own_images_of
+from ..components.table import ETCD, agents, pod_rows, wanted_rows
+from ..components.types import Component, settings_of, settings_path
+from ..document import manifest, overlay
+from ..document.crd import nearest
+from ..kube.errors import ApiError
+from ..problems import Problem
+from ..render import etcd_nodes
+from ..run.run import Run
+from . import account_rights
+
+
+def host_path_nodes(run: Run) -> Iterable[Problem]:
+    """Nodes for the members, before the first installation chooses them."""
+    settings, path = settings_of(ETCD, run.spec), "spec.components.etcd.local"
+    if not etcd_nodes.is_wanted(run.spec) or run.stored_state:
+        return
+    if (settings.get("affinity") or {}).get("nodeAffinity"):
+        yield Problem(
+            what="it cannot be followed with hostPath, where each member is bound to a node when it is installed",
+            where=f"{path}.affinity.nodeAffinity",
+            remedy="choose the nodes by nodeSelector and tolerations",
+        )
+    nodes = run.host.list("v1", "Node")
+    unfit = {each["metadata"]["name"]: why for each in nodes if (why := etcd_nodes.reason_unfit(each, settings))}
+    fit = len(nodes) - len(unfit)
+    if fit < settings["replicas"]:
+        told = "".join(f"; {name}: {why}" for name, why in sorted(unfit.items())[:10])
+        yield Problem(
+            what=f"{settings['replicas']} members of etcd with hostPath need as many nodes, and {fit} of {len(nodes)} "
+            f"nodes can have one{told}",
+            where=f"{path}.replicas",
+            remedy="add nodes, tolerate their taints, ask for fewer members, or use a volumeClaim",
+        )
+
+
+def storage_class(run: Run) -> Iterable[Problem]:
+    """The StorageClass that the document names for etcd."""
+    claim = (settings_of(ETCD, run.spec).get("volumeData") or {}).get("volumeClaim") or {}
+    wanted = claim.get("storageClassName")
+    classes = {each["metadata"]["name"] for each in run.host.list("storage.k8s.io/v1", "StorageClass")}
+    if wanted and wanted not in classes:
+        yield Problem(
+            what=f"there is no StorageClass {wanted} (there are: {', '.join(sorted(classes)) or 'none'})",
+            where="spec.components.etcd.local.volumeData.volumeClaim.storageClassName",
+            remedy="name one of them, or create it",
+        )
+
+
+def priority_classes(run: Run) -> Iterable[Problem]:
+    """Without its class no pod of a component is admitted, which would only be seen after the first change."""
+    users: dict[str, list[Component]] = defaultdict(list)
+    for component in pod_rows(run.spec):
+        users[settings_of(component, run.spec)["priorityClassName"]].append(component)
+    for name, components in users.items():
+        if name and run.host.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
+            for component in components:
+                yield Problem(
+                    what=f"there is no PriorityClass {name}",
+                    where=f"{settings_path(component)}.priorityClassName",
+                    remedy='create it, name another one, or write "" to have none',
+                )
+
+
+def pull_secrets(run: Run) -> Iterable[Problem]:
+    """Pull secrets that are not there. It is said only: images that anybody may pull need none."""
+    named: dict[str, list[str]] = defaultdict(list)
+    for component in pod_rows(run.spec):
+        settings = settings_of(component, run.spec)
+        for each in settings.get("imagePullSecrets", run.spec["images"].get("pullSecrets")) or []:
+            named[each["name"]].append(component.name)
+    for name, components in named.items():
+        if run.host.get("v1", "Secret", name, run.namespace) is None:
+            run.say(
+                f"there is no Secret {run.namespace}/{name} in the host cluster, which is to pull images of "
+                f"{', '.join(components)}: a registry that asks for a login refuses them"
+            )
+    return ()
+
+
+def overlays(run: Run) -> Iterable[Problem]:
+    """What can be said without asking; then what the API server says of the result, if there is a namespace for it."""
+    overlays, problems = overlay.read(run.spec, run.config_maps)
+    yield from problems
+    if not overlays:
+        return
+    objects = run.host_objects()
+    found = list(overlay.find_problems(objects, overlays))
+    yield from found
+    if found or problems or account_rights.namespace_is_missing(run):
+        return
+    for each in overlay.laid_over(objects, overlays):
+        concerned = [one.where for one in overlays if one.is_for(each)]
+        # The data of Secrets and what only a running instance knows are not a matter of overlays.
+        if concerned and each["kind"] not in ("Secret", "ConfigMap"):
+            try:
+                run.host.apply(each, dry_run=True)
+            except ApiError as error:
+                what = f"the host cluster refuses {each['kind']} {each['metadata']['name']} with it: {error}"
+                yield Problem(what, "; ".join(concerned), "correct what the message names")
+
+
+def audit(run: Run) -> Iterable[Problem]:
+    """The ConfigMap with the audit policy, where the document names one."""
+    return audit_policy.find_problems(run.spec, run.config_maps)
+
+
+def flags_and_gates(run: Run) -> Iterable[Problem]:
+    """Flags and gates that a component of this release does not have: it would not start with them."""
+    release = run.instance.release
+    for component in (*wanted_rows(run.spec), *agents(run.spec)):
+        settings, path = settings_of(component, run.spec), settings_path(component)
+        tag = str(settings.get("imageTag") or "").partition("@")[0]
+        if tag not in ("", getattr(release, component.image.release)):
+            continue  # of a program that somebody else has built nothing is on record
+        for field, kind, known in (
+            ("extraArgs", "setting" if component is ETCD else "flag", known_flags.flags(component, release)),
+            ("featureGates", "feature gate", known_flags.feature_gates(component, release)),
+        ):
+            for name in settings.get(field) or {}:
+                if name not in known:
+                    near = nearest(name, known)
+                    yield Problem(
+                        what=f"{component.name} of Karmada {release.karmada} has no {kind} {name}",
+                        where=f"{path}.{field}.{name}",
+                        remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known, kind)}",
+                    )
+
+
+def own_images(run: Run) -> Iterable[Problem]:
+    """Images that the document names for single components: whether they are used, and go with the others."""
+    before, release = run.state.document, run.instance.release
+    for hint in own_images_of.hints(run.spec, release):
+        run.say(f"hint: {hint}")
+    yield from own_images_of.problems(run.spec, release, manifest.with_defaults(before)["spec"] if before else None)
+
+
+def _listed(names: Sequence[str], kind: str) -> str:
+    """All names; where they are many, how many, and for gates where to read of them."""
+    if len(names) <= 30:
+        return ", ".join(names)
+    told = f"{len(names)} {kind}s, from {names[0]} to {names[-1]}"
+    page = "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"
+    return f"{told}; {page} tells of those of Kubernetes" if kind == "feature gate" else told

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that can be known of plain hosts before the first change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..artifacts.programs import ARCHITECTURES
+from ..components import hosts as component_hosts
+from ..components.hosts import Host
+from ..components.types import members_with_agent_hosts
+from ..problems import Problem
+from ..run import host_access
+from ..run.on_plain_hosts import HostsRun
+from ..run.plain_hosts import RunWithHosts
+from . import host_checks
+
+
+def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+    """For an uninstall: hosts that cannot be looked at, or that another run works on, unless given up by name."""
+    refused = _refused(
+        run, [*component_hosts.all_hosts(run.spec), *map(component_hosts.host_of, run.leaving.values())], abandoned
+    )
+    return [_or_given_up(host, problem, "uninstall_on_hosts_abandon", abandoned) for host, problem in refused]
+
+
+def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+    """For an uninstall that works on the hosts of the document alone: hosts with etcd that it does not name."""
+    nodes = run.stored_state.etcd.nodes if run.stored_state else ()
+    missing = [name for name in nodes if name not in run.hosts and name not in abandoned]
+    if not missing:
+        return []
+    names = json.dumps({"uninstall_on_hosts_abandon": [*abandoned, *missing]})
+    return [
+        Problem(
+            what=f"its etcd is on hosts ({', '.join(nodes)}), and the document does not name {', '.join(missing)}",
+            where="spec.hosts",
+            remedy="write them as they were at the install, so that etcd is taken away there, too; or give up what is "
+            f"on them: -e '{names}'",
+        )
+    ]
+
+
+def problems(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+    """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
+    found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]
+    hosts = [name for name, host in run.hosts.items() if not host.is_of_members]
+    return found + _programs(run, hosts)
+
+
+def of_members(run: HostsRun) -> dict[str, list[Problem]]:
+    """What is wrong with the hosts that run agents: member → the problems of its hosts.
+
+    A host that has a problem is left as it is by the steps that follow.
+    """
+    found = host_checks.of_members(run.instance, run.observed)
+    of_hosts = {name: [*each, *_programs(run, [name])] for name, each in found.items()}
+    for name, each in of_hosts.items():
+        if each:
+            run.leave_alone(name, "; ".join(problem.what for problem in each))
+    return {
+        member: [problem for host in hosts for problem in of_hosts.get(host, ())]
+        for member, hosts in members_with_agent_hosts(run.spec).items()
+    }
+
+
+def _programs(run: RunWithHosts, hosts: Sequence[str]) -> list[Problem]:
+    """Programs that cannot be had. Which are lacking is known of hosts that could be looked at and that can run any."""
+    seen = [run.observed[host].get("facts") for host in hosts]
+    known = all(facts and facts["architecture"] in ARCHITECTURES for facts in seen)
+    return run.program_problems(hosts) if known else []
+
+
+def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem]:
+    """What keeps hosts that have left the document from being cleaned."""
+    hosts = [component_hosts.host_of(entry) for entry in run.leaving.values()]
+    for host, problem in _refused(run, hosts, abandoned):
+        told = replace(problem, what=f"it has left the document and is to be cleaned, but {problem.what}")
+        yield _or_given_up(host, told, "preflight_abandon_hosts", abandoned)
+    for host in hosts:
+        facts = run.handover.observed(host.name).get("facts")
+        for other in (name for name, seen in run.observed.items() if facts and host_checks.same(facts, seen)):
+            yield Problem(
+                f"it has left the document, and {other} is the same machine",
+                _where(host),
+                f"call {other} by the name {host.name} again, or uninstall first: what is there belongs to {other} now",
+            )
+
+
+def _refused(run: RunWithHosts, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
+    """Hosts that did not let us look, with the reason, apart from those given up by name."""
+    user = run.spec["ssh"].get("user", "")
+    for host in hosts:
+        refusal = run.handover.observed(host.name).get("refusal")
+        if refusal and host.name not in abandoned:
+            yield host, host_access.problem(refusal, host=host.name, address=host.address, user=user)
+
+
+def _or_given_up(host: Host, problem: Problem, variable: str, abandoned: Sequence[str]) -> Problem:
+    names = json.dumps({variable: [*abandoned, host.name]})
+    return replace(problem, remedy=f"{problem.remedy}; or give it up, with what is on it: -e '{names}'")
+
+
+def _where(host: Host) -> str:
+    return f"host {host.name} ({host.address})"
+
+
+def hints(run: RunWithHosts) -> list[str]:
+    """What is no reason to stop and a person wants to know."""
+    found = [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
+    return [*found, *_with_keys(run)] if isinstance(run, HostsRun) else found
+
+
+def _with_keys(run: HostsRun) -> list[str]:
+    """Hosts without an API server that have a copy of the state, as they had with earlier versions."""
+    held = [name for name, kept in run.kept_by_hosts.items() if kept.copies and not run.to_keep(name)["files"]]
+    return [
+        f"{_where(run.hosts[name])} has the keys of all authorities from an earlier time, and no API server; "
+        "an install takes them away"
+        for name in held
+    ]
+
+
+def _not_cleaned(run: RunWithHosts) -> list[str]:
+    """Hosts that do not let us look and that no member needs any more, so that nobody is told of them otherwise."""
+    needed = {name for hosts in members_with_agent_hosts(run.spec).values() for name in hosts}
+    return [
+        f"{problem.where}: {problem.what}; no member names it, what its agents had there stays until a run cleans it"
+        for host, problem in _refused(run, [host for host in run.hosts.values() if host.is_of_members], [])
+        if host.name not in needed
+    ]
+
+
+def left(run: RunWithHosts) -> list[str]:
+    """Hosts that the document has no more."""
+    return [
+        f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there"
+        for entry in run.leaving.values()
+    ]
+
+
+def _moved(run: RunWithHosts) -> list[str]:
+    """Hosts that have another address than before. Whether it is the same machine cannot be seen from here."""
+    known = run.stored_state.hosts if run.stored_state else {}
+    return [
+        f"{_where(host)} had the address {known[name]['address']} before; should that be another machine, what is on "
+        "it stays there: take such a host out of the document first, and add the new one by another name"
+        for name, host in run.hosts.items()
+        if name in known and known[name]["address"] != host.address
+    ]

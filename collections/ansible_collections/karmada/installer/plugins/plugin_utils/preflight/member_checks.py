@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a member that the document lists, as far as it can be known before the first change.
+
+Each member is looked at on its own, and what is found is that member's problem: it keeps no other from being joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ansible_collections.karmada.installer.plugins.module_utils import reach as module_reach
+
+from ..components import releases
+from ..components.types import agent_hosts, pulls
+from ..control_plane.bootstrap import MEMBER_NAMESPACE
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError, Forbidden
+from ..kube.objects import Ref, claimed_by
+from ..kube.readiness import reason_not_ready
+from ..members import access as member_access
+from ..members import agent, one_member, registration
+from ..members import join as member_join
+from ..members import mode as member_mode
+from ..members import rights as member_rights
+from ..members.plan import Clusters, same_cluster
+from ..members.registration import CLUSTER_API, CONTROL_PLANE_ANNOTATION, IMPERSONATOR, role
+from ..problems import Problem, ProblemsError
+from ..run.facts import Object
+from ..run.run import Run
+from . import cluster_checks, member_rights_checks
+from .reach import Target
+
+#: Where every cluster publishes the CA of its API server for its accounts.
+ROOT_CA = "kube-root-ca.crt"
+#: How long preflight tries to get an answer.
+PATIENCE_SECONDS = 5.0
+#: (verb, API group, resource, namespace) that joining needs on a member.
+RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+    ("create", "", "namespaces", None),
+    ("patch", "", "serviceaccounts", MEMBER_NAMESPACE),
+    ("patch", "", "secrets", MEMBER_NAMESPACE),
+    ("get", "", "secrets", MEMBER_NAMESPACE),
+    ("patch", "rbac.authorization.k8s.io", "clusterroles", None),
+    ("patch", "rbac.authorization.k8s.io", "clusterrolebindings", None),
+    ("get", "apiextensions.k8s.io", "customresourcedefinitions", None),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions", None),
+)
+
+
+@dataclass
+class MemberChecks:
+    """The checks of all members of a run.
+
+    ``place_works`` says whether that which the control plane runs in can be worked with at all, ``registered`` gives
+    the Cluster objects of a control plane that is there already; both may have to be waited for.
+    """
+
+    run: Run
+    place_works: Callable[[], bool]
+    registered: Callable[[], Clusters]
+    #: Member → which cluster it really is, of those that have told.
+    identities: dict[str, str] = field(default_factory=dict)
+
+    def problems(self, entry: member_join.Entry) -> Iterable[Problem]:
+        """What is wrong with one member, up to what keeps the look at it from going on."""
+        with one_member.apart(entry["name"], self.run.trace):
+            yield from self._problems(entry)
+
+    def _problems(self, entry: member_join.Entry) -> Iterable[Problem]:
+        with member_join.connected(self.run, entry) as member:
+            if ending := member_access.expiring(member.access, self.run.now):
+                self.run.say(f"{member.name}: {ending}")
+            try:
+                version = member.version(retry_seconds=PATIENCE_SECONDS)
+            except ApiError as error:
+                yield Problem(
+                    what=str(error),
+                    where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
+                    remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
+                )
+                return
+            yield from cluster_checks.clock(member, member.name)
+            if not pulls(entry) or agent_hosts(entry):
+                yield from _loopback_endpoint(entry, member)
+                if is_unknown(entry, self.registered().get(entry["name"]) if self.place_works() else None):
+                    yield from _own_authority(entry, member)
+            # Nobody can hand out rights that they do not hold.
+            wanted = [*RIGHTS, *member_rights.permissions(member_rights.rules(entry))]
+            denied = member.can_i(wanted, workers=member_join.WORKERS)
+            if denied:
+                yield Problem(
+                    what=f"the account may not: {'; '.join(str(each) for each in denied)}",
+                    where=member.name,
+                    remedy="use an account that may create accounts and rights there, such as its administrator",
+                )
+                return
+            yield from member_rights_checks.of_member(entry, member, self.run.say)
+            identity = member_join.registration_of(member)
+            self.identities[entry["name"]] = identity.cluster_id
+            if self.place_works():
+                registered = self.registered()
+                member_join.check_state(entry, registered.get(entry["name"]))
+                member_join.check_identity(entry["name"], identity, registered)
+                yield from _other_owner(self.run, entry, member, registered)
+                if entry["name"] in registered:
+                    yield from member_rights_checks.of_what_is_propagated(entry, member, self.run.control_plane)
+                _tell_of_version(self.run, member, version)
+
+    def of_same_cluster(self) -> dict[str, Problem]:
+        """Members that are one cluster under several names; asked when all were looked at."""
+        return same_cluster(self.identities, self.registered() if self.place_works() else Clusters())
+
+
+def registered_clusters(run: Run) -> Clusters:
+    """The Cluster objects of the control plane by name, as far as there is one that answers."""
+    if not run.spec["members"] and not run.selected:
+        return Clusters()
+    try:
+        if run.stored_state is None or not run.control_plane_exists:
+            return Clusters()
+        control_plane = run.control_plane.with_patience(retry_seconds=PATIENCE_SECONDS)
+        return Clusters.of(control_plane.list(CLUSTER_API, "Cluster"))
+    except (ApiError, ProblemsError):
+        # The run may be there to mend it. Joining looks again.
+        return Clusters()
+
+
+def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
+    """A member of another version may well work, so this is said and nothing is refused."""
+    oldest, newest = releases.validated_members(run.instance.release)
+    if not oldest <= cluster_checks.minor(version) <= newest:
+        run.say(
+            f"{member.name} runs Kubernetes {version['gitVersion']}; Karmada {run.instance.release.karmada} was "
+            f"validated with members from {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+        )
+
+
+def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+    server = member.access.server
+    if any(f"//{name}" in server for name in ("127.", "localhost", "[::1]")):
+        yield Problem(
+            what=f"its kubeconfig leads to {server}, which means another machine to "
+            + ("the hosts of its agent" if agent_hosts(entry) else "the control plane"),
+            where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
+            remedy="put an address into that kubeconfig that these can reach"
+            if agent_hosts(entry)
+            else "put an address into that kubeconfig that the pods of the host cluster can reach",
+        )
+
+
+def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+    """The control plane verifies with the CA that the member hands to its accounts, whatever the kubeconfig names.
+
+    They differ where something in front of the API server has a certificate of its own.
+    """
+    access = member.access
+    if access.insecure or access.proxy:
+        return
+    try:
+        found = member.get("v1", "ConfigMap", ROOT_CA, "kube-system") or {}
+    except Forbidden:
+        return
+    authority: str = (found.get("data") or {}).get("ca.crt", "")
+    if not authority or authority.strip() == (access.ca_pem or "").strip():
+        return
+    target = Target.of_url(entry["name"], access.server, authority)
+    seen = module_reach.look([target.plain], PATIENCE_SECONDS).get(entry["name"], {})
+    if seen.get("fault") == module_reach.OTHER_AUTHORITY:
+        yield Problem(
+            what=f"the certificate at {access.server} is of another CA than the one that it hands to its accounts "
+            f"(ConfigMap {ROOT_CA}), with which the control plane verifies it",
+            where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
+            remedy="put an address into that kubeconfig at which the API server shows a certificate of its own CA",
+        )
+
+
+def is_unknown(entry: member_join.Entry, live: Object | None) -> bool:
+    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one.
+
+    In another mode somebody else has to reach it, or somebody on it the control plane.
+    """
+    return live is None or reason_not_ready(live) is not None or member_mode.changes(entry, live)
+
+
+def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Clusters) -> Iterable[Problem]:
+    """A member has one control plane: the account by which it acts for users has the same name for each."""
+    for ref in (
+        Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),
+        Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
+        *(agent.references() if pulls(entry) else ()),
+    ):
+        live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
+            continue
+        holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)
+        # Other tools have registered this very cluster here under this name: listing it adopts it.
+        by_hand = registered.get(entry["name"])
+        if not holder and by_hand is not None and claimed_by(by_hand) == (None, None):
+            continue
+        yield Problem(
+            what=f"it holds {ref}, which {f'control plane {holder}' if holder else 'another control plane or tool'} "
+            "has put there",
+            where=member.name,
+            remedy="take it out of the members of that control plane first, or uninstall that one"
+            if holder
+            else "remove this member there first (karmadactl unjoin)",
+        )
+        return

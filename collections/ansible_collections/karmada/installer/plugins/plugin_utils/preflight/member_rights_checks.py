@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the rights that the document gives on a member fit what the member has, and what is propagated to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..kube.cluster import Cluster
+from ..kube.objects import Ref
+from ..members import rights as member_rights
+from ..members import works as member_works
+from ..problems import Problem
+
+#: How many objects a problem names.
+_SHOWN = 3
+
+
+def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], None]) -> Iterator[Problem]:
+    """Resources that the document lists and this member cannot have; one that may come with a CRD is said."""
+    served: dict[str, dict[str, set[str]]] = {}
+    for group, resource in member_rights.listed(entry):
+        if group not in served:
+            served[group] = member.resources_of(group)
+        if resource in served[group]:
+            continue
+        full, where = member_rights.full_name(group, resource), f"spec.members[{entry['name']}].{member_rights.FIELD}"
+        meant = [name for name, others in served[group].items() if resource in others]
+        if meant:
+            yield Problem(f"{full} is no name of a resource", where, f"write {meant[0]}")
+        elif "." not in group:
+            yield Problem(
+                what=f"{member.name} has no resource {full}, and no CRD can bring it",
+                where=where,
+                remedy="write apiGroup and resource as they stand in `kubectl api-resources` of that member",
+            )
+        else:
+            say(f"{member.name} does not have {full} yet; it can be propagated there when its CRD has come")
+
+
+def of_what_is_propagated(entry: Mapping[str, Any], member: Cluster, control_plane: Cluster) -> Iterator[Problem]:
+    """What is on the member already through this control plane, and could neither be changed nor removed any more."""
+    if not member_rights.are_scoped(entry):
+        return
+    space = member_works.execution_namespace(entry["name"])
+    found: dict[str, list[Ref]] = {}
+    for work in control_plane.list(member_works.WORK_API, "Work", space):
+        for ref in () if member_works.is_of_cluster(work) else member_works.references(work):
+            group = ref.api_version.rpartition("/")[0]
+            resource = member.resource(ref.api_version, ref.kind)
+            if resource and not member_rights.may_keep(entry, group, resource):
+                found.setdefault(member_rights.full_name(group, resource), []).append(ref)
+    for full, refs in sorted(found.items()):
+        shown = ", ".join(f"{each.namespace}/{each.name}" if each.namespace else each.name for each in refs[:_SHOWN])
+        more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
+        yield Problem(
+            what=f"{full} are propagated to it ({shown}{more}), and these rights do not have them",
+            where=f"spec.members[{entry['name']}].{member_rights.FIELD}",
+            remedy="list them there, or take this member out of the policies that propagate them first",
+        )

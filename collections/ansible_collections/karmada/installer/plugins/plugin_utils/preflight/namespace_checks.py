@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the namespace of an installation: objects under its names, of other tools, rules for what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from ..components.table import BY_NAME
+from ..components.types import settings_path
+from ..kube.errors import collected
+from ..kube.objects import Ref, claimed_by
+from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL
+from ..problems import Problem
+from ..render import cluster_layout
+from ..render import workloads as render
+from ..run.facts import Object
+from ..run.run import Run
+from . import other_installers, pod_security, quota
+
+_WORKERS = 16
+
+
+def problems(run: Run) -> Iterable[Problem]:
+    """What is in the namespace, where it exists: under our names, of other tools, and rules for what comes into it."""
+    namespace = run.host.get("v1", "Namespace", run.namespace)
+    if namespace is None:
+        return
+    # As far as it can be said without keys.
+    outline = render.outline(run.instance, cluster_layout.layout(run.instance), run.state.etcd)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        refs = map(Ref.of, outline)
+        found = pool.map(lambda ref: run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
+    present = [each for each in found if each]
+    others = collected(partial(_other_control_planes, run))
+    yield from others
+    if not others:  # else each of their objects would be told once more
+        yield from _taken_names(run, present)
+    for check in (
+        partial(_pod_security, run, namespace, outline),
+        partial(_quotas, run, outline, present),
+    ):
+        yield from collected(check)
+
+
+def _taken_names(run: Run, present: Iterable[Object]) -> Iterable[Problem]:
+    """Objects under our names that are not ours."""
+    for each in present:
+        maker, owner = claimed_by(each)
+        if (maker, owner) != (FIELD_MANAGER, run.state.owner):
+            if maker == FIELD_MANAGER:
+                maker = f"{maker}, as a part of control plane {each['metadata']['labels'].get(INSTANCE_LABEL)}"
+            yield Problem(
+                what=f"{each['kind']} {run.namespace}/{each['metadata']['name']} exists and is not of this "
+                "control plane" + (f" (managed by {maker})" if maker else ""),
+                where="host cluster",
+                remedy="remove it with the tool that made it, or choose another metadata.name or namespace",
+            )
+
+
+def _other_control_planes(run: Run) -> Iterable[Problem]:
+    """Before the first installation only: what comes later beside ours is not our business."""
+    if run.stored_state:
+        return
+    workloads = [
+        each for kind in ("Deployment", "StatefulSet") for each in run.host.list("apps/v1", kind, run.namespace)
+    ]
+    yield from other_installers.problems(run.namespace, workloads, _karmadas(run))
+
+
+def _quotas(run: Run, outline: Sequence[Object], present: Iterable[Object]) -> Iterable[Problem]:
+    quotas, limit_ranges = (run.host.list("v1", kind, run.namespace) for kind in ("ResourceQuota", "LimitRange"))
+    ours = [each for each in present if claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
+    return quota.problems(run.namespace, quotas, limit_ranges, outline, [*ours, *_claims_there(run, outline)])
+
+
+def _claims_there(run: Run, outline: Sequence[Object]) -> list[Object]:
+    """Claims that the StatefulSets find by name instead of making them: kept by an uninstall, or in use."""
+    names = {
+        f"{claim['metadata']['name']}-{each['metadata']['name']}-{ordinal}"
+        for each in outline
+        if each["kind"] == "StatefulSet"
+        for claim in each["spec"].get("volumeClaimTemplates") or []
+        for ordinal in range(each["spec"]["replicas"])
+    }
+    if not names:
+        return []
+    found = run.host.list("v1", "PersistentVolumeClaim", run.namespace)
+    return [each for each in found if each["metadata"]["name"] in names]
+
+
+def _karmadas(run: Run) -> list[Object]:
+    """Objects of Karmada's operator, where there are any and we may look."""
+    if run.host.resource(*other_installers.KARMADA) is None:
+        return []
+    if run.host.can_i([("list", "operator.karmada.io", "karmadas", run.namespace)]):
+        return []
+    return list(run.host.list(*other_installers.KARMADA, run.namespace))
+
+
+def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Iterable[Problem]:
+    """Pods that this namespace would not admit. What the API server enforces by default cannot be seen from outside."""
+    labels = namespace["metadata"].get("labels") or {}
+    level = labels.get(pod_security.ENFORCE_LABEL)
+    pods = {
+        each["metadata"]["labels"][NAME_LABEL]: each["spec"]["template"]["spec"]
+        for each in outline
+        if each["kind"] in ("Deployment", "StatefulSet")
+    }
+    for name, pod in pods.items():
+        found = pod_security.violations(pod, level or pod_security.BASELINE)
+        if found and level:
+            yield Problem(
+                what=f"it enforces the Pod Security level {level}, and the pods of {name} break it: {'; '.join(found)}",
+                where=f"namespace {run.namespace} of the host cluster",
+                remedy=f"set {settings_path(BY_NAME[name])} otherwise, or give the namespace another level",
+            )
+        elif found:
+            run.say(
+                f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has none, "
+                "and which one its API server enforces without that cannot be seen from here"
+            )

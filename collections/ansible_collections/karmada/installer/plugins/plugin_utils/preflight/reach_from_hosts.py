@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the hosts of a control plane reach the API servers of its members, and are their certificates right from there?
+
+Hosts that run agents look at the members that they serve, and at the endpoint of the control plane.
+
+Which members they look at is found out here, and told to them without any credentials; what they found is told of each
+member. One that the control plane finds Ready is reached, and not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+
+from ..components import endpoint
+from ..components.hosts import CONTROL_PLANE_ROLE, hosts_of
+from ..components.table import KARMADA_CA
+from ..components.types import agent_hosts, pulls
+from ..kube.errors import ApiError
+from ..kube.kubeconfig import Access
+from ..members import join as member_join
+from ..members import one_member, registration
+from ..members.plan import Clusters
+from ..problems import Problem, ProblemsError
+from ..run import selection as selected_members
+from ..run.on_plain_hosts import HostsRun
+from ..run.run import Run
+from . import member_checks
+from .reach import Fault, Target, sentences
+
+#: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
+AT_ONCE = 32
+#: Behind the name of a member: what its agent has to reach beside it. Without one: what everybody has to find.
+ENDPOINT = "/endpoint"
+_OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
+REMEDY_OF_PLACE = f"let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
+REMEDY_OF_CERTIFICATE = (
+    "see who answers there at that address, and put one into that kubeconfig at which the member's own API server does"
+)
+
+
+def target(name: str, access: Access) -> Target:
+    """How the control plane gets to a member, by what its Cluster says: the address and the proxy of its kubeconfig."""
+    if access.proxy:
+        return Target.of_proxy(name, access.proxy)
+    return Target.of_url(name, access.server, "" if access.insecure else access.ca_pem or "")
+
+
+def targets(run: Run, registered: Clusters) -> list[Target]:
+    """The members in mode Push that are not known to be Ready, as far as their kubeconfigs can be had.
+
+    ``registered`` is by name what the control plane knows of members. What is wrong with a kubeconfig is told by the
+    checks of members.
+    """
+    return _of_entries(run, [entry for entry in _unknown(run, registered) if not pulls(entry)])
+
+
+def for_agents(run: HostsRun, registered: Clusters) -> dict[str, list[Target]]:
+    """Host → what the agents on it have to reach: the members that they serve, and the endpoint. Until that answers us
+    they look up its name.
+
+    As with ``targets``, of members that are not known to be Ready.
+    """
+    due = [entry for entry in _unknown(run, registered) if agent_hosts(entry)]
+    members_by_name = {each.name: [each] for each in _of_entries(run, due)}
+    found: dict[str, list[Target]] = {}
+    for entry in due:
+        wanted = [*members_by_name.get(entry["name"], ()), *_endpoint(run, entry["name"])]
+        for host in agent_hosts(entry):
+            if host in run.hosts and not run.observed[host].get("refusal"):
+                found.setdefault(host, []).extend(wanted)
+    return found
+
+
+def _endpoint(run: HostsRun, member: str) -> list[Target]:
+    try:
+        answers = run.stored_state and run.control_plane_exists and run.control_plane
+    except (ApiError, ProblemsError):
+        # The run may be there to mend it.
+        answers = None
+    if answers:
+        authority = run.state.authorities[KARMADA_CA].certificate.decode()
+        return [Target.of_url(f"{member}{ENDPOINT}", run.public_url, authority)]
+    return _name(run, member)
+
+
+def endpoint_name(run: HostsRun) -> list[Target]:
+    """The endpoint, where hosts are to look up a name that is new."""
+    before = run.stored_state.document if run.stored_state else None
+    settings = (before or {}).get("spec", {}).get("endpoint", {})
+    return [] if before and endpoint.named(settings) == run.endpoint_host else _name(run)
+
+
+def _name(run: HostsRun, member: str = "") -> list[Target]:
+    name = run.endpoint_host
+    return [] if endpoint.is_address(name) else [Target.of_name(f"{member}{ENDPOINT}", run.public_url)]
+
+
+def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
+    entries = selected_members.entries(run)
+    return [entry for entry in entries if member_checks.is_unknown(entry, registered.get(entry["name"]))]
+
+
+def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
+    def of_entry(entry: member_join.Entry) -> Target | None:
+        try:
+            with one_member.apart(entry["name"], run.trace), member_join.connected(run, entry) as member:
+                return target(entry["name"], member.access)
+        except one_member.TOLD:
+            return None
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = [each for each in pool.map(of_entry, due) if each]
+    for each in found:
+        if not each.tls:
+            run.say(f"{each.name}: only the port of its proxy {each.url} is tried, not what is behind it")
+    return found
+
+
+def looking(run: HostsRun) -> list[str]:
+    """The hosts from which members are looked at: those that components run on, as far as they let us in."""
+    there = (host.name for host in hosts_of(run.spec, CONTROL_PLANE_ROLE))
+    return [name for name in there if not run.observed[name].get("refusal")]
+
+
+def from_hosts(run: HostsRun) -> dict[str, list[Problem]]:
+    """Member → what its hosts found wrong. Empty if none has looked, or all is well."""
+    found: dict[str, tuple[Target, dict[str, Fault]]] = {}
+    untried: dict[str, set[str]] = {}
+    for host, observed in run.observed.items():
+        by_name = {each["name"]: Target.of(each) for each in observed.get("targets") or ()}
+        for name, fault in (observed.get("unreached") or {}).items():
+            if fault["fault"] == kinds.NOT_TRIED and name != ENDPOINT:
+                untried.setdefault(host, set()).add(name)
+            else:
+                found.setdefault(name, (by_name[name], {}))[1][host] = Fault(fault["fault"], fault["detail"])
+    for host, names in untried.items():
+        run.say(f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them")
+    entries = {entry["name"]: entry for entry in run.spec["members"]}
+    problems: dict[str, list[Problem]] = {}
+    for name, each in found.items():
+        member = name.removesuffix(ENDPOINT)
+        if member in entries:
+            told = of_endpoint(member, *each) if name != member else of_member(entries[member], *each)
+            problems.setdefault(member, []).extend(told)
+    return problems
+
+
+def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
+    """What is wrong on the way to a member; ``faults`` is by who has tried."""
+    where = f"spec.members[{entry['name']}].{registration.reached_by(entry)}"
+    for what, fault in sentences(reached, faults):
+        yield Problem(what, where, REMEDY_OF_CERTIFICATE if fault.is_of_certificate else REMEDY_OF_PLACE)
+
+
+def of_endpoint(member: str, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
+    """What is wrong on the way from a member's agent to the control plane; ``faults`` is by who has tried."""
+    for what, fault in sentences(reached, faults):
+        remedy = (
+            "see who answers there at that address, or name another one as spec.endpoint.host"
+            if fault.is_of_certificate
+            else "let them reach the endpoint (name service, routes, firewalls), or choose another spec.endpoint"
+        )
+        yield Problem(what, f"spec.members[{member}]", remedy)

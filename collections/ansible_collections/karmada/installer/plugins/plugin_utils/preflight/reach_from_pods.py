@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do pods of the host cluster reach the API servers of members, and pods of members the control plane?
+
+This makes pods, so it is done only for who asks for it. Those of the host cluster are in the namespace of the instance.
+A member has no namespace of ours before it is joined: its pod has one of its own, which goes with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+from ..components.table import KARMADA_CA, KARMADA_CONTROLLER_MANAGER
+from ..components.types import agent_hosts, pulls
+from ..control_plane.bootstrap import owner_labels
+from ..kube.cluster import Cluster
+from ..kube.errors import collected
+from ..kube.objects import owned_by
+from ..members import agent, one_member
+from ..members import join as member_join
+from ..members.plan import Clusters
+from ..members.registration import NAMESPACE_ON_MEMBER
+from ..problems import Problem, ProblemsError
+from ..run import selection as selected_members
+from ..run.facts import Object
+from ..run.on_plain_hosts import HostsRun
+from ..run.run import Run
+from . import member_checks, probe_pods, reach_from_hosts, reach_probe
+from .reach import Fault, Target
+
+#: How long one that a killed run has left may take to go.
+GONE_SECONDS = 60.0
+_DO_NOT_ASK = "or do not ask for this (karmada_preflight_reach_members)"
+
+
+def problems(run: Run, seconds: int) -> dict[str, list[Problem]]:
+    """Member → what is wrong on the way to it, or from it; ``seconds`` are those of each pod.
+
+    Those that the control plane finds Ready are not looked at. Raises ProblemsError if it cannot be told in the host
+    cluster; where it cannot be told on a member, that is its problem.
+    """
+    registered = member_checks.registered_clusters(run)
+    pushed = {} if isinstance(run, HostsRun) else _of_pushed(run, registered, seconds)
+    return pushed | _of_pulling(run, registered, seconds)
+
+
+def _of_pushed(run: Run, registered: Clusters, seconds: int) -> dict[str, list[Problem]]:
+    targets = reach_from_hosts.targets(run, registered)
+    if not targets:
+        return {}
+    _require_a_place(run)
+    faults: dict[str, Fault] = {}
+    with probe_pods.removed(run.host, run.instance, reach_probe.PROBE, run.say):
+        for batch in reach_probe.batches(targets):
+            pod = reach_probe.pod(run.instance, KARMADA_CONTROLLER_MANAGER, run.namespace, batch, seconds)
+            faults |= reach_probe.look(run.host, pod, batch, seconds)
+    entries = {entry["name"]: entry for entry in run.spec["members"]}
+    who = f"a pod in namespace {run.namespace}"
+    return {
+        each.name: list(reach_from_hosts.of_member(entries[each.name], each, {who: faults[each.name]}))
+        for each in targets
+        if each.name in faults
+    }
+
+
+def _require_a_place(run: Run) -> None:
+    where = f"namespace {run.namespace} of the host cluster"
+    if run.host.get("v1", "Namespace", run.namespace) is None:
+        what = "it does not exist, and what pods reach is tried in it"
+        raise ProblemsError(Problem(what, where, f"create it, {_DO_NOT_ASK}"))
+    if denied := run.host.can_i([("create", "", "pods", run.namespace)]):
+        raise ProblemsError(Problem(f"the account may not: {denied[0]}", where, f"grant it, {_DO_NOT_ASK}"))
+
+
+# -- from members ------------------------------------------------------------------------------------------------------
+
+
+def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[Problem]]:
+    due = [
+        entry
+        for entry in selected_members.entries(run)
+        if pulls(entry) and not agent_hosts(entry) and member_checks.is_unknown(entry, registered.get(entry["name"]))
+    ]
+    if not due:
+        return {}
+    if run.stored_state is None or not run.control_plane_exists:
+        names = ", ".join(entry["name"] for entry in due)
+        run.say(f"whether {names} reach the control plane cannot be tried before there is one")
+        return {}
+    authority = run.state.authorities[KARMADA_CA].certificate.decode()
+    target = Target.of_url("control plane", run.public_url, authority)
+    with ThreadPoolExecutor(member_join.AT_ONCE) as pool:
+        found = pool.map(collected, [partial(_of_one, run, entry, target, seconds) for entry in due])
+        return {entry["name"]: told for entry, told in zip(due, found, strict=True) if told}
+
+
+def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) -> Iterator[Problem]:
+    name = entry["name"]
+    pod = reach_probe.pod(run.instance, agent.ROW, NAMESPACE_ON_MEMBER, [target], seconds)
+    # Those of the document are in other namespaces.
+    pod["spec"].pop("imagePullSecrets", None)
+    with (
+        one_member.apart(name, run.trace),
+        member_join.connected(run, entry) as member,
+        _namespace(member, run.instance.owner),
+    ):
+        faults = reach_probe.look(member, pod, [target], seconds)
+    yield from reach_from_hosts.of_endpoint(name, target, {f"a pod on {name}": each for each in faults.values()})
+
+
+@contextmanager
+def _namespace(member: Cluster, owner: str) -> Iterator[None]:
+    """A namespace for a pod, which goes with all that is in it; that of a killed run goes first."""
+    live = member.get("v1", "Namespace", NAMESPACE_ON_MEMBER)
+    if live:
+        _make_way(member, live, owner)
+    metadata = {"name": NAMESPACE_ON_MEMBER, "labels": owner_labels(owner)}
+    # By apply, which shows who made it: one that a killed run leaves goes with the next run, or when the member leaves.
+    made = member.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).object
+    try:
+        yield
+    finally:
+        member.delete("v1", "Namespace", NAMESPACE_ON_MEMBER, uid=made["metadata"]["uid"])
+
+
+def _make_way(member: Cluster, live: Object, owner: str) -> None:
+    where = f"{member.name}, namespace {NAMESPACE_ON_MEMBER}"
+    if not owned_by(live, owner, ()):
+        raise ProblemsError(Problem("it is there and not of this control plane", where, f"remove it, {_DO_NOT_ASK}"))
+    if not live["metadata"].get("deletionTimestamp"):
+        member.delete("v1", "Namespace", NAMESPACE_ON_MEMBER, uid=live["metadata"]["uid"])
+    deadline = time.monotonic() + GONE_SECONDS
+    while member.get("v1", "Namespace", NAMESPACE_ON_MEMBER):
+        if time.monotonic() > deadline:
+            raise ProblemsError(Problem(f"it does not go within {GONE_SECONDS:.0f} s", where, "see what holds it"))
+        probe_pods.pause(0.5)

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table as objects of a cluster, or as units and files of plain hosts. Pure.
+
+Imports kube, components, pki.
+"""

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the pods of an instance find each other and their files in a host cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..components import endpoint
+from ..components import hosts as component_hosts
+from ..components.flags import ESTIMATOR_PORT
+from ..components.instance import Instance
+from ..components.ip_families import IPV4, IPV6
+from ..components.table import (
+    AGGREGATED_SERVERS,
+    ETCD,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_APISERVER,
+    KARMADA_METRICS_ADAPTER,
+    KARMADA_SCHEDULER_ESTIMATOR,
+    KARMADA_SEARCH,
+    KARMADA_WEBHOOK,
+    wanted_components,
+)
+from ..components.types import SYSTEM_NAMESPACE, Component, EtcdMember, Layout, Names, etcd_on_hosts, settings_of
+
+BASE = "/etc/karmada"
+ETCD_DATA = "/var/lib/etcd"
+#: Every address of a pod, by the family that kube-apiserver is to take its own address from; both listen on both.
+_BIND_ADDRESSES: Mapping[int, str] = {IPV4: "0.0.0.0", IPV6: "::"}  # noqa: S104 - a pod's own network namespace
+#: The port that callers use; pods listen above 1024 because they hold no capability.
+SERVICE_PORTS: Mapping[str, int] = {
+    KARMADA_APISERVER.name: endpoint.API_PORT,
+    KARMADA_AGGREGATED_APISERVER.name: 443,
+    KARMADA_WEBHOOK.name: 443,
+    KARMADA_SEARCH.name: 443,
+    KARMADA_METRICS_ADAPTER.name: 443,
+    KARMADA_SCHEDULER_ESTIMATOR.name: ESTIMATOR_PORT,
+}
+
+
+def layout(instance: Instance, *endpoint_hosts: str) -> Layout:
+    """Where the pods of this instance find each other. ``endpoint_hosts`` is what clients outside use."""
+    return Layout(
+        base=BASE,
+        data=ETCD_DATA,
+        bind_address=_BIND_ADDRESSES[instance.service_networks[0].version],
+        apiserver_url=service_url(instance, KARMADA_APISERVER),
+        etcd_members=etcd_members(instance),
+        service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
+        service_subnet=instance.service_subnet,
+        server_names=_server_names(instance, endpoint_hosts),
+    )
+
+
+def service_url(instance: Instance, component: Component) -> str:
+    """Where a component is reached within the host cluster."""
+    return f"https://{instance.service_host(component.name)}:{SERVICE_PORTS[component.name]}"
+
+
+def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
+    """The members the document asks for: hosts, or pods by their stable names; none of an external etcd."""
+    if etcd_on_hosts(instance.spec):
+        return component_hosts.etcd_members(instance)
+    name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
+    return tuple(
+        EtcdMember(
+            name=f"{name}-{ordinal}",
+            client_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['client']}",
+            peer_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['peer']}",
+        )
+        for ordinal in range(settings_of(ETCD, instance.spec).get("replicas", 0))
+    )
+
+
+def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str, Names]:
+    loopback = Names(dns=("localhost",), ips=("127.0.0.1", "::1"))
+    settings = instance.spec["endpoint"]
+    outside = [name for name in (*endpoint_hosts, settings.get("host"), *settings.get("extraSANs", ())) if name]
+    return {
+        KARMADA_APISERVER.name: loopback
+        + _service_names(instance, KARMADA_APISERVER.name)
+        + Names(
+            dns=(
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                f"kubernetes.default.svc.{instance.cluster_domain}",
+            ),
+            ips=tuple(str(network[1]) for network in instance.service_networks),
+        )
+        + Names.of(outside),
+        # The aggregator verifies the name that the APIService gives, not the one it dials.
+        **{
+            name: loopback + _service_names(instance, name) + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))
+            for name in AGGREGATED_SERVERS
+        },
+        KARMADA_WEBHOOK.name: loopback + _service_names(instance, KARMADA_WEBHOOK.name),
+        **{
+            component.name: loopback + _service_names(instance, component.name)
+            for component in wanted_components(instance.spec)
+            if component.member
+        },
+        "kube-controller-manager": loopback,
+        # A wildcard, so that a new member needs no new certificate.
+        "etcd-server": loopback + _etcd_names(instance),
+        "etcd-peer": _etcd_names(instance),
+    }
+
+
+def _service_names(instance: Instance, component: str) -> Names:
+    name, namespace = instance.service_name(component), instance.namespace
+    return Names(dns=(name, f"{name}.{namespace}", f"{name}.{namespace}.svc", instance.service_host(component)))
+
+
+def _etcd_names(instance: Instance) -> Names:
+    service = f"{instance.object_name(ETCD.name)}.{instance.namespace}.svc"
+    full = instance.service_host(ETCD.name)
+    return Names(dns=(service, full, f"*.{service}", f"*.{full}"))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes keep the data of etcd's members in a directory of theirs. No I/O.
+
+It is decided once, at the first installation, because data does not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..components.table import ETCD
+from ..components.types import settings_of
+
+Object = dict[str, Any]
+
+#: By this label a volume says which node it is on.
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+_ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+def is_wanted(spec: Mapping[str, Any]) -> bool:
+    """Whether the document puts the data of etcd into directories of nodes."""
+    return "hostPath" in (settings_of(ETCD, spec).get("volumeData") or {})
+
+
+def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:
+    """Why no member can run on this node, empty if one can. ``settings`` are those of etcd in the document."""
+    labels = node["metadata"].get("labels") or {}
+    conditions = (node.get("status") or {}).get("conditions") or []
+    if not any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+        return "it is not ready"
+    if (node.get("spec") or {}).get("unschedulable"):
+        return "it takes no pods (cordoned)"
+    if HOSTNAME_LABEL not in labels:
+        return f"it has no label {HOSTNAME_LABEL}"
+    lacking = [
+        f"{key}={value}" for key, value in (settings.get("nodeSelector") or {}).items() if labels.get(key) != value
+    ]
+    if lacking:
+        return f"it does not have {', '.join(lacking)}"
+    tolerations = settings.get("tolerations") or []
+    for taint in (node.get("spec") or {}).get("taints") or []:
+        if taint["effect"] != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
+            return f"its taint {taint['key']} is not tolerated"
+    return ""
+
+
+def choose(nodes: Sequence[Object], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Host names for the members in their order, at most one each; from as many zones as there are."""
+    zones: dict[str, list[str]] = {}
+    for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
+        if not reason_unfit(node, settings):
+            labels = node["metadata"]["labels"]
+            zones.setdefault(labels.get(_ZONE_LABEL, ""), []).append(labels[HOSTNAME_LABEL])
+    turns = max(map(len, zones.values()), default=0)
+    in_turn = [zones[zone][turn] for turn in range(turns) for zone in sorted(zones) if turn < len(zones[zone])]
+    return tuple(in_turn[: settings["replicas"]])
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return toleration.get("key") == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""etcd as objects of a host cluster: its members, their Service and configuration, and where their data is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from ..components import etcd_configuration
+from ..components.instance import Instance
+from ..components.state import EtcdState
+from ..components.table import ETCD
+from ..components.types import Layout, settings_of
+from .cluster_layout import BASE, ETCD_DATA
+from .etcd_nodes import HOSTNAME_LABEL
+from .pods import pod_template, workload_metadata
+
+Object = dict[str, Any]
+DEFAULT_CLAIM = {"size": "5Gi"}
+#: A class that no provisioner serves, so that nobody else's claim gets one of our volumes, and ours no other.
+HOST_PATH_CLASS = "karmada-installer-host-path"
+#: Volumes want to say a size; a directory of a node has none.
+_HOST_PATH_SIZE = "1Gi"
+#: Makes the directory of a member on its node, see host_volumes.
+_DIRECTORY = "directory"
+
+
+def service(instance: Instance) -> Object:
+    """Gives each member a name of its own, before it is ready too: members find each other by it to become ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": instance.metadata(ETCD.name, instance.object_name(ETCD.name)),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": instance.selector(ETCD.name),
+            "ports": [
+                {"name": name, "port": ETCD.ports[name], "protocol": "TCP", "targetPort": ETCD.ports[name]}
+                for name in ("client", "peer")
+            ],
+        },
+    }
+
+
+def config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Object:
+    """One key per member, so that no member can read a configuration that is not its own."""
+    extra = settings_of(ETCD, instance.spec).get("extraArgs", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": instance.metadata(ETCD.name, instance.object_name("etcd-config")),
+        "data": {
+            f"{member.name}.yaml": yaml.safe_dump(
+                etcd_configuration.of_member(
+                    member,
+                    where,
+                    token=etcd.token,
+                    existing=etcd.bootstrapped,
+                    generation=etcd.generation,
+                    extra=extra,
+                )
+            )
+            for member in where.etcd_members
+        },
+    }
+
+
+def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Object:
+    name = instance.object_name(ETCD.name)
+    settings = settings_of(ETCD, instance.spec)
+    pod = pod_template(instance, ETCD, config_hash, [f"--config-file={BASE}/etcd.yaml"])
+    container = pod["spec"]["containers"][0]
+    pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    container["env"] = [*container.get("env", []), pod_name]
+    container["volumeMounts"] += [
+        {
+            "name": "configuration",
+            "mountPath": f"{BASE}/etcd.yaml",
+            "subPathExpr": "$(POD_NAME).yaml",
+            "readOnly": True,
+        },
+        {"name": "data", "mountPath": ETCD_DATA},
+    ]
+    pod["spec"]["volumes"].append({"name": "configuration", "configMap": {"name": instance.object_name("etcd-config")}})
+    spec: Object = {
+        "serviceName": name,
+        "replicas": settings["replicas"],
+        "podManagementPolicy": "Parallel",
+        # Members are replaced one at a time by the installer, which knows their health; never by a rollout.
+        "updateStrategy": {"type": "OnDelete"},
+        "selector": {"matchLabels": instance.selector(ETCD.name)},
+        "template": pod,
+    }
+    if etcd.storage == "emptyDir":
+        pod["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
+    else:
+        if etcd.storage == "hostPath":
+            container["volumeMounts"].append(
+                {"name": _DIRECTORY, "mountPath": f"{ETCD_DATA}-{_DIRECTORY}", "readOnly": True}
+            )
+            spec["volumeClaimTemplates"] = [_host_path_claim(instance, name) for name in ("data", _DIRECTORY)]
+        else:
+            spec["volumeClaimTemplates"] = [_claim(instance)]
+        # Data outlives the StatefulSet; the uninstall removes it when the document and the person both say so.
+        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": workload_metadata(instance, ETCD),
+        "spec": spec,
+    }
+
+
+def _claim(instance: Instance) -> Object:
+    wanted = (settings_of(ETCD, instance.spec).get("volumeData") or {}).get("volumeClaim") or DEFAULT_CLAIM
+    claim: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "volumeMode": "Filesystem",
+        "resources": {"requests": {"storage": wanted["size"]}},
+    }
+    if wanted.get("storageClassName"):
+        claim["storageClassName"] = wanted["storageClassName"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "labels": instance.labels(ETCD.name)},
+        "spec": claim,
+    }
+
+
+def _host_path_claim(instance: Instance, name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": instance.labels(ETCD.name)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": "Filesystem",
+            "storageClassName": HOST_PATH_CLASS,
+            "resources": {"requests": {"storage": _HOST_PATH_SIZE}},
+        },
+    }
+
+
+def host_directory(instance: Instance) -> str:
+    """The directory on the nodes. The owner is in its name, so that no later control plane finds old data in it."""
+    path = settings_of(ETCD, instance.spec)["volumeData"]["hostPath"]["path"]
+    return f"{path}/{instance.name}-{instance.owner}"
+
+
+def host_volumes(instance: Instance, etcd: EtcdState) -> list[Object]:
+    """Volumes in directories of the nodes, each bound to the node and the member that it is for; none otherwise.
+
+    A pod with such a volume is only ever started on that node, so a member finds its data again, and no node has two.
+    The pods stay within the restricted Pod Security level, which forbids them directories of the node as such.
+
+    There are two volumes to one directory. A volume of kind hostPath makes the directory but leaves it to root; one of
+    kind local gives it to the group of the pod but does not make it. The node retries the second until the first is
+    there.
+    """
+    if etcd.storage != "hostPath":
+        return []
+    path = host_directory(instance)
+    kinds = {_DIRECTORY: {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}, "data": {"local": {"path": path}}}
+    return [
+        _host_volume(instance, name, ordinal, node, source)
+        for ordinal, node in enumerate(etcd.nodes[: settings_of(ETCD, instance.spec)["replicas"]])
+        for name, source in kinds.items()
+    ]
+
+
+def _host_volume(instance: Instance, name: str, ordinal: int, node: str, source: Object) -> Object:
+    pod = f"{instance.object_name(ETCD.name)}-{ordinal}"
+    term = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [node]}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{pod}-{name}-{instance.owner}", "labels": instance.labels(ETCD.name)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": _HOST_PATH_SIZE},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": instance.namespace,
+                "name": f"{name}-{pod}",
+            },
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": HOST_PATH_CLASS,
+            "volumeMode": "Filesystem",
+            **source,
+        },
+    }

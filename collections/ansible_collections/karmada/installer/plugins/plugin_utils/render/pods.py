@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pods of a component: containers, mounts, probes, spread, and what the document says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..components import image_pins
+from ..components.instance import Instance
+from ..components.table import ETCD, enabled_file_sets
+from ..components.types import Component, Health, settings_of
+from .cluster_layout import BASE
+
+Object = dict[str, Any]
+#: Not root, and no user of any distribution.
+USER_ID = 65532
+CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"
+#: How often pods were replaced without any change of their own.
+RESTARTS_ANNOTATION = "installer.karmada.io/restarts"
+#: Settings that mean in the document what they mean in a pod.
+_POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
+
+
+def workload_metadata(instance: Instance, component: Component) -> Object:
+    """A workload carries the document's labels and annotations as its pods do."""
+    settings = settings_of(component, instance.spec)
+    metadata = instance.metadata(component.row, instance.object_name(component.name), component.member)
+    metadata["labels"] = {**(settings.get("labels") or {}), **metadata["labels"]}
+    if settings.get("annotations"):
+        metadata["annotations"] = dict(settings["annotations"])
+    return metadata
+
+
+def config_files(instance: Instance, component: Component) -> dict[str, tuple[str, dict[str, str]]]:
+    """Directory → name and content of the component's files without secrets."""
+    found = {
+        files.directory: (files.name, files.contents(instance.spec, instance.config_maps))
+        for files in component.config_files
+    }
+    return {directory: (name, content) for directory, (name, content) in found.items() if content}
+
+
+def pod_template(instance: Instance, component: Component, config_hash: str, flags: list[str]) -> Object:
+    settings = settings_of(component, instance.spec)
+    images = instance.spec["images"]
+    file_sets = enabled_file_sets(component, instance.spec)
+    plain_files = config_files(instance, component)
+    ports = component.listens(instance.spec)
+    container: Object = {
+        "name": component.row,
+        "image": image_pins.reference(instance, component),
+        "imagePullPolicy": settings.get("imagePullPolicy") or images["pullPolicy"],
+        "command": [component.binary, *flags],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            {"name": _volume_name(directory), "mountPath": f"{BASE}/{directory}", "readOnly": True}
+            for directory in (*(files.directory for files in file_sets), *plain_files)
+        ],
+        **_probes(component.health, ports),
+    }
+    if settings.get("resources"):
+        container["resources"] = settings["resources"]
+    if settings.get("extraEnv"):
+        container["env"] = list(settings["extraEnv"])
+    container["volumeMounts"] += settings.get("extraVolumeMounts") or []
+    pod: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "securityContext": {
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "runAsGroup": USER_ID,
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [
+            {
+                "name": _volume_name(files.directory),
+                "secret": {"secretName": instance.object_name(files.name), "defaultMode": 0o440},
+            }
+            for files in file_sets
+        ]
+        + [
+            {"name": _volume_name(directory), "configMap": {"name": instance.object_name(name)}}
+            for directory, (name, _) in plain_files.items()
+        ]
+        + (settings.get("extraVolumes") or []),
+        "topologySpreadConstraints": settings.get("topologySpreadConstraints") or [_spread(instance, component)],
+        **{key: settings[key] for key in _POD_SETTINGS if settings.get(key)},
+    }
+    pod["securityContext"].update(settings.get("securityContext") or {})
+    if pull_secrets := settings.get("imagePullSecrets", images.get("pullSecrets")):
+        pod["imagePullSecrets"] = [{"name": each["name"]} for each in pull_secrets]
+    restarts = instance.restarts.get(component.row)
+    return {
+        "metadata": {
+            "labels": {**(settings.get("labels") or {}), **instance.labels(component.row, component.member)},
+            "annotations": {
+                **(settings.get("annotations") or {}),
+                CONFIG_HASH_ANNOTATION: config_hash,
+                **({RESTARTS_ANNOTATION: str(restarts)} if restarts else {}),
+            },
+        },
+        "spec": pod,
+    }
+
+
+def _spread(instance: Instance, component: Component) -> Object:
+    """Evenly over the nodes. An anti-affinity would add nothing but an order between two of the same preference."""
+    spread: Object = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": instance.selector(component.row, component.member)},
+        # A node whose taint keeps the pods away would count as one that has room, and the others would never be full.
+        "nodeTaintsPolicy": "Honor",
+    }
+    if component is ETCD:
+        # Two members on one node fail together: only where there are fewer nodes than members.
+        return {**spread, "whenUnsatisfiable": "DoNotSchedule"}
+    # In a rollout the pods that are about to go do not count, or the new ones would be spread around them.
+    return {**spread, "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["pod-template-hash"]}
+
+
+def _volume_name(directory: str) -> str:
+    return directory.replace("/", "-")
+
+
+def _probes(health: Health, ports: Mapping[str, int]) -> dict[str, Object]:
+    """Short periods where a start is waited for, long ones where a running process is watched."""
+
+    def get(path: str) -> Object:
+        return {"path": path, "port": ports[health.port], "scheme": health.scheme.value}
+
+    opens = ports.get(health.opens_when_ready)
+    ready: Object = {"httpGet": get(health.ready)} if opens is None else {"tcpSocket": {"port": opens}}
+    return {
+        # A large etcd or a cold cache may take its time; liveness takes over once the process has answered.
+        "startupProbe": {"httpGet": get(health.live), "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 600},
+        "readinessProbe": {
+            **ready,
+            "periodSeconds": 2,
+            "timeoutSeconds": 15,
+            "failureThreshold": 3,
+        },
+        "livenessProbe": {
+            "httpGet": get(health.live),
+            "periodSeconds": 10,
+            "timeoutSeconds": 15,
+            "failureThreshold": 6,
+        },
+    }

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The component table as systemd units, users and files of plain hosts.
+
+What stands here is only what a host needs and a pod does not: where files are, who runs a process, what it may do.
+Flags, ports, probes, certificates and their files are those of the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HASH_VARIABLE, UNIT_FOLDER
+from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
+
+from ..components import etcd_configuration, table
+from ..components.endpoint import url
+from ..components.hosts import AGENT_ROLE, Host, all_components, all_hosts, etcd_members, role_of
+from ..components.instance import Instance, shortened
+from ..components.ip_families import bracketed
+from ..components.state import EtcdState
+from ..components.table import AGGREGATED_SERVERS, ETCD, KARMADA_APISERVER, KARMADA_WEBHOOK
+from ..components.types import SYSTEM_NAMESPACE, Component, Layout, Names, Scheme, settings_of
+from ..pki.files import MEMBER_CONFIG, Material, contents
+from . import unit_text
+
+Tree = dict[str, Any]
+
+CONFIGURATION = "/etc/karmada"
+DATA = "/var/lib/karmada"
+PROGRAMS = "/usr/local/lib/karmada"
+#: Where a unit has a folder while it runs.
+RUNTIME = "/run"
+#: What the API server of the same host alone talks to is not to be reached from anywhere else.
+LOOPBACK = "127.0.0.1"
+_SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
+#: What Linux takes as the name of a user.
+_LONGEST_USER_NAME = 31
+#: etcd reads these for every connection, so a renewal restarts no member.
+_READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
+
+
+def unit_name(instance: Instance, component: Component) -> str:
+    """``karmada-prod-webhook.service``."""
+    return f"karmada-{instance.object_name(component.name)}.service"
+
+
+def runtime_folder(instance: Instance, component: Component) -> str:
+    """The name of the folder that its unit may have while it runs."""
+    return unit_name(instance, component).removesuffix(".service")
+
+
+def user_name(instance: Instance, component: Component) -> str:
+    """The user that runs a component of one instance; no longer than Linux allows, and still its own."""
+    return user_named(instance, component.name)
+
+
+def user_named(instance: Instance, what: str) -> str:
+    """The user for something of one instance that may be no component."""
+    return shortened(f"karmada-{instance.object_name(what)}", _LONGEST_USER_NAME)
+
+
+def program(instance: Instance, component: Component) -> str:
+    """Where the program of a component is. Versions lie side by side, so that an upgrade can go back.
+
+    One out of an image that the document names for this component has a folder by that: another instance of the host
+    may have the publisher's, and another image is another program.
+    """
+    release, spec = instance.release, instance.spec
+    version, settings = getattr(release, component.image.release), settings_of(component, spec)
+    folder, tag = version, settings.get("imageTag") or version
+    if spec["artifacts"]["source"] == "Image" and (settings.get("imageRepository") or tag != version):
+        reference = component.image.reference(spec["images"], release, settings)
+        # No tag has this letter.
+        folder = f"{tag}~{hashlib.sha256(reference.encode()).hexdigest()[:8]}"
+    return f"{PROGRAMS}/{folder}/{component.binary.rsplit('/', 1)[-1]}"
+
+
+def layout(instance: Instance, host: Host, component: Component, endpoint_host: str) -> Layout:
+    """What a component of this host finds where. Each has a folder of its own, which its user alone can read."""
+    members = etcd_members(instance)
+    local = tuple(member for member in members if member.name == host.name)
+    return Layout(
+        base=configuration_folder(instance, component.name),
+        data=f"{DATA}/{instance.name}/etcd",
+        bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
+        metrics_address=LOOPBACK,
+        # Its own host's API server: a component that outlives it would act on what it cannot see any more.
+        apiserver_url=url(host.address, KARMADA_APISERVER.listens(instance.spec)["https"]),
+        # Where etcd is on the same host an API server talks to that member only; etcd itself has to know all.
+        etcd_members=members if component is ETCD or not local else local,
+        service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
+        server_names=_server_names(instance, host, endpoint_host),
+        service_subnet=instance.service_subnet,
+        shutdown_delay=_shutdown_delay(instance.spec),
+        runtime=f"{RUNTIME}/{runtime_folder(instance, component)}" if role_of(component) == AGENT_ROLE else "",
+    )
+
+
+def _shutdown_delay(spec: Mapping[str, Any]) -> int:
+    """Longer than our load balancer takes to see it; others ask more seldom. Clients of a host have none.
+
+    It does not depend on how many hosts there are: one that comes would restart the API servers of the others.
+    """
+    settings = spec["endpoint"]
+    if settings.get("type") == "VirtualIP":
+        return 3
+    return 0 if settings.get("host") in {host.address for host in all_hosts(spec)} else 5
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a component has on a host beside what the table says: entries of ``files``, lines of its unit's section
+    Service, programs that these start, and what else it takes a restart to take up.
+    """
+
+    files: Sequence[Mapping[str, Any]] = ()
+    service: Sequence[tuple[str, str]] = ()
+    programs: Sequence[str] = ()
+    read_at_start: str = ""
+
+
+_NOTHING = Addition()
+
+
+def component_tree(
+    instance: Instance,
+    component: Component,
+    where: Layout,
+    material: Material,
+    etcd: EtcdState,
+    *,
+    awaited: bool = True,
+    addition: Addition = _NOTHING,
+) -> Tree:
+    """Everything that one component is on one host (see ``module_utils.host_tree`` for the form).
+
+    One that is not ``awaited`` may be unhealthy for a reason that nobody on the host can mend.
+    """
+    user, unit = user_name(instance, component), unit_name(instance, component)
+    files = [*_configuration(instance, component, where, material, etcd, user), *addition.files]
+    before = component_unit(instance, component, where, "", addition) + addition.read_at_start
+    if restarts := instance.restarts.get(component.row):
+        before += f"\0restarts {restarts}"
+    digest = _digest(component, files, before)
+    text = component_unit(instance, component, where, digest, addition)
+    data = [where.data] if component is ETCD else []
+    return {
+        "owner": instance.owner,
+        "users": [{"name": user, "home": "/nonexistent", "comment": f"Karmada {instance.name} {instance.owner}"}],
+        "directories": [
+            *({"path": path, "user": "root", "mode": 0o755} for path in _shared_parents(instance, component)),
+            *(configuration_directory(path, user) for path in _own_folders(where, files)),
+            *({"path": path, "user": user, "mode": 0o700} for path in data),
+        ],
+        "files": [*files, file_entry(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
+        "folders": [where.base, *data],
+        "data_folders": data,
+        "units": [{"name": unit, "hash": digest, "health": _health(instance, component, where), "awaited": awaited}],
+    }
+
+
+def watched(instance: Instance, component: Component, where: Layout) -> Tree:
+    """A component that is left as it is: only how its unit is, if there is one, is told."""
+    return {"watched": [{"name": unit_name(instance, component), "health": _health(instance, component, where)}]}
+
+
+_PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "watched", "held")
+#: What can be taken away.
+_NAMED = ("users", "folders", "units")
+
+
+def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
+    """All that an instance can have on a host, without its content: what an uninstall takes away."""
+    tree: Tree = {"owner": instance.owner, **{part: [] for part in _PARTS}}
+    for component in all_components(instance):
+        tree["users"].append({"name": user_name(instance, component)})
+        tree["units"].append({"name": unit_name(instance, component)})
+    # Data that stays keeps its user, too: a number that is free would be given to the next one.
+    tree["folders"] = [f"{CONFIGURATION}/{instance.name}", *(() if keep_data else (f"{DATA}/{instance.name}",))]
+    if keep_data:
+        tree["users"] = [user for user in tree["users"] if user["name"] != user_name(instance, ETCD)]
+    return tree
+
+
+def ended(instance: Instance, component: Component) -> Tree:
+    """What goes with a component that a host is not to have any more. Data of etcd stays, and the user who owns it."""
+    units = [{"name": unit_name(instance, component)}]
+    if component is ETCD:
+        return {"users": [], "folders": [], "units": units}
+    return {
+        "users": [{"name": user_name(instance, component)}],
+        "folders": [configuration_folder(instance, component.name)],
+        "units": units,
+    }
+
+
+def configuration_folder(instance: Instance, what: str) -> str:
+    """Where the configuration of something of one instance is."""
+    return f"{CONFIGURATION}/{instance.name}/{what}"
+
+
+def merged(trees: Iterable[Tree], owner: str) -> Tree:
+    """Several components of one host as one tree; what they share stands in it once."""
+    trees = list(trees)
+    absent = [tree["absent"] for tree in trees if "absent" in tree]
+    return {
+        "owner": owner,
+        **{part: _each_once(entry for tree in trees for entry in tree.get(part, ())) for part in _PARTS},
+        "absent": {part: _each_once(entry for tree in absent for entry in tree[part]) for part in _NAMED},
+    }
+
+
+def _each_once(entries: Iterable[Any]) -> list[Any]:
+    found = list(entries)
+    return [entry for index, entry in enumerate(found) if entry not in found[:index]]
+
+
+def component_unit(
+    instance: Instance, component: Component, where: Layout, digest: str, addition: Addition = _NOTHING
+) -> str:
+    """The unit file of a component. ``digest`` tells which form of its files the process was started with."""
+    settings = settings_of(component, instance.spec)
+    arguments = (
+        [f"--config-file={where.base}/etcd.yaml"] if component is ETCD else component.flags(instance.spec, where)
+    )
+    after = ["network-online.target", "time-sync.target"]
+    for earlier in (ETCD, KARMADA_APISERVER):
+        if component is earlier or role_of(component) == AGENT_ROLE:
+            break
+        after.append(unit_name(instance, earlier))
+    unit = [
+        ("Description", f"{component.name} of Karmada control plane {instance.name}"),
+        ("Documentation", "https://karmada.io/docs/"),
+        ("After", " ".join(after)),
+        ("Wants", "network-online.target"),
+        # However often it fails: a control plane that gave up would have to be started by hand.
+        ("StartLimitIntervalSec", "0"),
+        (OWNER_KEY, instance.owner),
+    ]
+    service = [
+        ("Type", "notify" if component is ETCD else "exec"),
+        ("User", user_name(instance, component)),
+        ("Group", user_name(instance, component)),
+        ("Environment", unit_text.environment(HASH_VARIABLE, digest)),
+        *(
+            ("Environment", unit_text.environment(each["name"], each.get("value", "")))
+            for each in settings.get("extraEnv") or []
+        ),
+        ("ExecStart", " \\\n  ".join(unit_text.argument(part) for part in [program(instance, component), *arguments])),
+        ("Restart", "always"),
+        ("RestartSec", "2"),
+        ("TimeoutStartSec", "infinity"),
+        ("TimeoutStopSec", "60"),
+        ("LimitNOFILE", "1048576"),
+        *addition.service,
+        *unit_text.shares(settings.get("resources") or {}),
+        *((("ReadWritePaths", where.data),) if component is ETCD else ()),
+        *sorted(unit_text.HARDENING.items()),
+        *unit_text.execution([program(instance, component), *addition.programs]),
+        *(("SystemCallFilter", calls) for calls in unit_text.SYSTEM_CALLS),
+    ]
+    install = [("WantedBy", "multi-user.target")]
+    return unit_text.unit_file({"Unit": unit, "Service": service, "Install": install})
+
+
+def _configuration(
+    instance: Instance,
+    component: Component,
+    where: Layout,
+    material: Material,
+    etcd: EtcdState,
+    user: str,
+) -> Iterable[dict[str, Any]]:
+    """The files that a component reads, apart from its unit."""
+    for files in table.enabled_file_sets(component, instance.spec):
+        for name, content in sorted(contents(files, material, where).items()):
+            path = where.path(files.directory, name)
+            yield configuration_file(path, content, user, secret=name.endswith(_SECRET_FILES))
+    for configuration_files in component.config_files:
+        texts = configuration_files.contents(instance.spec, instance.config_maps)
+        for name, text in sorted(texts.items()):
+            yield configuration_file(where.path(configuration_files.directory, name), text.encode(), user)
+    if component is ETCD:
+        own = url(where.bind_address, ETCD.listens(instance.spec)["peer"])
+        member = next(each for each in where.etcd_members if each.peer_url == own)
+        configuration = etcd_configuration.of_member(
+            member,
+            where,
+            token=etcd.token,
+            existing=etcd.bootstrapped,
+            generation=etcd.generation,
+            extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
+        )
+        yield configuration_file(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user)
+
+
+#: Names of files that hold something secret.
+_SECRET_FILES = (".key", "encryption.yaml", MEMBER_CONFIG)
+
+
+def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool) -> dict[str, Any]:
+    """A file of a tree."""
+    return {
+        "path": path,
+        "content": base64.b64encode(content).decode(),
+        "user": user,
+        "mode": mode,
+        "secret": secret,
+    }
+
+
+def configuration_file(path: str, content: bytes, user: str, *, secret: bool = False) -> dict[str, Any]:
+    """A file that a user reads and cannot change: root's, and for the group of the user's name."""
+    return {**file_entry(path, content, "root", 0o640, secret=secret), "group": user}
+
+
+def configuration_directory(path: str, user: str) -> dict[str, Any]:
+    """A directory of such files. Nobody but root puts anything there, not even a link for root to follow."""
+    return {"path": path, "user": "root", "group": user, "mode": 0o750}
+
+
+def _digest(component: Component, files: Sequence[Mapping[str, Any]], unit: str) -> str:
+    """Changes when something changes that the process gets only when it starts; ``unit`` is its text."""
+    digest = hashlib.sha256(unit.encode())
+    for file in files:
+        name = file["path"].rsplit("/", 1)[-1]
+        if component is ETCD and name in _READ_AGAIN_BY_ETCD:
+            continue
+        content = file["content"]
+        if component is ETCD and name == "etcd.yaml":
+            # The end of the bootstrap changes nothing for a member that runs.
+            settings = yaml.safe_load(base64.b64decode(content))
+            content = yaml.safe_dump({**settings, "initial-cluster-state": "", "initial-cluster": ""})
+        digest.update(f"{file['path']}\0{content}\0".encode())
+    return digest.hexdigest()[:32]
+
+
+def _shared_parents(instance: Instance, component: Component) -> list[str]:
+    parents = [CONFIGURATION, f"{CONFIGURATION}/{instance.name}"]
+    return parents + ([DATA, f"{DATA}/{instance.name}"] if component is ETCD else [])
+
+
+def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The folder of a component and all below it, parents first."""
+    folders = {where.base}
+    for file in files:
+        folder = file["path"].rsplit("/", 1)[0]
+        while len(folder) > len(where.base):
+            folders.add(folder)
+            folder = folder.rsplit("/", 1)[0]
+    return sorted(folders)
+
+
+def _health(instance: Instance, component: Component, where: Layout) -> dict[str, str]:
+    health = component.health
+    listens = where.metrics_address if component is ETCD else where.bind_address
+    ports = component.listens(instance.spec)
+    if health.opens_when_ready:
+        return {"url": f"tcp://{bracketed(listens)}:{ports[health.opens_when_ready]}", "authority": ""}
+    address = f"{bracketed(listens)}:{ports[health.port]}{health.ready}"
+    if health.scheme is Scheme.HTTP:
+        return {"url": f"http://{address}", "authority": ""}
+    return {"url": f"https://{address}", "authority": where.path("pki", "server", "ca.crt")}
+
+
+def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[str, Names]:
+    """The names of every serving certificate of this host: always the host's own, so that it can be asked directly."""
+    own = Names.of(["localhost", "127.0.0.1", "::1", host.name, host.address])
+    settings = instance.spec["endpoint"]
+    virtual_ip = (settings.get("virtualIP") or {}).get("address")
+    outside = [
+        name for name in (endpoint_host, settings.get("host"), virtual_ip, *settings.get("extraSANs", ())) if name
+    ]
+    kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    return {
+        KARMADA_APISERVER.name: own
+        + Names.of(
+            [
+                *kubernetes,
+                f"kubernetes.default.svc.{instance.cluster_domain}",
+                *(str(network[1]) for network in instance.service_networks),
+                *outside,
+            ]
+        ),
+        **{name: own + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",)) for name in AGGREGATED_SERVERS},
+        KARMADA_WEBHOOK.name: own,
+        **{component.name: own for component in all_components(instance) if component.member},
+        "kube-controller-manager": own,
+        "etcd-server": own,
+        "etcd-peer": own,
+    }

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The component table as objects of a host cluster."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..components import endpoint, table
+from ..components.instance import Instance
+from ..components.state import EtcdState
+from ..components.table import ETCD, KARMADA_APISERVER
+from ..components.types import Component, Layout, settings_of
+from ..pki.files import Material, contents
+from . import etcd_pods, network_policies
+from .cluster_layout import SERVICE_PORTS
+from .pods import config_files, pod_template, workload_metadata
+
+Object = dict[str, Any]
+
+#: etcd reads these for every connection, so a renewal replaces no member; one with its data in the pod could not be.
+_READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
+
+
+def namespace(instance: Instance) -> Object:
+    """The namespace, for when it does not exist yet. All pods pass the strictest Pod Security level."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": instance.namespace,
+            "labels": {
+                **instance.labels("namespace"),
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "pod-security.kubernetes.io/warn": "restricted",
+            },
+        },
+    }
+
+
+def secret(instance: Instance, component: str, name: str, files: Mapping[str, bytes], member: str = "") -> Object:
+    """A Secret of the instance with these files as its keys."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": instance.metadata(component, instance.object_name(name), member),
+        "data": {key: base64.b64encode(value).decode() for key, value in sorted(files.items())},
+    }
+
+
+def file_set_secrets(
+    instance: Instance, where: Layout, material: Material, components: Iterable[Component] | None = None
+) -> list[Object]:
+    """One Secret for each file set of these components, or of all; shared ones once.
+
+    One that has no content yet, because its member is not joined, is left out.
+    """
+    secrets: dict[str, Object] = {}
+    for component in table.pod_components(instance.spec) if components is None else components:
+        for files in table.enabled_file_sets(component, instance.spec):
+            content = contents(files, material, where)
+            if files.name not in secrets and content:
+                secrets[files.name] = secret(instance, component.row, files.name, content, component.member)
+    return list(secrets.values())
+
+
+def component_objects(
+    instance: Instance, component: Component, where: Layout, material: Material, etcd: EtcdState
+) -> list[Object]:
+    """Everything one component consists of, its Secrets apart: workload, Service, configuration."""
+    return _component_objects(instance, component, where, _config_hash(instance, component, where, material), etcd)
+
+
+def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
+    """Every object of the components without what depends on keys: what can be judged before there are any."""
+    file_sets = {
+        files.name: component
+        for component in table.pod_components(instance.spec)
+        for files in table.enabled_file_sets(component, instance.spec)
+    }
+    return [
+        *(secret(instance, each.row, name, {}, each.member) for name, each in file_sets.items()),
+        *(
+            each
+            for component in table.pod_components(instance.spec)
+            for each in _component_objects(instance, component, where, "", etcd)
+        ),
+        *passage(instance, ""),
+    ]
+
+
+def _component_objects(
+    instance: Instance, component: Component, where: Layout, config_hash: str, etcd: EtcdState
+) -> list[Object]:
+    if component is ETCD:
+        return [
+            *etcd_pods.host_volumes(instance, etcd),
+            etcd_pods.config_map(instance, where, etcd),
+            etcd_pods.service(instance),
+            etcd_pods.stateful_set(instance, config_hash, etcd),
+            *_disruption_budget(instance, ETCD),
+            *network_policies.of_component(instance, ETCD),
+        ]
+    objects = [
+        *_config_maps(instance, component),
+        _deployment(instance, component, where, config_hash),
+        *_disruption_budget(instance, component),
+        *network_policies.of_component(instance, component),
+    ]
+    if component.served_port:
+        objects.append(component_service(instance, component))
+    return objects
+
+
+def _config_maps(instance: Instance, component: Component) -> list[Object]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": instance.metadata(component.row, instance.object_name(name), component.member),
+            "data": content,
+        }
+        for name, content in config_files(instance, component).values()
+    ]
+
+
+def _config_hash(instance: Instance, component: Component, where: Layout, material: Material) -> str:
+    """Changes when a mounted file changes, so that the pods that read it are replaced one after the other."""
+    digest = hashlib.sha256()
+    for files in table.enabled_file_sets(component, instance.spec):
+        for name, content in sorted(contents(files, material, where).items()):
+            if component is ETCD and name in _READ_AGAIN_BY_ETCD:
+                continue
+            digest.update(f"{files.directory}/{name}\0".encode())
+            digest.update(hashlib.sha256(content).digest())
+    for directory, (_, plain) in sorted(config_files(instance, component).items()):
+        for name, text in sorted(plain.items()):
+            digest.update(f"{directory}/{name}\0".encode())
+            digest.update(hashlib.sha256(text.encode()).digest())
+    if component is ETCD:
+        # Its settings are in a file too; not all of that file, because the end of the bootstrap changes nothing for a
+        # member that runs.
+        digest.update(json.dumps(settings_of(ETCD, instance.spec).get("extraArgs", {}), sort_keys=True).encode())
+    return digest.hexdigest()[:32]
+
+
+def component_service(instance: Instance, component: Component) -> Object:
+    """The Service of a component; the API server's is shaped by the document's endpoint."""
+    settings = instance.spec["endpoint"]
+    target = component.listens(instance.spec)[component.served_port]
+    metadata = instance.metadata(component.row, instance.service_name(component.name), component.member)
+    spec: Object = {
+        "type": "ClusterIP",
+        "selector": instance.selector(component.row, component.member),
+        "ports": [
+            {
+                "name": component.served_port,
+                "port": SERVICE_PORTS[component.row],
+                "protocol": "TCP",
+                "targetPort": target,
+            }
+        ],
+    }
+    if component.ready_when_registered:
+        spec["publishNotReadyAddresses"] = True
+    if component is KARMADA_APISERVER:
+        spec.update(
+            type=endpoint.service_type(settings),
+            ports=endpoint.service_ports(settings, target),
+            ipFamilyPolicy=settings["ipFamilyPolicy"],
+        )
+        if settings.get("loadBalancerClass"):
+            spec["loadBalancerClass"] = settings["loadBalancerClass"]
+        if settings.get("serviceAnnotations"):
+            metadata["annotations"] = dict(settings["serviceAnnotations"])
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def passage(instance: Instance, ingress_controller: str) -> list[Object]:
+    """The Ingress or Route that passes TLS through to the API server's Service, where the document asks for one.
+
+    ``ingress_controller`` is what the IngressClass says of who serves it.
+    """
+    settings = instance.spec["endpoint"]
+    kind = endpoint.PASSAGES.get(settings["type"])
+    if not kind:
+        return []
+    name = instance.object_name(KARMADA_APISERVER.name)
+    metadata = instance.metadata(KARMADA_APISERVER.name, name)
+    own: Mapping[str, Any] = settings.get(kind.kind.lower()) or {}
+    annotations = {**own.get("annotations", {})}
+    if kind.kind == "Ingress":
+        annotations = {**endpoint.pass_through(ingress_controller), **annotations}
+        spec = _ingress_spec(settings["host"], name, own.get("className"))
+    else:
+        metadata["labels"] = {**own.get("labels", {}), **metadata["labels"]}
+        spec = {
+            "to": {"kind": "Service", "name": name, "weight": 100},
+            "port": {"targetPort": endpoint.PORT_NAME},
+            "tls": {"termination": "passthrough"},
+            "wildcardPolicy": "None",
+        }
+        if settings.get("host"):
+            spec["host"] = settings["host"]
+    if annotations:
+        metadata["annotations"] = annotations
+    return [{"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}]
+
+
+def _ingress_spec(host: str, service: str, class_name: str | None) -> Object:
+    """All that comes for a name goes to the Service; the path is there because an Ingress has one."""
+    backend = {"service": {"name": service, "port": {"number": endpoint.API_PORT}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    spec: Object = {"tls": [{"hosts": [host]}], "rules": [{"host": host, "http": {"paths": [path]}}]}
+    return {**spec, "ingressClassName": class_name} if class_name else spec
+
+
+def _deployment(instance: Instance, component: Component, where: Layout, config_hash: str) -> Object:
+    pod = pod_template(instance, component, config_hash, component.flags(instance.spec, where))
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": workload_metadata(instance, component),
+        "spec": {
+            "replicas": settings_of(component, instance.spec)["replicas"],
+            "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": instance.selector(component.row, component.member)},
+            # The old pod serves until the new one does.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": pod,
+        },
+    }
+
+
+def _disruption_budget(instance: Instance, component: Component) -> list[Object]:
+    """With one replica a budget would only keep nodes from being drained, so there is none unless it is asked for."""
+    settings = settings_of(component, instance.spec)
+    budget = settings.get("podDisruptionBudgetConfig") or ({"maxUnavailable": 1} if settings["replicas"] > 1 else None)
+    if budget is None:
+        return []
+    return [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": instance.metadata(component.row, instance.object_name(component.name), component.member),
+            "spec": {**budget, "selector": {"matchLabels": instance.selector(component.row, component.member)}},
+        }
+    ]

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at an instance as it is, for the report. Reads only; what cannot be read is reported as not ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..components import image_pins
+from ..components.table import BY_NAME, COMPONENTS, ETCD, pod_components
+from ..components.types import etcd_client_urls, of_member
+from ..etcd import external as external_etcd
+from ..etcd.client import EndpointStatus, EtcdClient
+from ..kube.errors import ApiError
+from ..kube.port_forward import ForwardedSocket, Forwarder
+from ..kube.readiness import reason_not_ready
+from ..labels import INSTANCE_LABEL, MEMBER_LABEL, NAME_LABEL
+from ..members.registration import CLUSTER_API
+from ..pki import certificates, x509
+from ..pki.files import certificate_files
+from ..redaction import printable
+from ..render.etcd_pods import host_directory
+from ..run.facts import Object
+from ..run.run import Run
+from .report import ComponentStatus, MemberStatus, Observation
+
+# How long the control plane is asked for a sign of life.
+ANSWER_SECONDS = 5.0
+#: Characters of what a member says in a word.
+_WORD = 100
+_TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
+#: An identity that etcd lets in, for its own account of itself.
+ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of an instance where it runs, in a host cluster or on hosts, and what its API server says.
+
+    ``api`` is what ``control_plane_answers`` returns, ``versions`` each of Karmada's components that works → its
+    version. ``notes`` are what is worth telling of the place.
+    """
+
+    api: Mapping[str, Any]
+    components: Sequence[ComponentStatus]
+    versions: Mapping[str, str]
+    etcd: Sequence[EndpointStatus]
+    etcd_desired: int
+    etcd_ready: int
+    certificates: Mapping[str, str]
+    kubeconfig_secret: str = ""
+    notes: Sequence[str] = ()
+
+
+def observe(run: Run) -> Observation:
+    """What the host cluster and the control plane say now."""
+    return observation(run, look(run))
+
+
+def look(run: Run) -> Seen:
+    """What there is of an instance in pods."""
+    components = _components(run)
+    etcd = etcd_members(run) if components else []
+    api = control_plane_answers(run) if components else {}
+    notes = _host_path_notes(run)
+    # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
+    if api.get("version") and run.endpoint_trouble:
+        notes.append(run.endpoint_trouble)
+    pods = run.pods()
+    notes += image_pins.differences(image_pins.running(pods), run.state.digests)
+    return Seen(
+        api=api,
+        components=components,
+        versions=running_versions(pods),
+        etcd=etcd,
+        etcd_desired=len(etcd_client_urls(run.spec, run.layout)),
+        etcd_ready=sum(each.ready for each in components if each.name == ETCD.name)
+        if ETCD in pod_components(run.spec)
+        else sum(each.healthy for each in etcd),
+        certificates=certificates.expiries(run.material) if run.stored_state else {},
+        kubeconfig_secret=run.instance.object_name("admin-config"),
+        notes=notes,
+    )
+
+
+def observation(run: Run, seen: Seen) -> Observation:
+    """The facts of the report, of an instance wherever it runs."""
+    return Observation(
+        now=run.now,
+        generation=run.deployment["metadata"].get("generation", 0),
+        karmada_version=min(seen.versions.values(), key=version_numbers, default=""),
+        kubernetes_version=seen.api.get("version", ""),
+        components=seen.components,
+        members=seen.api.get("members", ()),
+        api_ready=bool(seen.api.get("version")),
+        aggregated_ready=seen.api.get("aggregated", False),
+        crds_installed=seen.api.get("crds", False) or not run.spec["installCRD"],
+        etcd_storage=run.state.etcd.storage,
+        etcd_desired=seen.etcd_desired,
+        etcd_ready=seen.etcd_ready,
+        etcd_endpoints=seen.etcd,
+        certificates=seen.certificates,
+        kubeconfig_secret=seen.kubeconfig_secret,
+        wanted_members=[entry["name"] for entry in run.spec["members"]],
+        notes=[
+            *version_notes(seen.versions),
+            *(
+                warning
+                for authority in run.state.authorities.values()
+                for warning in x509.authority_warnings(authority.certificate, run.now)
+            ),
+            *external_etcd.notes(run, seen.etcd),
+            *_leaving(run),
+            *seen.notes,
+        ],
+    )
+
+
+def _leaving(run: Run) -> list[str]:
+    """Members that are to leave and have not, whatever keeps them."""
+    listed = {entry["name"] for entry in run.spec["members"]}
+    return [
+        f"member {name} is no longer listed and has not left; karmada.installer.members lets it leave, or says why not"
+        for name in sorted(set(run.state.members) - listed)
+    ]
+
+
+def running_versions(pods: Iterable[Object]) -> dict[str, str]:
+    """Karmada's components that work → their version, as the tag of their image says; the oldest where pods differ.
+
+    Pods that are not ready say nothing, nor does an image whose tag is no version.
+    """
+    found: dict[str, str] = {}
+    for pod in pods:
+        name = (pod["metadata"].get("labels") or {}).get(NAME_LABEL, "")
+        component = BY_NAME.get(name)
+        if component is None or component.image.release != "karmada" or reason_not_ready(pod):
+            continue
+        tagged = _TAG.search(pod["spec"]["containers"][0].get("image") or "")
+        if tagged:
+            found[name] = min(tagged[1], found.get(name, tagged[1]), key=version_numbers)
+    return found
+
+
+def version_notes(versions: Mapping[str, str]) -> list[str]:
+    """That components of different versions are at work, where they are."""
+    if len(set(versions.values())) < 2:
+        return []
+    told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    return [f"components of different versions are at work: {told}"]
+
+
+def version_numbers(version: str) -> list[int]:
+    """For comparing versions."""
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def _host_path_notes(run: Run) -> list[str]:
+    """What a platform team wants to know of a storage that no storage system looks after."""
+    etcd = run.state.etcd
+    if etcd.storage != "hostPath" or not run.stored_state:
+        return []
+    place = f"{host_directory(run.instance)} of the nodes {', '.join(etcd.nodes)}"
+    told = "an exception to the restricted Pod Security level in effect, though its pods keep to it by their form"
+    return [f"etcd keeps its data in {place}: {told}. Each member runs on its own node only."]
+
+
+def _components(run: Run) -> list[ComponentStatus]:
+    """The workloads in the order of the table."""
+    selector = f"{INSTANCE_LABEL}={run.name}"
+    found: dict[tuple[str, str], Object] = {}
+    for kind in ("StatefulSet", "Deployment"):
+        for each in run.host.list("apps/v1", kind, run.namespace, labels=selector):
+            labels = each["metadata"]["labels"]
+            found[labels.get(NAME_LABEL, ""), labels.get(MEMBER_LABEL, "")] = each
+    return [
+        ComponentStatus(
+            name=of_member(component.name, member),
+            desired=each["spec"].get("replicas", 1),
+            ready=each.get("status", {}).get("readyReplicas", 0),
+        )
+        for component in COMPONENTS
+        for (name, member), each in sorted(found.items())
+        if name == component.name
+    ]
+
+
+def etcd_members(run: Run) -> list[EndpointStatus]:
+    """The members of etcd, each asked for itself; those in pods through the host cluster."""
+    if external_etcd.is_named(run):
+        return external_etcd.connect(run).status()
+    files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
+    pods = {member.client_url: member.name for member in run.layout.etcd_members}
+    if ETCD not in pod_components(run.spec):
+        return EtcdClient(list(pods), files, "etcd's client certificate").status()
+
+    def dial(url: str, timeout: float) -> ForwardedSocket:
+        return Forwarder(run.host, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
+
+    return EtcdClient(list(pods), files, "etcd's client certificate", dial).status()
+
+
+def control_plane_answers(run: Run) -> dict[str, Any]:
+    """What the API server says, as far as it says anything: version, crds, members, aggregated."""
+    found: dict[str, Any] = {}
+    try:
+        control_plane = run.control_plane
+        # One broken answer is no reason to call a control plane that works not installed.
+        found["version"] = control_plane.version(retry_seconds=ANSWER_SECONDS).get("gitVersion", "")
+        crds = control_plane.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        found["crds"] = any(crd["spec"]["group"].endswith("karmada.io") for crd in crds)
+        found["members"] = [_member(each) for each in control_plane.list(CLUSTER_API, "Cluster")]
+        service = control_plane.get("apiregistration.k8s.io/v1", "APIService", "v1alpha1.cluster.karmada.io") or {}
+        conditions = service.get("status", {}).get("conditions") or []
+        found["aggregated"] = any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+    except ApiError:
+        return found
+    return found
+
+
+def _member(cluster: Object) -> MemberStatus:
+    status = cluster.get("status") or {}
+    ready: Object = next((each for each in status.get("conditions") or [] if each["type"] == "Ready"), {})
+    return MemberStatus(
+        name=cluster["metadata"]["name"],
+        mode=cluster["spec"].get("syncMode", ""),
+        # The words of the member.
+        version=printable(status.get("kubernetesVersion", ""), _WORD),
+        ready=ready.get("status") == "True",
+        reason=printable(ready.get("reason", "NotSeenYet"), _WORD),
+        since=cluster["metadata"].get("creationTimestamp", ""),
+        ready_since=ready.get("lastTransitionTime", ""),
+    )

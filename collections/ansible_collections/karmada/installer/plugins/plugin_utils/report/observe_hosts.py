@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at an instance on plain hosts as it is, for the report. What the hosts say was read by the steps before."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..components import hosts as component_hosts
+from ..components.releases import is_digest
+from ..components.table import ETCD, KARMADA_APISERVER, ON_HOSTS, wanted_components, wanted_leaf_certificates
+from ..components.types import Component, LeafCertificate, members_with_agent_hosts
+from ..etcd import external as external_etcd
+from ..etcd.client import EndpointStatus, EtcdClient
+from ..pki import certificates, x509
+from ..preflight import host_preflight
+from ..problems import ProblemsError
+from ..render import units as render
+from ..run.etcd_on_hosts import EtcdOnHostsRun
+from ..run.on_plain_hosts import HostsRun
+from ..run.plain_hosts import RunWithHosts
+from .observe import (
+    ETCD_CLIENT_CERTIFICATE,
+    Seen,
+    control_plane_answers,
+    etcd_members,
+    look,
+    observation,
+    version_numbers,
+)
+from .report import ComponentStatus, Observation
+
+_VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[0-9]+\.[0-9]+\.[0-9]+)[^/]*/")
+
+
+def observe_hosts(run: HostsRun) -> Observation:
+    """What the hosts and the control plane say now. A check run before the first install finds neither."""
+    installed = run.stored_state is not None and run.control_plane_exists
+    try:
+        api = control_plane_answers(run) if installed else {}
+    except ProblemsError as error:
+        api, trouble = {}, [problem.what for problem in error.problems]
+    else:
+        trouble = [run.endpoint_trouble] if run.endpoint_trouble else []
+    hosts = members_with_agent_hosts(run.spec)
+    members = [replace(each, agent_hosts=hosts.get(each.name, ())) for each in api.get("members", ())]
+    etcd = _etcd(run) if installed else []
+    seen = Seen(
+        api={**api, "members": members} if api else api,
+        components=[
+            *(_component(run, component) for component in wanted_components(run.spec)),
+            *_agents(run),
+        ],
+        versions=_running_versions(run),
+        etcd=etcd,
+        etcd_desired=len(etcd),
+        etcd_ready=sum(each.healthy for each in etcd),
+        certificates=_expiries(run) if installed else {},
+        notes=[*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble],
+    )
+    return observation(run, seen)
+
+
+def observe_etcd_on_hosts(run: EtcdOnHostsRun) -> Observation:
+    """What the host cluster, the hosts beneath it and the control plane say now."""
+    seen = look(run)
+    etcd = [_component(run, ETCD)] if run.stored_state else []
+    return observation(
+        run,
+        replace(
+            seen,
+            components=[*etcd, *seen.components],
+            certificates=_expiries(run) if run.stored_state else {},
+            notes=[*_hosts_in_trouble(run), *_different_programs(run), *seen.notes],
+        ),
+    )
+
+
+def hint_at_etcd(run: EtcdOnHostsRun) -> str:
+    """For when the API server does not start: whether etcd answers from here, and so where to look next."""
+    members = etcd_members(run)
+    urls = ", ".join(each.url for each in members)
+    if any(each.healthy for each in members):
+        return (
+            "etcd on hosts answers from here. If the log above says that the API server does not reach it, let the "
+            f"pods of the host cluster reach {urls} (routes, firewalls of the hosts, NetworkPolicies of the cluster)"
+        )
+    unit = render.unit_name(run.instance, ETCD)
+    return f"etcd on hosts does not answer from here either ({urls}); on the hosts, journalctl -u {unit} says more"
+
+
+def _component(run: RunWithHosts, component: Component) -> ComponentStatus:
+    hosts = component_hosts.hosts_of(run.spec, component_hosts.role_of(component))
+    ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
+    return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
+
+
+def _agents(run: HostsRun) -> list[ComponentStatus]:
+    """The agents on hosts: of each member that has its agent there, one on each of its hosts."""
+    agents = [
+        (host.name, agent) for host in run.hosts.values() for agent in component_hosts.agents_on(run.instance, host)
+    ]
+    desired = Counter(agent.name for _host, agent in agents)
+    ready = Counter(agent.name for host, agent in agents if _unit(run, host, agent).get("reason") == "")
+    return [ComponentStatus(name, number, ready[name]) for name, number in sorted(desired.items())]
+
+
+def _unit(run: RunWithHosts, host: str, component: Component) -> Mapping[str, str]:
+    units: Mapping[str, Mapping[str, str]] = run.observed[host].get("units") or {}
+    return units.get(render.unit_name(run.instance, component), {})
+
+
+def _hosts_in_trouble(run: RunWithHosts) -> list[str]:
+    """Each unit that is not healthy, and why."""
+    return [
+        f"host {name}: {unit} {told['reason']}"
+        for name, observed in run.observed.items()
+        for unit, told in sorted((observed.get("units") or {}).items())
+        if told["reason"]
+    ]
+
+
+def _different_programs(run: RunWithHosts) -> list[str]:
+    """Programs of one version that hosts of one architecture have different files of."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for host, observed in run.observed.items():
+        view = run.on_host(host)
+        used = {run.program_path(each) for each in view.components(ON_HOSTS)}
+        architecture = (observed.get("facts") or {}).get("architecture", "")
+        for path, sha256 in (observed.get("programs") or {}).items():
+            # A host tells this of itself, and it is shown: it may be a digest and nothing else.
+            digest = f"sha256:{sha256}"
+            if path in used and is_digest(digest):
+                found.setdefault((path, architecture), {}).setdefault(digest, []).append(host)
+    return [
+        f"hosts have different programs as {path}: "
+        + ", ".join(f"{digest} on {', '.join(hosts)}" for digest, hosts in sorted(programs.items()))
+        + ". Where it is the wrong one, take the file away, and run again"
+        for (path, _), programs in sorted(found.items())
+        if len(programs) > 1
+    ]
+
+
+def _running_versions(run: HostsRun) -> dict[str, str]:
+    """Karmada's components that work → their version, by the place of the program; the oldest where hosts differ."""
+    found: dict[str, str] = {}
+    for component in wanted_components(run.spec):
+        if component.image.release != "karmada":
+            continue
+        for name in run.hosts:
+            unit = _unit(run, name, component)
+            version = _VERSION_IN_PATH.match(unit.get("program", ""))
+            if version and not unit["reason"]:
+                known = found.get(component.name, version[1])
+                found[component.name] = min(version[1], known, key=version_numbers)
+    return found
+
+
+def _etcd(run: HostsRun) -> list[EndpointStatus]:
+    """The members of etcd, each asked for itself."""
+    if external_etcd.is_named(run):
+        return external_etcd.connect(run).status()
+    files = _etcd_client_files(run)
+    urls = [member.client_url for member in component_hosts.etcd_members(run.instance)]
+    return EtcdClient(urls, files, "etcd's client certificate").status() if files else []
+
+
+def _etcd_client_files(run: HostsRun) -> dict[str, bytes]:
+    """``ca.crt``, ``tls.crt`` and ``tls.key`` with which some host's API server asks etcd; empty if there is none."""
+    leaf = next(each for each in KARMADA_APISERVER.certificates if each.name == ETCD_CLIENT_CERTIFICATE)
+    folder = _folder(KARMADA_APISERVER, leaf)
+    for observed in run.observed.values():
+        files = {
+            path.rsplit("/", 1)[-1]: base64.b64decode(content)
+            for path, content in (observed.get("files") or {}).items()
+            if folder in path
+        }
+        if {"ca.crt", "tls.crt", "tls.key"} <= files.keys():
+            return files
+    return {}
+
+
+def _folder(component: Component, leaf: LeafCertificate) -> str:
+    return f"/{component.name}/{certificates.file_set_of(leaf, [component]).directory}/"
+
+
+def _expiries(run: RunWithHosts) -> dict[str, str]:
+    """Certificate → when it ends; of those that each host has for itself, the first to end."""
+    found = dict(certificates.expiries(run.material))
+    for component in wanted_components(run.spec):
+        for leaf in wanted_leaf_certificates(run.spec, component):
+            ends = [
+                x509.expiry(base64.b64decode(content)).isoformat()
+                for observed in run.observed.values()
+                for path, content in (observed.get("files") or {}).items()
+                if path.endswith(f"{_folder(component, leaf)}tls.crt")
+            ]
+            if ends:
+                found[leaf.name] = min(ends)
+    return dict(sorted(found.items()))

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From observations to the one report: what a playbook prints and leaves as JSON is what a resource's status will hold.
+
+No I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..etcd.client import EndpointStatus
+from ..members.broken import BrokenMember
+
+#: A certificate is called out when less than this is left.
+EXPIRY_WARNING = timedelta(days=30)
+EMPTY_DIR_WARNING = (
+    "etcd keeps its data in the pod (emptyDir): it is lost with the pod. Give the host cluster a default StorageClass, "
+    "or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
+)
+
+#: Reason of a member that is listed and not registered, because it could not be.
+NOT_JOINED = "NotJoined"
+#: As long as the schema lets a message be.
+MESSAGE_LENGTH = 4096
+
+
+@dataclass(frozen=True)
+class ComponentStatus:
+    """Pods of one component."""
+
+    name: str
+    desired: int
+    ready: int
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """One registered cluster, as the control plane sees it."""
+
+    name: str
+    mode: str
+    version: str
+    ready: bool
+    reason: str
+    #: When it was registered, and when ``ready`` last changed.
+    since: str
+    ready_since: str = ""
+    #: The plain hosts that run its agent; none where it has none, or has it in pods.
+    agent_hosts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything the report is made from.
+
+    ``kubernetes_version`` is what the API server answers; ``karmada_version`` is what the images of the pods that work
+    say, the oldest where they differ. Both are empty while nothing works that could tell.
+    """
+
+    now: datetime
+    generation: int
+    karmada_version: str
+    kubernetes_version: str
+    components: Sequence[ComponentStatus]
+    members: Sequence[MemberStatus]
+    api_ready: bool
+    aggregated_ready: bool
+    crds_installed: bool
+    etcd_storage: str
+    etcd_desired: int
+    etcd_ready: int
+    certificates: Mapping[str, str]
+    kubeconfig_secret: str
+    wanted_members: Sequence[str] = ()
+    notes: Sequence[str] = field(default=())
+    #: Each member of etcd as it answered; empty where none could be asked.
+    etcd_endpoints: Sequence[EndpointStatus] = ()
+    #: Members that this run could not bring to what the document says.
+    broken_members: Sequence[BrokenMember] = ()
+
+
+def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The status of a KarmadaDeployment.
+
+    ``former`` is the one before, from which conditions that did not change keep the time of their last change.
+    """
+    conditions = _conditions(observed)
+    ready = all(condition["status"] == "True" for condition in conditions)
+    conditions = [
+        _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
+        *conditions,
+    ]
+    return {
+        "phase": _phase(observed, ready=ready),
+        "observedGeneration": observed.generation,
+        "karmadaVersion": observed.karmada_version,
+        "kubernetesVersion": observed.kubernetes_version,
+        "etcdVersion": _etcd_version(observed),
+        # Hosts have no Secrets: there the kubeconfig is a file only.
+        **({"secretRef": {"name": observed.kubeconfig_secret}} if observed.kubeconfig_secret else {}),
+        "conditions": [
+            {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
+        ],
+        "components": [
+            {"name": each.name, "desired": each.desired, "ready": each.ready} for each in observed.components
+        ],
+        "etcd": {
+            "storage": observed.etcd_storage,
+            "members": observed.etcd_desired,
+            "ready": observed.etcd_ready,
+            "endpoints": [_etcd_endpoint(each) for each in observed.etcd_endpoints],
+        },
+        "members": _members(observed),
+        "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
+    }
+
+
+def _members(observed: Observation) -> list[dict[str, Any]]:
+    """Those that are registered, and those that could not be."""
+    broken = {each.name: f"{each.problem}. Next: {each.next_step}" for each in observed.broken_members}
+    registered = {each.name for each in observed.members}
+    return [
+        *(
+            {
+                "name": each.name,
+                "mode": each.mode,
+                **({"agentHosts": list(each.agent_hosts)} if each.agent_hosts else {}),
+                "kubernetesVersion": each.version,
+                "ready": each.ready,
+                "reason": each.reason,
+                "lastTransitionTime": each.ready_since or each.since,
+                **({"message": broken[each.name][:MESSAGE_LENGTH]} if each.name in broken else {}),
+            }
+            for each in observed.members
+        ),
+        *(
+            {"name": name, "ready": False, "reason": NOT_JOINED, "message": message[:MESSAGE_LENGTH]}
+            for name, message in broken.items()
+            if name not in registered
+        ),
+    ]
+
+
+def _etcd_version(observed: Observation) -> str:
+    """The oldest that a member reports: what the others can do, the whole cannot rely on."""
+    known = [each.version for each in observed.etcd_endpoints if each.version]
+    return min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default="")
+
+
+def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
+    found: dict[str, Any] = {"url": member.url, "healthy": member.healthy, "alarms": list(member.alarms)}
+    if member.cause is None:
+        found.update(version=member.version, dbSizeBytes=member.db_size)
+    if member.message:
+        found["message"] = member.message
+    return found
+
+
+def warnings(observed: Observation) -> list[str]:
+    """What works today and may hurt tomorrow."""
+    found = []
+    if observed.etcd_storage == "emptyDir":
+        found.append(EMPTY_DIR_WARNING)
+    soon = [
+        f"{name} ({end})"
+        for name, end in observed.certificates.items()
+        if datetime.fromisoformat(end) - observed.now < EXPIRY_WARNING
+    ]
+    if soon:
+        found.append(f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}")
+    return [*found, *observed.notes]
+
+
+def age(since: str, now: datetime) -> str:
+    """How long ago, as kubectl puts it: 45s, 12m, 5h, 3d."""
+    if not since:
+        return "-"
+    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
+    """The summary for people."""
+    now_status = status(observed)
+    lines = [
+        f"Karmada control plane {name}: {now_status['phase']}",
+        (
+            f"  versions    Karmada {observed.karmada_version or 'unknown'}, "
+            f"Kubernetes API {observed.kubernetes_version or 'unknown'}"
+        ),
+        "  components  " + ", ".join(f"{each.name} {each.ready}/{each.desired}" for each in observed.components),
+        f"  etcd        {observed.etcd_ready}/{observed.etcd_desired} members, {observed.etcd_storage}",
+    ]
+    if observed.certificates:
+        first = min(observed.certificates.items(), key=lambda item: item[1])
+        lines.append(f"  certificates the first to end is {first[0]}, at {first[1]}")
+    if observed.members:
+        rows = [("NAME", "VERSION", "MODE", "READY", "AGE")]
+        rows += [
+            (
+                each.name,
+                each.version or "-",
+                f"{each.mode} (agent on {', '.join(each.agent_hosts)})" if each.agent_hosts else each.mode,
+                "True" if each.ready else f"False ({each.reason})",
+                age(each.since, observed.now),
+            )
+            for each in observed.members
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines.append("  members")
+        lines += [
+            "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+    for broken in observed.broken_members:
+        lines += [f"  broken      {broken.name}: {broken.problem}", f"              next: {broken.next_step}"]
+    lines += [f"  warning     {warning}" for warning in warnings(observed)]
+    lines += [f"  {hint}" for hint in hints]
+    return "\n".join(lines)
+
+
+def _phase(observed: Observation, *, ready: bool) -> str:
+    if ready:
+        return "Completed"
+    if not observed.components:
+        return "Preflight"
+    if not observed.api_ready:
+        return "Installing"
+    return "Waiting" if observed.crds_installed else "InstallCRD"
+
+
+def _conditions(observed: Observation) -> list[dict[str, Any]]:
+    lacking = [each for each in observed.components if each.ready < each.desired]
+    ready = bool(observed.components) and not lacking
+    api = observed.api_ready and observed.aggregated_ready and observed.crds_installed
+    states = {each.name: each for each in observed.members}
+    broken = [each.name for each in observed.broken_members]
+    out = [name for name in observed.wanted_members if name not in states or not states[name].ready]
+    out += [name for name in broken if name not in out]
+    told = ", ".join(f"{each.name} has {each.ready} of {each.desired} ready" for each in lacking)
+    return [
+        _condition(
+            observed,
+            "ComponentsReady",
+            ready,
+            "AllReady" if ready else "NotReady",
+            "every component is ready" if ready else told or "no component is installed",
+        ),
+        _condition(
+            observed,
+            "ControlPlaneReady",
+            api,
+            "Answering" if api else _api_reason(observed),
+            "the API server, the aggregated API and the CRDs answer"
+            if api
+            else "the control plane does not answer fully",
+        ),
+        _condition(
+            observed,
+            "MembersReady",
+            not out,
+            "AllReady" if not out else "NotReady",
+            "all listed members are ready" if not out else f"not ready, or not as listed: {', '.join(out)}",
+        ),
+    ]
+
+
+def _api_reason(observed: Observation) -> str:
+    if not observed.api_ready:
+        return "APIServerNotReady"
+    return "AggregatedAPINotReady" if not observed.aggregated_ready else "CRDsMissing"
+
+
+def _condition(observed: Observation, kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": "True" if good else "False",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": observed.generation,
+    }
+
+
+def _last_transition(condition: Mapping[str, Any], former: Mapping[str, Any], now: datetime) -> str:
+    """When the status of this condition last changed, as far as is known: now, if it was another one or not there."""
+    for each in former.get("conditions") or []:
+        same = each.get("type") == condition["type"] and each.get("status") == condition["status"]
+        if same and each.get("lastTransitionTime"):
+            return str(each["lastTransitionTime"])
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _first_reason(conditions: Sequence[Mapping[str, Any]]) -> str:
+    return next(str(each["reason"]) for each in conditions if each["status"] == "False")
+
+
+def _summary(conditions: Sequence[Mapping[str, Any]]) -> str:
+    bad = [str(each["message"]) for each in conditions if each["status"] == "False"]
+    return "; ".join(bad) or "everything that was asked for is ready"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one step of a run on plain hosts leaves for the next: what was seen on each host, and the installer's state.
+
+Both hold private keys, so they do not travel as variables of Ansible, which verbose output, callbacks and caches show.
+They are files in a folder that is ours alone and ends with the run: see ``private_folder``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import private_file
+from . import private_folder
+
+_STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
+
+
+class Handover:
+    """The folder of one run. Several steps may write at the same time, each for another host."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of_this_run(cls) -> Handover:
+        """That of the playbook run which this process belongs to."""
+        return cls(private_folder.of_this_run())
+
+    @property
+    def stored(self) -> dict[str, Any] | None:
+        """The state that the run goes on with, ``{serial, files}``; None before it was chosen."""
+        return _read(self._folder / _STATE)
+
+    @stored.setter
+    def stored(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _STATE, value)
+
+    @property
+    def members(self) -> dict[str, Any] | None:
+        """What the control plane said of members, ``{access, ready}`` with base64; None before it was asked."""
+        return _read(self._folder / _MEMBERS)
+
+    @members.setter
+    def members(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _MEMBERS, value)
+
+    @property
+    def agents(self) -> dict[str, Any]:
+        """Member → how its agent on hosts gets to it (``AgentAccess.plain``); of those that were looked at."""
+        return _read(self._folder / _AGENTS) or {}
+
+    @agents.setter
+    def agents(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _AGENTS, value)
+
+    def observed(self, host: str) -> dict[str, Any]:
+        """What was seen on a host (``host_checks`` says in which form); empty if nobody has looked."""
+        return _read(self._path(host)) or {}
+
+    def note(self, host: str, **seen: Any) -> None:
+        """Add to what was seen on a host."""
+        self._write(self._path(host), {**self.observed(host), **seen})
+
+    def all_observed(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The same for several hosts, by name."""
+        return {host: self.observed(host) for host in hosts}
+
+    def _path(self, host: str) -> Path:
+        return self._folder / f"host-{host}.json"
+
+    def _write(self, path: Path, value: Mapping[str, Any]) -> None:
+        private_folder.make(self._folder)
+        private_file.write(path, json.dumps(value))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return found

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installer's state where it lies on plain hosts: one step after another, and which one counts. No I/O.
+
+Any of the hosts may lie, and a run may have been killed while it wrote. A run writes its next state to every host
+before it does what that state records, so hosts that tell the truth differ by one step at the most. Therefore a state
+counts that more than half of the hosts have, or had right before the one they have now. What one host says alone,
+however new, does not; and a host whose state the others do not know is named.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER, digest_of
+
+from ..components.state import State, to_files
+from ..document.recorded import read_state
+from ..problems import Problem, ProblemsError
+
+#: How many states before the last one a host is known by, when it was away and comes back.
+LINEAGE = 32
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A state as it lies on hosts; ``serial`` 0 is none at all. ``lineage``: digests before it, newest first."""
+
+    serial: int = 0
+    files: Mapping[str, str] | None = None
+    lineage: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any] | None) -> Stored:
+        """From its plain form, ``{serial, files, lineage}``; an earlier version of this collection kept no lineage."""
+        return cls(found["serial"], found["files"], tuple(found.get("lineage", ()))) if found else cls()
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Its plain form, with the digest that names it."""
+        files = dict(self.files or {})
+        return {"serial": self.serial, "files": files, "digest": self.digest, "lineage": list(self.lineage)}
+
+    @property
+    def without_files(self) -> dict[str, Any]:
+        """What a host gets that only has to know which state it is: no key of any authority."""
+        return {**self.plain, "files": {}}
+
+    @cached_property
+    def digest(self) -> str:
+        """The name of the whole, its serial included; empty where there is none."""
+        return digest_of(self.serial, dict(self.files or {})) if self.serial else ""
+
+    def state(self) -> State | None:
+        """What it says. Raises ProblemsError when it cannot be read."""
+        if not self.serial:
+            return None
+        files = {name: base64.b64decode(content) for name, content in (self.files or {}).items()}
+        return read_state(files, f"{STATE_FOLDER} of the hosts")
+
+    def after(self, state: State, *, on_hosts: bool = True) -> Stored:
+        """The next one, or this one if nothing differs. ``on_hosts``: whether any host has got this one."""
+        files = {name: base64.b64encode(content).decode() for name, content in to_files(state).items()}
+        if files == self.files:
+            return self
+        lineage = (self.digest, *self.lineage) if on_hosts and self.serial else self.lineage
+        return Stored(self.serial + 1, files, lineage[:LINEAGE])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one host keeps: which state it has, those before that, and the copies it can give of them."""
+
+    serial: int
+    digest: str
+    lineage: tuple[str, ...]
+    copies: tuple[Stored, ...]
+    #: whether it is known that there was none before it
+    is_first: bool
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Kept:
+        """From what the host answered (``host_state.read_state``).
+
+        The digest of a copy is computed here: a host cannot give something else under the name of a state.
+        """
+        copies = [Stored.of(found)] if found["files"] else []
+        digest = copies[0].digest if copies else found.get("digest", "")
+        lineage = tuple(found.get("lineage", ()))
+        before = Stored.of(found.get("previous"))
+        if before.files:
+            copies.append(replace(before, lineage=lineage[1:]))
+        return cls(found["serial"], digest, lineage, tuple(copies), found.get("lineage") == [])
+
+    @property
+    def vouches_for(self) -> set[str]:
+        """The state it has, and the one right before."""
+        return {self.digest, *self.lineage[:1]}
+
+    def is_of_line(self, chosen: Stored) -> bool:
+        """Whether this is the chosen state or one before it, or an unfinished step that followed on any of these."""
+        if self.vouches_for & {chosen.digest, *chosen.lineage}:
+            return True
+        # Of two that are the first, one is of a run that was killed. Earlier versions noted nothing of what was before.
+        return not chosen.lineage and (self.is_first or self.serial < chosen.serial)
+
+
+def kept_by(observed: Mapping[str, Mapping[str, Any]]) -> dict[str, Kept]:
+    """Host → what it keeps, of the hosts that were looked at and keep anything."""
+    found = {name: Kept.of(each["stored"]) for name, each in observed.items() if each.get("stored")}
+    return {name: each for name, each in found.items() if each.serial}
+
+
+def choose(observed: Mapping[str, Mapping[str, Any]], instance: str) -> Stored:
+    """The state to go on with. ``observed`` is what was seen on the hosts of the control plane, by name.
+
+    Raises ProblemsError if more than half of them agree on none, or if some have one that the others do not know.
+    """
+    kept = kept_by(observed)
+    if not kept:
+        return Stored()
+    vouched = Counter(digest for each in kept.values() for digest in each.vouches_for)
+    copies = [copy for each in kept.values() for copy in each.copies]
+    agreed = [copy for copy in copies if 2 * vouched[copy.digest] > len(kept)]
+    if not agreed and all(each.is_first for each in kept.values()):
+        # The first state was on its way to the hosts when a run ended, perhaps more than once: nothing had begun.
+        return Stored()
+    if not agreed:
+        raise ProblemsError(_disagreement(kept, instance))
+    chosen = max(agreed, key=lambda copy: (copy.serial, len(copy.lineage)))
+    if strangers := [name for name, each in kept.items() if not each.is_of_line(chosen)]:
+        raise ProblemsError([_stranger(name, kept[name], chosen, instance) for name in strangers])
+    return chosen
+
+
+def _disagreement(kept: Mapping[str, Kept], instance: str) -> Problem:
+    folder = f"{STATE_FOLDER}/{instance}"
+    return Problem(
+        what=f"the installer's states on the hosts differ, and no more than half agree on any ({_serials(kept)})",
+        where="hosts",
+        remedy=f"find out which of them is right, and remove {folder} from the hosts that have another one; they get "
+        "it again from the others",
+    )
+
+
+def _stranger(name: str, kept: Kept, chosen: Stored, instance: str) -> Problem:
+    return Problem(
+        what=f"it has a state of the installer that the other hosts do not know (serial {kept.serial}; they have "
+        f"{chosen.serial}): somebody has changed it there, or it was restored from a copy",
+        where=f"host {name}",
+        remedy=f"find out who did; then remove {STATE_FOLDER}/{instance} there, and it gets that of the other hosts",
+    )
+
+
+def _serials(kept: Mapping[str, Kept]) -> str:
+    by_digest: dict[tuple[int, str], list[str]] = {}
+    for name, each in sorted(kept.items()):
+        by_digest.setdefault((each.serial, each.digest), []).append(name)
+    return "; ".join(f"{', '.join(names)}: serial {serial}" for (serial, _digest), names in sorted(by_digest.items()))

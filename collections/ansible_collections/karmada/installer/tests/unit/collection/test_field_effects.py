@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every field of the document has an effect. ROWS names, for each, two documents between which only it differs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import audit_policy, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
+    KARMADA_AGENT,
+    PROGRAMS,
+    wanted_components,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair, has_estimators, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, removal, stages
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import (
+    manifest,
+    mode_fields,
+    overlay,
+    references,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, kubeconfig_by_ssh, registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import facts, ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import (
+    FakeCluster,
+    fake_run,
+    node,
+    storage_class,
+)
+from ansible_collections.karmada.installer.tests.unit.support.samples import (
+    EVERYTHING,
+    NOW,
+    OPTIONAL,
+    document,
+    external_etcd,
+    rendered,
+    state,
+)
+
+Object = dict[str, Any]
+
+_MEMBER = {"name": "m1", "secretRef": {"name": "m1"}}
+_SCOPED = {"apiGroup": "apps", "resources": ["deployments"]}
+_NODE_PORT = {"endpoint": {"type": "NodePort"}}
+_CLAIM = {"volumeClaim": {"size": "1Gi"}}
+
+
+def _resources(component: str) -> dict[str, tuple[Any, Any]]:
+    return {
+        f"{component}.resources.{kind}.{name}": (None, "1")
+        for kind in ("requests", "limits")
+        for name in ("cpu", "memory", "ephemeral-storage")
+    }
+
+
+def _settings(component: str) -> dict[str, tuple[Any, Any]]:
+    """Those that every component has."""
+    return {
+        f"{component}.imagePullPolicy": (None, "Always"),
+        f"{component}.imagePullSecrets[].name": ("one", "two"),
+        f"{component}.labels": (None, {"team": "platform"}),
+        f"{component}.annotations": (None, {"example.com/note": "text"}),
+        f"{component}.nodeSelector": (None, {"pool": "control"}),
+        f"{component}.tolerations[].key": ("a", "b"),
+        f"{component}.tolerations[].operator": ("Equal", "Exists"),
+        f"{component}.tolerations[].value": ("a", "b"),
+        f"{component}.tolerations[].effect": ("NoSchedule", "NoExecute"),
+        f"{component}.tolerations[].tolerationSeconds": (1, 2),
+        f"{component}.affinity": (None, {"podAntiAffinity": {}}),
+        f"{component}.topologySpreadConstraints": (None, [{"topologyKey": "zone"}]),
+        f"{component}.priorityClassName": (None, ""),
+        f"{component}.podDisruptionBudgetConfig.minAvailable": (None, 1),
+        f"{component}.podDisruptionBudgetConfig.maxUnavailable": (None, "50%"),
+        f"{component}.extraEnv[].name": ("A", "B"),
+        f"{component}.extraEnv[].value": ("a", "b"),
+        f"{component}.extraEnv[].valueFrom": ({"fieldRef": {}}, {"secretKeyRef": {}}),
+        f"{component}.extraVolumes": (None, [{"name": "scratch", "emptyDir": {}}]),
+        f"{component}.extraVolumeMounts": (None, [{"name": "scratch", "mountPath": "/scratch"}]),
+        f"{component}.securityContext": (None, {"runAsUser": 1000}),
+        f"{component}.imageRepository": (None, "example.com/image"),
+        f"{component}.imageTag": (None, "tag"),
+        f"{component}.replicas": (1, 3),
+        f"{component}.extraArgs": (None, {"v": "4"}),
+        **_resources(component),
+    }
+
+
+#: path → two values of the field; None leaves it out. [] is the only entry of a list.
+ROWS: dict[str, tuple[Any, Any]] = {
+    "metadata.name": ("prod", "test"),
+    "spec.version": ("v1.18.1", "v1.18.2"),
+    "spec.hostCluster.namespace": (None, "other"),
+    "spec.hostCluster.secretRef.name": ("one", "two"),
+    "spec.hostCluster.context": (None, "two"),
+    "spec.hostCluster.insecureSkipTLSVerification": (None, True),
+    "spec.hostCluster.domain": (None, "cluster.example"),
+    "spec.endpoint.type": (None, "NodePort"),
+    "spec.endpoint.host": (None, "karmada.example.com"),
+    "spec.endpoint.ipFamilyPolicy": (None, "SingleStack"),
+    "spec.endpoint.loadBalancerClass": (None, "example.com/inner"),
+    "spec.endpoint.serviceAnnotations": (None, {"example.com/inner": "true"}),
+    "spec.endpoint.ingress.className": (None, "inner"),
+    "spec.endpoint.ingress.annotations": (None, {"example.com/inner": "true"}),
+    "spec.endpoint.route.labels": (None, {"router": "inner"}),
+    "spec.endpoint.route.annotations": (None, {"example.com/inner": "true"}),
+    "spec.endpoint.port": (None, 32000),
+    "spec.endpoint.extraSANs": (None, ["karmada.example.com"]),
+    "spec.images.mirrorCountry": (None, "cn"),
+    "spec.images.karmadaRegistry": (None, "example.com/mirror"),
+    "spec.images.kubeRegistry": (None, "example.com/mirror"),
+    "spec.images.etcdRegistry": (None, "example.com/mirror"),
+    "spec.images.pullPolicy": (None, "Always"),
+    "spec.images.pullSecrets[].name": ("one", "two"),
+    "spec.artifacts.source": (None, "GoModules"),
+    "spec.artifacts.url": (None, "https://example.com/mirror"),
+    "spec.certificates.validity": (None, "4380h"),
+    "spec.certificates.renewBefore": (None, "24h"),
+    "spec.certificates.keyAlgorithm": (None, "RSA-3072"),
+    "spec.certificates.administratorGeneration": (1, 2),
+    "spec.encryption.provider": (None, "identity"),
+    "spec.overlay.configMapRef.name": ("one", "two"),
+    "spec.audit.enabled": (True, False),
+    "spec.audit.configMapRef.name": ("everything", "nothing"),
+    "spec.networkPolicies.enabled": (True, False),
+    "spec.networkPolicies.metricsFrom[].podSelector": ({}, {"matchLabels": {"app": "prometheus"}}),
+    "spec.networkPolicies.metricsFrom[].namespaceSelector": ({}, {"matchLabels": {"team": "monitoring"}}),
+    "spec.networkPolicies.metricsFrom[].ipBlock.cidr": ("192.0.2.0/24", "198.51.100.0/24"),
+    "spec.networkPolicies.metricsFrom[].ipBlock.except": (None, ["192.0.2.1/32"]),
+    "spec.registration.karmadactl": (False, True),
+    "spec.installCRD": (True, False),
+    "spec.components.etcd.local.volumeData.volumeClaim.size": ("1Gi", "2Gi"),
+    "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": (None, "fast"),
+    "spec.components.etcd.local.volumeData.hostPath.path": ("/var/lib/a", "/var/lib/b"),
+    "spec.components.etcd.local.volumeData.emptyDir": (None, {}),
+    "spec.components.etcd.external.endpoints": (["https://a.example.com:2379"], ["https://b.example.com:2379"]),
+    "spec.components.etcd.external.keyPrefix": ("/karmada/a", "/karmada/b"),
+    "spec.components.etcd.external.secretRef.name": ("a", "b"),
+    **_settings("spec.components.etcd.local"),
+    **{
+        path: values
+        for component in PROGRAMS
+        if component.field != "etcd"
+        for path, values in _settings(f"spec.components.{component.field}").items()
+        # Nothing but the Cluster is away while an agent is.
+        if not (component is KARMADA_AGENT and ".podDisruptionBudgetConfig." in path)
+    },
+    **{
+        f"spec.components.{component.field}.featureGates": (None, {"AllAlpha": True})
+        for component in PROGRAMS
+        if component.takes_feature_gates
+    },
+    "spec.components.karmadaAPIServer.serviceSubnet": (None, "10.112.0.0/16"),
+    "spec.members[].name": ("m1", "m2"),
+    "spec.members[].mode": ("Push", "Pull"),
+    "spec.members[].secretRef.name": ("m1", "m2"),
+    "spec.members[].kubeconfigFrom.address": ("192.0.2.1", "192.0.2.2"),
+    "spec.members[].kubeconfigFrom.port": (22, 2222),
+    "spec.members[].kubeconfigFrom.user": (None, "admin"),
+    "spec.members[].kubeconfigFrom.path": ("/etc/a", "/etc/b"),
+    "spec.members[].kubeconfigFrom.server": (None, "https://192.0.2.3:6443"),
+    "spec.members[].kubeconfigFrom.hostKeyFingerprint": (None, f"SHA256:{'A' * 43}"),
+    "spec.members[].kubeconfigFrom.privateKeySecretRef.name": ("one", "two"),
+    "spec.members[].kubeconfigFrom.knownHostsSecretRef.name": ("one", "two"),
+    "spec.members[].context": (None, "two"),
+    "spec.members[].insecureSkipTLSVerification": (None, True),
+    "spec.members[].provider": (None, "example"),
+    "spec.members[].region": (None, "eu"),
+    "spec.members[].zones": (None, ["a"]),
+    "spec.members[].labels": (None, {"tier": "prod"}),
+    "spec.members[].taints[].key": ("a", "b"),
+    "spec.members[].taints[].value": (None, "b"),
+    "spec.members[].taints[].effect": ("NoSchedule", "NoExecute"),
+    "spec.members[].onLeave": ("Retain", "Delete"),
+    "spec.members[].scopedRights[].apiGroup": ("apps", "example.com"),
+    "spec.members[].scopedRights[].resources": (["deployments"], ["deployments", "daemonsets"]),
+    "spec.deletion.policy": ("Delete", "Retain"),
+}
+#: What has to stand around a field for a document with it to be valid or to use it.
+AROUND: dict[str, Object] = {
+    "spec.endpoint.port": _NODE_PORT,
+    "spec.networkPolicies.metricsFrom[].ipBlock.except": {
+        "networkPolicies": {"metricsFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}
+    },
+    "spec.endpoint.loadBalancerClass": {"endpoint": {"type": "LoadBalancer"}},
+    **{
+        path: {"endpoint": {"type": "Ingress", "host": "karmada.example.com"}}
+        for path in ROWS
+        if path.startswith("spec.endpoint.ingress.")
+    },
+    **{path: {"endpoint": {"type": "Route"}} for path in ROWS if path.startswith("spec.endpoint.route.")},
+    "spec.components.etcd.local.volumeData.volumeClaim.storageClassName": {
+        "components": {"etcd": {"local": {"volumeData": _CLAIM}}}
+    },
+    **{path: external_etcd() for path in ROWS if path.startswith("spec.components.etcd.external.")},
+    # of a type that goes with either mode
+    **{path: {**_NODE_PORT, "members": [_MEMBER]} for path in ROWS if path.startswith("spec.members[]")},
+    **{
+        path: {"members": [{**_MEMBER, "taints": [{"key": "a", "effect": "NoSchedule"}]}]}
+        for path in ROWS
+        if path.startswith("spec.members[].taints[]")
+    },
+    **{
+        path: {"members": [{"name": "m1", "kubeconfigFrom": {"address": "192.0.2.1", "path": "/etc/a"}}]}
+        for path in ROWS
+        if path.startswith("spec.members[].kubeconfigFrom.")
+    },
+    **{
+        path: {"members": [{**_MEMBER, "scopedRights": [_SCOPED]}]}
+        for path in ROWS
+        if path.startswith("spec.members[].scopedRights[]")
+    },
+    **{
+        path: {**_NODE_PORT, "members": [{**_MEMBER, "mode": "Pull"}]}
+        for path in ROWS
+        if path.startswith(f"spec.components.{KARMADA_AGENT.field}.")
+    },
+    # so that what differs is the field, and not whether the component is there
+    **{
+        path: {
+            "components": {component.field: {"replicas": 1}},
+            **({"members": [_MEMBER]} if component.per_member else {}),
+        }
+        for component in PROGRAMS
+        if component.optional
+        for path in ROWS
+        if path.startswith(f"spec.components.{component.field}.")
+    },
+}
+
+
+def _with_variable(path: str) -> Object:
+    """A variable needs its name."""
+    spec = copy.deepcopy(AROUND.get(path, {}))
+    put({"spec": spec}, f"{path.partition('[]')[0]}[].name", "A")
+    return spec
+
+
+#: Two documents between which only the mode differs do not exist: one names hosts.
+MODE = {"spec.mode"}
+
+
+def leaves(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every field of a schema that has no fields of its own."""
+    if schema.get("properties"):
+        for name, each in schema["properties"].items():
+            yield from leaves(each, f"{path}.{name}")
+    elif schema.get("items", {}).get("properties"):
+        yield from leaves(schema["items"], f"{path}[]")
+    else:
+        yield path, schema
+
+
+SPEC = manifest.schema()["properties"]["spec"]
+FIELDS = dict(leaves(SPEC, "spec"))
+
+
+#: Fields that mean something for plain hosts only; test_host_field_effects has their rows.
+ON_HOSTS = {
+    path
+    for path in FIELDS
+    if mode_fields.meaning(path.removeprefix("spec.")) in (mode_fields.Means.BINARY, mode_fields.Means.HOSTS)
+}
+
+
+def test_every_field_has_a_row_and_every_row_a_field() -> None:
+    assert set(ROWS) - {"metadata.name"} | MODE == set(FIELDS) - ON_HOSTS
+
+
+def put(target: Any, path: str, value: Any) -> None:
+    """Set, or with None remove, the field at a path."""
+    whole = target
+    *above, last = path.replace("[]", ".[]").split(".")
+    for part, following in zip(above, [*above[1:], last], strict=True):
+        target = target[0] if part == "[]" else target.setdefault(part, [{}] if following == "[]" else {})
+    if value is None:
+        target.pop(last, None)
+        if not target and len(above) > 1:
+            put(whole, path.rpartition(".")[0], None)
+    else:
+        target[last] = value
+
+
+AROUND.update({path: _with_variable(path) for path in ROWS if path.endswith((".extraEnv[].value", ".valueFrom"))})
+
+
+def documents(path: str) -> tuple[Object, Object]:
+    """The two documents of a row, resolved; raises when one of them is not valid."""
+    found = []
+    for value in ROWS[path]:
+        whole = {"metadata": {"name": "prod"}, "spec": copy.deepcopy(AROUND.get(path, {}))}
+        put(whole, path, value)
+        found.append(document(whole["spec"], name=whole["metadata"]["name"]))
+    return found[0], found[1]
+
+
+#: What a document can refer to.
+CONFIG_MAPS = {
+    **{
+        name: {
+            "a": f'{{apiVersion: v1, kind: Service, metadata: {{name: prod-webhook, annotations: {{x: "{name}"}}}}}}'
+        }
+        for name in ("one", "two")
+    },
+} | {
+    name: {"policy.yaml": json.dumps({**audit_policy.POLICY, "rules": [{"level": level}]})}
+    for name, level in (("everything", "Metadata"), ("nothing", "None"))
+}
+MATERIAL = rendered(EVERYTHING).material
+HOST = "host cluster"
+
+
+_CA = MATERIAL.authorities["karmada-ca"].certificate
+_CONFIG = pki_kubeconfig.kubeconfig("m1", "https://192.0.2.9:6443", _CA, "admin", "token", context="m1")
+#: What a host answers that is asked for its kubeconfig.
+ON_HOST = kubeconfig_by_ssh.Answer(0, json.dumps(_CONFIG).encode(), "")
+
+
+def _files(_run: Any, settings: Object, *_: Any) -> Any:
+    """Names of files in the place of what they hold."""
+    return nullcontext(tuple(ssh.file_of(field, settings, "/secrets", "") for field in ssh.REFERENCES))
+
+
+class Recorder:
+    """Stands for ``Cluster`` where runs connect; ``asked`` is what they asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def from_kubeconfig(self, path: str | None, context: str | None = None, *, name: str = "") -> FakeCluster:
+        self.asked.append(("kubeconfig", path, context, name))
+        return a_host()
+
+    def from_secret(self, keys: Object, context: str | None, where: str, _folder: Any) -> None:
+        self.asked.append(("secret", keys["kubeconfig"], context, where))
+
+    def __call__(self, access: Any, name: str) -> FakeCluster:
+        self.asked.append((name, access and access.server))
+        return a_host()
+
+
+def _refused_unverified(deployment: Object) -> str:
+    """What a run says of a host cluster that is not verified."""
+    access: Any = SimpleNamespace(insecure=True, server="https://192.0.2.9:6443")
+    try:
+        host_cluster.refuse_unverified(deployment["spec"]["hostCluster"], access, "kubeconfig")
+    except ProblemsError as error:
+        return str(error)
+    return ""
+
+
+def a_host() -> FakeCluster:
+    labels = {"app.kubernetes.io/instance": "prod", "installer.karmada.io/owner": state().owner}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "karmada", "uid": "u", "labels": labels},
+    }
+    return FakeCluster(HOST, storage_class("standard"), node("192.0.2.1"), claim)
+
+
+def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Everything that this document makes the engine render or decide, by where it shows."""
+    asked, fetched = Recorder(), []
+    for module, name in ((facts, "Cluster"), (facts, "HostCluster"), (references, "Cluster")):
+        monkeypatch.setattr(module, name, asked)
+    monkeypatch.setattr(references.kubeconfig, "from_secret", asked.from_secret)
+    keys = ("kubeconfig", "ca.crt", "tls.crt", "tls.key")
+    monkeypatch.setattr(
+        Run, "secret", lambda _run, name, _where: {key: json.dumps({"from": name}).encode() for key in keys}
+    )
+    monkeypatch.setattr(crd_files, "crds", lambda *about: fetched.append(about) or [])
+    remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)
+    run = fake_run(deployment, a_host(), stored=remembered)
+    material = replace(MATERIAL, external_etcd=run.external_etcd_files)
+    run.__dict__["issued"] = certificates.Issued(material, {})
+    # Where they come from is looked at, too.
+    run.__dict__.pop("_crds", None)
+    del run.__dict__["host"]
+    _ = run.host
+    opened = {"host": [*asked.asked, _refused_unverified(deployment)]}
+    run.__dict__["host"] = a_host()
+    etcd = replace(remembered.etcd, storage=run._etcd_storage(), nodes=("node-a", "node-b", "node-c"))
+    run.__dict__["stored_state"] = run.__dict__["state"] = replace(remembered, etcd=etcd)
+    monkeypatch.setattr(Run, "config_maps", CONFIG_MAPS)
+    found: dict[str, Any] = {
+        "connection to the host cluster": opened["host"],
+        "objects of the host cluster": [
+            workloads.namespace(run.instance),
+            *overlay.laid_over(run.host_objects(), run.overlays),
+        ],
+        "storage of etcd": run._etcd_storage(),
+        "certificates": _certificates(run, monkeypatch),
+        "renewal of certificates": sorted(
+            certificates.issue_missing(
+                run.instance, state(), run.layout, _present(run), NOW + timedelta(hours=6000)
+            ).reasons
+        )
+        if deployment["spec"]["certificates"]["keyAlgorithm"] == "ECDSA-P256"
+        else "all",
+        "endpoint": [run.public_url, run.endpoint_host],
+        "objects of the control plane": [
+            *stages.objects(run, "rights"),
+            *bootstrap.foundation("me", run.crds(), run.addresses),
+            *bootstrap.aggregation("me", run.addresses, [component.name for component in wanted_components(run.spec)]),
+            *bootstrap.estimator_services(
+                "me", {each.member: run.estimator_address(each) for each in wanted_components(run.spec) if each.member}
+            ),
+            *bootstrap.admission("me", run.addresses),
+            *bootstrap.discovery("me", run.addresses),
+        ],
+        "source of the CRDs": list(fetched),
+        "objects of members": _members(run),
+        "record of members": [registration.record(entry) for entry in run.spec["members"]],
+        "removal": _removed(deployment),
+    }
+    asked.asked.clear()
+    monkeypatch.setattr(member_join, "Cluster", asked)
+    monkeypatch.setattr(kubeconfig_by_ssh, "_run", lambda command: asked.asked.append(command) or ON_HOST)
+    monkeypatch.setattr(kubeconfig_by_ssh.ssh_files, "of_settings", _files)
+    for entry in run.spec["members"]:
+        with member_join.connected(run, entry):
+            pass
+    found["connection to members"] = list(asked.asked)
+    return found
+
+
+def _present(run: Run) -> dict[str, KeyPair]:
+    """Certificates as an earlier run with the same names left them."""
+    return {name: pair for name, pair in MATERIAL.leaves.items() if name == "karmada-webhook-identity"}
+
+
+def _certificates(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    made = []
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            x509, "issue", lambda want, _, algorithm, __, validity: made.append((want, algorithm, validity)) or None
+        )
+        certificates.issue_missing(run.instance, state(), run.layout, {}, NOW)
+    return made
+
+
+def _members(run: Run) -> list[Any]:
+    credentials = registration.Credentials("t", "i", b"c")
+    return [
+        [
+            *registration.objects_on_member(
+                entry["name"],
+                "me",
+                run.instance.full_name,
+                estimator=has_estimators(run.spec),
+                rules=member_rights.rules(entry),
+            ),
+            *registration.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
+            member_taints.patched(cluster, member_taints.patch_for(cluster, entry)),
+            *(agent.objects_on_member(run.instance, entry["name"], "https://192.0.2.1", None) if pulls(entry) else ()),
+        ]
+        for entry in run.spec["members"]
+        for cluster in [registration.cluster(entry, "me", registration.Registration("id", "https://192.0.2.1"))]
+    ]
+
+
+def _removed(deployment: Object) -> list[str]:
+    host = a_host()
+    run = fake_run(deployment, host, stored=state(), operation="uninstall")
+    removal.remove_control_plane(run)
+    removal.remove_state(run)
+    return host.log
+
+
+def differing(path: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    one, other = (effects(each, monkeypatch) for each in documents(path))
+    return [where for where in one if one[where] != other[where]]
+
+
+#: Where a field has to show at least, if that is not in the objects of the host cluster.
+ELSEWHERE: dict[str, str] = {
+    "spec.hostCluster.secretRef.name": "connection to the host cluster",
+    "spec.hostCluster.context": "connection to the host cluster",
+    "spec.hostCluster.insecureSkipTLSVerification": "connection to the host cluster",
+    "spec.artifacts.source": "source of the CRDs",
+    "spec.artifacts.url": "source of the CRDs",
+    "spec.registration.karmadactl": "objects of the control plane",
+    "spec.installCRD": "source of the CRDs",
+    "spec.certificates.validity": "certificates",
+    "spec.certificates.renewBefore": "renewal of certificates",
+    "spec.certificates.keyAlgorithm": "certificates",
+    "spec.certificates.administratorGeneration": "objects of the control plane",
+    "spec.endpoint.host": "endpoint",
+    "spec.endpoint.extraSANs": "certificates",
+    "spec.deletion.policy": "removal",
+    "spec.members[].secretRef.name": "connection to members",
+    "spec.members[].context": "connection to members",
+    "spec.members[].insecureSkipTLSVerification": "record of members",
+    "spec.members[].onLeave": "record of members",
+    "spec.components.etcd.local.volumeData.emptyDir": "storage of etcd",
+    **{path: "connection to members" for path in ROWS if path.startswith("spec.members[].kubeconfigFrom.")},
+    **{f"spec.members[].taints[].{name}": "objects of members" for name in ("key", "value", "effect")},
+    **{f"spec.members[].scopedRights[].{name}": "objects of members" for name in ("apiGroup", "resources")},
+    **{
+        f"spec.members[].{name}": "objects of members"
+        for name in ("name", "mode", "provider", "region", "zones", "labels")
+    },
+    **{path: "objects of members" for path in ROWS if path.startswith(f"spec.components.{KARMADA_AGENT.field}.")},
+}
+
+
+def shows_in(path: str) -> str:
+    """The effect that the test of this row asks for."""
+    return ELSEWHERE.get(path, "objects of the host cluster")
+
+
+@pytest.mark.parametrize("path", ROWS)
+def test_a_field_has_an_effect(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shows_in(path) in differing(path, monkeypatch)
+
+
+@pytest.mark.parametrize("field", OPTIONAL)
+def test_an_optional_component_has_an_effect_by_being_named(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without, named = (
+        effects(document({"components": each, "members": [_MEMBER]}), monkeypatch) for each in ({}, {field: {}})
+    )
+    where = {each for each in without if without[each] != named[each]}
+    assert {"objects of the host cluster", "certificates"} <= where
+    assert ("objects of the control plane" in where) == (field != "karmadaDescheduler")
+
+
+def test_a_document_that_says_the_same_has_the_same_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every row would pass."""
+    one, other = (effects(document({"members": [_MEMBER]}), monkeypatch) for _ in range(2))
+    assert [where for where in one if one[where] != other[where]] == []

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written in two places of the repository says the same in both."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import COLLECTION_VERSION
+
+COLLECTION = Path(__file__).parents[3]
+REPOSITORY = COLLECTION.parents[3]
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    config = configparser.ConfigParser()
+    config.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    return config
+
+
+def load(path: str) -> dict:
+    return yaml.safe_load((COLLECTION / path).read_text(encoding="utf-8"))
+
+
+def names(text: str) -> set[str]:
+    """Normalised package names of requirement lines."""
+    lines = (line.strip() for line in text.splitlines())
+    return {
+        re.split(r"[ <>=!~;\[]", line, maxsplit=1)[0].lower().replace("_", "-")
+        for line in lines
+        if line and not line.startswith("#")
+    }
+
+
+def test_one_version() -> None:
+    assert setup_cfg()["metadata"]["version"] == load("galaxy.yml")["version"] == COLLECTION_VERSION
+
+
+def test_every_requirement_is_pinned() -> None:
+    config = setup_cfg()
+    wanted = names(config["options"]["install_requires"]) | names(config["options.extras_require"]["test"])
+    pinned = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8")
+    assert wanted - names(pinned) == set()
+    assert all("==" in line for line in pinned.splitlines() if not line.startswith("#"))
+
+
+def test_every_action_is_in_the_action_group_and_documented_by_a_module() -> None:
+    actions = {path.stem for path in (COLLECTION / "plugins/action").glob("[!_]*.py")}
+    modules = {path.stem for path in (COLLECTION / "plugins/modules").glob("[!_]*.py")}
+    group = set(load("meta/runtime.yml")["action_groups"]["karmada"])
+    assert actions - group == set(), "not in meta/runtime.yml"
+    assert group - actions == set(), "in meta/runtime.yml, but there is no such action"
+    assert actions - modules == set(), "no module carries the documentation"
+
+
+def test_every_verb_is_offered_to_awx() -> None:
+    verbs = {path.name: f"karmada.installer.{path.stem}" for path in (COLLECTION / "playbooks").glob("*.yml")}
+    for name, fqcn in verbs.items():
+        offered = yaml.safe_load((REPOSITORY / "playbooks" / name).read_text(encoding="utf-8"))
+        assert [play["import_playbook"] for play in offered] == [fqcn]
+
+
+def tracked(*patterns: str) -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "-z", "--", *patterns], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    )
+    paths = [REPOSITORY / name for name in done.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def test_source_files_name_their_licence() -> None:
+    files = tracked("*.py", "*.yml", "*.yaml", "*.sh", "*.cfg", "*.toml", "Makefile", ".ci/*")
+    assert files
+    lacking = [
+        str(path.relative_to(REPOSITORY))
+        for path in files
+        if path.stat().st_size
+        and "SPDX-License-Identifier: " not in "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:5])
+    ]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("path", [str(path.relative_to(REPOSITORY)) for path in tracked("*.md")])
+def test_links_between_pages_lead_somewhere(path: str) -> None:
+    page = REPOSITORY / path
+    # Code is no link, even where it looks like one.
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+    dead = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert dead == []

@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What playbooks tell their steps, and how they end.
+
+Ansible runs them as they are; each action is one that notes what it is given and answers as the test says.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
+
+COLLECTION = Path(__file__).parents[3]
+NOTES = """
+import json, os
+from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils import selected_members
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        name = self._task.action.rpartition(".")[2]
+        with open(os.environ["STEPS"], "a") as steps:
+            selected = selected_members.of_variables(task_vars)
+            steps.write(json.dumps({"step": name, "selected": selected, **self._task.args}) + "\\n")
+        results = json.loads(os.environ["RESULTS"])
+        return results.get(f"{name} {self._task.args.get('stage')}") or results.get(name) or {"changed": False}
+"""
+BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
+LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
+STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
+RESULTS: dict[str, Any] = {
+    "preflight": {"changed": False, "installed": True, "broken_members": BROKEN},
+    "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},
+    "member_join readiness": {"changed": False, "broken_members": [*BROKEN, *LATE], "has_agents_on_hosts": False},
+    "member_leave leave": {"changed": False, "broken_members": STAYS},
+    "report": {"changed": False, "status": {}, "summary": ["what there is"], "failure": "m1: it does not answer"},
+    "differences": {"changed": False, "found": ["it is not installed"]},
+    "hosts_leaving": {"changed": False, "hosts": []},
+    "scheduler_estimators": {"changed": False, "due": False},
+    "instance_state": {"changed": False, "due": False},
+}
+
+
+def run(
+    playbook: str,
+    tmp_path: Path,
+    results: dict[str, Any],
+    *options: str,
+    mode: str = "Container",
+    hosts: dict[str, Any] | None = None,
+    grouped: bool = False,
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+    """The command, and what each step was given, in order. ``grouped`` has the hosts in the group of all hosts, too."""
+    collection = tmp_path / "ansible_collections/karmada/installer"
+    (collection / "plugins/action").mkdir(parents=True)
+    for part in (
+        "playbooks",
+        "roles",
+        "meta",
+        "galaxy.yml",
+        "plugins/modules",
+        "plugins/doc_fragments",
+        "plugins/module_utils",
+        "plugins/plugin_utils",
+    ):
+        (collection / part).symlink_to(COLLECTION / part)
+    for action in (COLLECTION / "plugins/action").glob("*.py"):
+        (collection / "plugins/action" / action.name).write_text(NOTES)
+    shutil.copy(COLLECTION / "galaxy.yml", tmp_path)
+    deployment = document({"members": [{"name": each, "secretRef": {"name": each}} for each in ("m1", "m2")]})
+    deployment["spec"]["mode"] = mode
+    group = "karmada_in_pods" if mode == "Container" else "karmada_on_hosts"
+    here = {"ansible_connection": "local", "karmada_deployment": deployment, "karmada_connection": {}}
+    members = {name: {"ansible_connection": "local", "karmada_member_name": name} for name in ("m1", "m2")}
+    empty: dict[str, Any] = {"hosts": {}}
+    groups: dict[str, Any] = {
+        **dict.fromkeys(("karmada_in_pods", "karmada_on_hosts", "karmada_hosts", "karmada_hosts_leaving"), empty),
+        **dict.fromkeys(("karmada_etcd", "karmada_control_plane", "karmada_load_balancer", "karmada_agent"), empty),
+        "karmada_members": {"hosts": members},
+        **({"karmada_hosts": {"hosts": {name: {} for name in hosts or ()}}} if grouped else {}),
+        group: {"hosts": {"karmada_control": here, **(hosts or {})}},
+    }
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}))
+    steps = tmp_path / "steps"
+    steps.touch()
+    command = ["-i", "hosts.yml", f"karmada.installer.{playbook}", *options]
+    done = ansible_commands.run(
+        "ansible-playbook",
+        *command,
+        directory=tmp_path,
+        collection=False,
+        STEPS=str(steps),
+        RESULTS=json.dumps(results),
+    )
+    return done, [json.loads(line) for line in steps.read_text().splitlines()]
+
+
+def given(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [each for each in steps if each["step"] == name]
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_in_pods_a_broken_member_stops_no_step_and_the_run_fails_when_it_has_been_reported(
+    playbook: str, tmp_path: Path
+) -> None:
+    done, steps = run(playbook, tmp_path, RESULTS)
+    assert given(steps, "preflight")[0]["on_broken_member"] == "tell"
+    (joining,) = given(steps, "member_join")
+    assert (joining["broken"], joining["on_broken_member"]) == (BROKEN, "tell")
+    assert given(steps, "member_leave")[-1]["on_broken_member"] == "tell"
+    # What the run did was brought to its end, and the lock is let go of.
+    assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
+    assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *STAYS]}
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert said.index("what there is") < said.index("m1: it does not answer")
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str, tmp_path: Path) -> None:
+    done, steps = run(playbook, tmp_path, RESULTS, mode="Binary")
+    registration, readiness = given(steps, "member_join")
+    assert (registration["broken"], registration["on_broken_member"]) == (BROKEN, "tell")
+    assert (readiness["broken"], readiness["on_broken_member"]) == (BROKEN, "tell")
+    assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *LATE, *STAYS]}
+    assert given(steps, "instance_state")[-1]["event"] == "finished"
+    assert done.returncode == 2, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_agents_on_hosts_run_before_their_members_are_waited_for_and_end_when_these_have_left(
+    playbook: str, tmp_path: Path
+) -> None:
+    there = {name: {**RESULTS[name], "has_agents_on_hosts": True} for name in ("member_join", "member_join readiness")}
+    hosts = {"gw1": {"ansible_connection": "local", "karmada_host": {"name": "gw1", "roles": ["agent"]}}}
+    _, steps = run(playbook, tmp_path, {**RESULTS, **there}, mode="Binary", hosts=hosts)
+    told = [f"{each['step']} {each.get('stage', '')}".strip() for each in steps]
+    agents = [place for place, each in enumerate(steps) if each.get("components") == ["karmada-agent"]]
+    first, last = agents
+    assert "host_journal" in told[told.index("member_join registration") : first]
+    assert first < told.index("member_join readiness") < told.index("member_leave leave") < last
+    # Which image a program came out of is on record before a host has it.
+    assert told[first - 3 : first] == ["programs", "host_journal", "host_programs"]
+    assert steps[first - 2]["state"] == "written"
+    assert steps[last].get("state", "present") == "present"
+    assert last < told.index("report")
+
+
+@pytest.mark.parametrize("found", [[], ["Deployment karmada/prod-scheduler is missing"]])
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_steps_for_etcd_and_the_control_plane_are_left_out_where_nothing_differs(
+    mode: str, found: list[str], tmp_path: Path
+) -> None:
+    _, steps = run("install", tmp_path, {**RESULTS, "differences": {"changed": False, "found": found}}, mode=mode)
+    names = {each["step"] for each in steps}
+    bringing_up = {"control_plane", "etcd_prefix", "admin_kubeconfig"}
+    bringing_up |= {"workloads", "etcd_rollout"} if mode == "Container" else set()
+    assert names & bringing_up == (bringing_up if found else set())
+    assert names >= {"preflight", "member_join", "member_leave", "report"}
+
+
+def test_on_hosts_where_something_is_to_be_done_all_steps_are_taken_without_another_look(tmp_path: Path) -> None:
+    _, steps = run("install", tmp_path, {**RESULTS, "instance_state": {"changed": False, "due": True}}, mode="Binary")
+    names = {each["step"] for each in steps}
+    assert "control_plane" in names
+    assert "differences" not in names
+
+
+@pytest.mark.parametrize("playbook", ["install", "members", "preflight"])
+@pytest.mark.parametrize("hosts", [{}, {"karmada_control": ["m1"]}], ids=["none", "some"])
+def test_members_that_hosts_have_to_reach_are_looked_at_before_the_check_and_others_are_not(
+    playbook: str, hosts: dict[str, list[str]], tmp_path: Path
+) -> None:
+    targets = {"reach_targets": {"changed": False, "hosts": hosts}}
+    _, steps = run(playbook, tmp_path, {**RESULTS, **targets}, mode="Binary")
+    names = [each["step"] for each in steps]
+    looking = ["reach_targets", "reach_from_host"] if hosts else ["reach_targets"]
+    assert [each for each in names[: names.index("preflight")] if each.startswith("reach_")] == looking
+    assert names.count("reach_from_host") == bool(hosts)
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_on_hosts_it_is_told_why_a_member_is_not_ready(playbook: str, tmp_path: Path) -> None:
+    explained = [{**LATE[0], "problem": "it is not ready\nconnection refused"}]
+    found = {
+        "member_join readiness": {**RESULTS["member_join readiness"], "broken_members": LATE, "not_ready": ["m2"]},
+        "member_join reasons": {**RESULTS["member_join readiness"], "broken_members": explained},
+        "member_leave leave": {"changed": False, "broken_members": []},
+    }
+    _, steps = run(playbook, tmp_path, {**RESULTS, **found}, mode="Binary")
+    last = given(steps, "member_join")[-1]
+    assert (last["stage"], last["broken"], last["on_broken_member"]) == ("reasons", LATE, "tell")
+    assert steps[-1] == {"step": "report", "selected": [], "broken_members": explained}
+
+
+def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:
+    well = {
+        **{name: {**each, "broken_members": []} for name, each in RESULTS.items()},
+        "report": {**RESULTS["report"], "failure": ""},
+    }
+    done, steps = run("members", tmp_path, well)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert steps[-1]["broken_members"] == []
+
+
+def test_a_user_may_have_it_refused_and_the_check_alone_refuses_it(tmp_path: Path) -> None:
+    refused = {"preflight": {"failed": True, "msg": "1 problem; nothing was changed"}}
+    done, steps = run("members", tmp_path, refused, "-e", "karmada_on_broken_member=fail")
+    assert given(steps, "preflight")[0]["on_broken_member"] == "fail"
+    assert given(steps, "member_join") == []
+    assert done.returncode == 2
+
+
+def test_the_check_alone_fails_for_a_broken_member(tmp_path: Path) -> None:
+    _, steps = run("preflight", tmp_path, RESULTS)
+    assert given(steps, "preflight")[0]["on_broken_member"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("playbook", "options", "state", "members"),
+    [
+        ("cordon", ["--limit", "m2"], "cordoned", ["m2"]),
+        ("drain", ["--limit", "karmada_members"], "drained", ["m1", "m2"]),
+        ("uncordon", ["-e", "karmada_members=m9,m1"], "uncordoned", ["m1", "m9"]),
+        ("cordon", ["-e", '{"karmada_members": ["m9"]}', "--limit", "m2"], "cordoned", ["m9"]),
+        ("cordon", [], "cordoned", []),
+        ("cordon", ["--limit", "karmada_control"], "cordoned", []),
+    ],
+)
+def test_members_are_chosen_by_limit_or_by_name_and_none_by_default(
+    playbook: str, options: list[str], state: str, members: Any, tmp_path: Path
+) -> None:
+    done, steps = run(playbook, tmp_path, {"member_scheduling": {"changed": False, "left": []}}, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (step,) = given(steps, "member_scheduling")
+    assert (step["state"], step["selected"]) == (state, members)
+
+
+CHOSEN = {
+    "join": (["member_join all"], ["member_leave confirm", "member_leave leave", "scheduler_estimators"]),
+    "leave": (["member_leave confirm", "member_leave leave"], ["member_join all", "scheduler_estimators"]),
+    "estimators": (["scheduler_estimators"], ["member_join all", "member_leave confirm", "member_leave leave"]),
+}
+GATEWAY = {"gw1": {"ansible_connection": "local", "karmada_host": {"name": "gw1", "roles": ["agent"]}}}
+
+
+def named(steps: list[dict[str, Any]]) -> list[str]:
+    return [f"{each['step']} {each.get('stage', '')}".strip() for each in steps]
+
+
+@pytest.mark.parametrize("tag", CHOSEN)
+def test_in_pods_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Path) -> None:
+    done, steps = run("members", tmp_path, RESULTS, "--tags", tag)
+    wanted, others = CHOSEN[tag]
+    assert [name for name in named(steps) if name in {*wanted, *others}] == wanted, done.stdout + done.stderr
+    # Nothing of what every run needs is left out.
+    assert {"require_document", "preflight", "report"} <= set(named(steps))
+    assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
+
+
+@pytest.mark.parametrize("tag", CHOSEN)
+def test_on_hosts_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Path) -> None:
+    there = {"has_agents_on_hosts": True}
+    results = {
+        **{name: {**result, **there} if name.startswith("member_") else result for name, result in RESULTS.items()},
+        "scheduler_estimators": {"changed": True, "due": True},
+    }
+    done, steps = run("members", tmp_path, results, "--tags", tag, mode="Binary", hosts=GATEWAY)
+    wanted = {"join": ["member_join registration", "member_join readiness"]}.get(tag, CHOSEN[tag][0])
+    others = {
+        "member_join registration",
+        "member_join readiness",
+        *(name for each in CHOSEN.values() for name in each[0]),
+    }
+    assert [name for name in named(steps) if name in others] == wanted, done.stdout + done.stderr
+    assert {"require_document", "host_observe", "preflight", "report"} <= set(named(steps))
+    written = [each["state"] for each in given(steps, "host_journal")]
+    assert written[-2:] == ["written", "released"]
+    # Which image a program came out of is on record before a host has it.
+    told = [name for name in named(steps) if name in ("programs", "host_journal", "host_programs")]
+    for place in (place for place, name in enumerate(told) if name == "host_programs"):
+        assert told[place - 2 : place] == ["programs", "host_journal"]
+    units = [each["components"] for each in given(steps, "host_components") if "components" in each]
+    assert (
+        units
+        == {
+            "join": [["karmada-agent"], ["karmada-agent"]],
+            "leave": [["karmada-agent"]],
+            "estimators": [["karmada-scheduler-estimator"]],
+        }[tag]
+    )
+
+
+@pytest.mark.parametrize("limit", ["m1", "karmada_members:!m2", "karmada_control:m1"])
+def test_a_limit_chooses_members(limit: str, tmp_path: Path) -> None:
+    done, steps = run("members", tmp_path, RESULTS, "--limit", limit)
+    assert named(steps) == [
+        *("require_document", "preflight", "member_leave confirm", "member_join all", "scheduler_estimators"),
+        *("member_leave leave", "operation", "operation", "report"),
+    ], done.stdout + done.stderr
+    assert given(steps, "require_document")[0]["limit"] == "members"
+    assert [each["selected"] for each in steps[1:]] == [["m1"]] * (len(steps) - 1)
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+@pytest.mark.parametrize("options", [[], ["-e", "karmada_members=m2"], ["-e", '{"karmada_members": ["m2"]}']])
+def test_members_are_chosen_by_name_in_both_modes(options: list[str], mode: str, tmp_path: Path) -> None:
+    done, steps = run("members", tmp_path, RESULTS, *options, mode=mode)
+    joining = given(steps, "member_join")
+    assert [each["selected"] for each in joining] == [["m2"] if options else []] * len(joining), done.stdout
+    assert joining
+
+
+@pytest.mark.parametrize("playbook", ["install", "uninstall", "preflight", "members", "break_glass"])
+@pytest.mark.parametrize("limit", ["m1", "karmada_control", "gw1"])
+def test_whatever_the_limit_is_somebody_looks_at_it(playbook: str, limit: str, tmp_path: Path) -> None:
+    refused = {**RESULTS, "require_document": {"failed": True, "msg": "it leaves out gw1"}}
+    done, steps = run(playbook, tmp_path, refused, "--limit", limit, mode="Binary", hosts=GATEWAY)
+    assert named(steps) == ["require_document"]
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_the_administrator_gets_a_kubeconfig_when_the_rights_are_there(mode: str, tmp_path: Path) -> None:
+    """Or one who has the kubeconfig of an earlier version would lose them for as long as the run takes."""
+    due = {**RESULTS, "instance_state": {"changed": True, "due": True}, "host_components": {"changed": True}}
+    done, steps = run("install", tmp_path, due, mode=mode)
+    order = [each["step"] + str(each.get("stage", "")) for each in steps]
+    assert order.index("control_planerights") < order.index("admin_kubeconfig"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_breaking_the_glass_looks_at_hosts_and_writes_one_file(mode: str, tmp_path: Path) -> None:
+    options = ["-e", "karmada_confirm=prod", "-e", "karmada_break_glass_output=/run/x"]
+    done, steps = run(
+        "break_glass", tmp_path, RESULTS, *options, mode=mode, hosts=GATEWAY if mode == "Binary" else None
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    looked = ["host_observe"] if mode == "Binary" else []
+    assert [each for each in named(steps) if each not in ("require_document", "ssh_files")] == [*looked, "break_glass"]
+    last = steps[-1]
+    assert (last["confirm"], last["path"], last["validity"]) == ("prod", "/run/x", "1h")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "restarts", "waiting"),
+    [
+        ("install", ["karmada-search"], []),
+        ("members", ["karmada-search"], ["m2"]),
+        # Killed after the restart.
+        ("members", [], ["m2"]),
+    ],
+)
+def test_on_hosts_what_holds_former_connections_starts_again_host_after_host_before_agents_come(
+    playbook: str, restarts: list[str], waiting: list[str], tmp_path: Path
+) -> None:
+    changed = {**RESULTS["member_join"], "restarts": restarts, "without_agent": waiting, "has_agents_on_hosts": True}
+    agents = {**RESULTS["member_join"], "broken_members": [*BROKEN, *LATE], "has_agents_on_hosts": True}
+    two = {name: {"ansible_connection": "local", "karmada_host": {"name": name}} for name in ("cp1", "cp2")}
+    hosts = {**two, **GATEWAY}
+    results = {**RESULTS, "member_join registration": changed, "member_join agents": agents}
+    done, steps = run(playbook, tmp_path, results, mode="Binary", hosts=hosts, grouped=True)
+    told = [f"{each['step']} {each.get('stage', each.get('event', ''))}".strip() for each in steps]
+    again = [place for place, each in enumerate(steps) if each.get("components") == restarts]
+    assert len(again) == (3 if restarts else 0), done.stdout
+    ended, come = told.index("instance_state restarted"), told.index("member_join agents")
+    assert all(place < ended for place in again)
+    assert ended < come < told.index("member_join readiness")
+    assert steps[come]["broken"] == BROKEN
+    units = [place for place, each in enumerate(steps) if each.get("components") == ["karmada-agent"]]
+    assert come < units[0], "agents of hosts run when their members are prepared"
+    assert "host_journal" in told[come : units[0]]
+    assert given(steps, "member_join")[-1]["broken"] == [*BROKEN, *LATE]
+
+
+@pytest.mark.parametrize("playbook", ["install", "members"])
+def test_on_hosts_it_is_written_what_is_to_start_again_before_anything_changes(playbook: str, tmp_path: Path) -> None:
+    first = {**RESULTS["member_join"], "changed": False, "to_note": True, "restarts": ["karmada-search"]}
+    hosts = {"cp1": {"ansible_connection": "local", "karmada_host": {"name": "cp1"}}}
+    results = {**RESULTS, "member_join registration": first}
+    _, steps = run(playbook, tmp_path, results, mode="Binary", hosts=hosts, grouped=True)
+    told = [f"{each['step']} {each.get('stage', each.get('state', ''))}".strip() for each in steps]
+    noting, registering = (place for place, each in enumerate(told) if each == "member_join registration")
+    assert told[noting + 1 : registering] == ["host_journal written"]
+    assert [steps[place].get("noted") for place in (noting, registering)] == [False, True]
+    assert steps[registering]["broken"] == BROKEN
+
+
+def test_on_hosts_nothing_starts_again_where_no_connection_has_changed(tmp_path: Path) -> None:
+    unchanged = {**RESULTS["member_join"], "restarts": [], "without_agent": []}
+    _, steps = run("members", tmp_path, {**RESULTS, "member_join registration": unchanged}, mode="Binary")
+    assert "agents" not in {each.get("stage") for each in steps}
+    assert "restarted" not in {each.get("event") for each in steps}

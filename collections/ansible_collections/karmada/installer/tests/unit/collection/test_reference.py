@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages that are made from the program are those that it makes now."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights
+
+REPOSITORY = Path(__file__).parents[7]
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_reference", REPOSITORY / "tools/generate_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_committed_files_are_up_to_date(generator: ModuleType) -> None:
+    stale = [
+        path.name
+        for path, content in generator.files().items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != content
+    ]
+    assert stale == [], "run `make reference`"
+
+
+def test_every_field_has_a_row_and_every_reference_a_section(generator: ModuleType) -> None:
+    page = generator.files()[generator.REFERENCE / "manifest.md"]
+    headings = re.findall(r"^## `(.+)`$", page, flags=re.MULTILINE)
+    assert len(headings) == len(set(headings))
+    targets = set(re.findall(r"\]\(#([^)]+)\)", page))
+    assert targets <= {generator.anchor(each) for each in headings}
+
+    def names(schema: dict) -> set[str]:
+        found: set[str] = set()
+        for name, field in schema.get("properties", {}).items():
+            found |= {name} | names(field) | names(field.get("items", {}))
+        return found
+
+    definition = yaml.safe_load(generator.SCHEMA_FILE.read_text(encoding="utf-8"))
+    root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    wanted = names(root["properties"]["spec"]) | names(root["properties"]["status"])
+    assert {name for name in wanted if f"| `{name}` |" not in page} == set()
+
+
+def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: ModuleType) -> None:
+    objects = list(yaml.safe_load_all(generator.files()[generator.REFERENCE / "host-rights.yaml"]))
+    role = next(each for each in objects if each["kind"] == "Role")
+    granted = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    always = {(group, resource, verb) for group, resource, verbs in account_rights.HOST_RIGHTS for verb in verbs}
+    assert granted == {
+        *always,
+        ("", "namespaces", "get"),
+        *(("networking.k8s.io", "ingresses", verb) for verb in (*account_rights.READ, *account_rights.WRITE)),
+        *(("route.openshift.io", "routes", verb) for verb in (*account_rights.READ, *account_rights.WRITE)),
+        *(("route.openshift.io", "routes/custom-host", verb) for verb in ("create", "update")),
+    }

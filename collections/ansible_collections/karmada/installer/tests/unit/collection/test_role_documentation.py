@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A role's defaults, its argument specification and its README say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = Path(__file__).parents[3] / "roles"
+NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "tasks/main.yml").is_file())
+#: What the inventory plugin and the play give; no role sets them.
+GIVEN = {"karmada_deployment": "dict", "karmada_connection": "dict", "karmada_operation": "str"}
+TYPES = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict}
+
+
+def load(role: str, path: str) -> dict[str, Any]:
+    file = ROLES / role / path
+    return (yaml.safe_load(file.read_text(encoding="utf-8")) or {}) if file.is_file() else {}
+
+
+def options(role: str) -> dict[str, dict[str, Any]]:
+    return load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_defaults_are_those_of_the_argument_specification(role: str) -> None:
+    own = {name: option for name, option in options(role).items() if name not in GIVEN}
+    assert load(role, "defaults/main.yml") == {name: option["default"] for name, option in own.items()}
+    for name, option in own.items():
+        assert name.startswith(f"{role}_")
+        # what a variable of the user decides is a template here
+        assert "{{" in str(option["default"]) or type(option["default"]) is TYPES[option["type"]]
+        assert option["description"]
+        assert option["type"] != "list" or option["elements"]
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_variables_of_the_host_are_named(role: str) -> None:
+    given = {name: option["type"] for name, option in options(role).items() if name in GIVEN}
+    assert given == GIVEN
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_readme_names_every_variable_and_the_role(role: str) -> None:
+    text = (ROLES / role / "README.md").read_text(encoding="utf-8")
+    assert f"name: karmada.installer.{role}" in text
+    assert [name for name in load(role, "defaults/main.yml") if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_metadata_is_complete(role: str) -> None:
+    meta = load(role, "meta/main.yml")
+    assert meta["dependencies"] == []
+    assert {"author", "description", "license", "min_ansible_version", "platforms"} <= set(meta["galaxy_info"])
+    short = load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["short_description"]
+    assert meta["galaxy_info"]["description"] == short

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a host is asked again, and whose lock is taken over: that of a process that is gone, and of one called dead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import HOSTS, Runs
+
+HOLDER = "elsewhere/1f0e.4026531836/4711/815"
+GONE = holder_identity().rpartition("/")[0] + "/1"
+
+
+def looked(tmp_path: Path, holder: str, confirmed: str) -> tuple[dict[str, Any], list[str]]:
+    """The result of the action, and whose locks it took over, while ``holder`` has the lock."""
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"karmada_host": HOSTS[0]}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+    taken: list[str] = []
+
+    def on_host(_module: str, **question: Any) -> dict[str, Any]:
+        assert question["state"] == "locked"
+        if question.get("dead_holder") != holder:
+            return {"failed": True, "msg": f"{holder} is working on prod", "holder": holder}
+        taken.append(holder)
+        return {"programs": {}}
+
+    action.on_host = on_host
+    return action.perform({"lock": True, "confirm_dead": confirmed}), taken
+
+
+@pytest.mark.parametrize(
+    ("holder", "confirmed", "expected"),
+    [
+        (HOLDER, HOLDER, [HOLDER]),
+        (HOLDER, "", []),
+        (HOLDER, f"{HOLDER}0", []),
+        (GONE, "", [GONE]),
+        (GONE, HOLDER, [GONE]),
+        (holder_identity(), "", []),
+    ],
+    ids=["named", "elsewhere", "named otherwise", "gone here", "gone here and another one named", "alive here"],
+)
+def test_the_lock_is_taken_from_the_dead_alone(
+    tmp_path: Path, holder: str, confirmed: str, expected: list[str]
+) -> None:
+    found, taken = looked(tmp_path, holder, confirmed)
+    assert taken == expected
+    assert found["reached"] is bool(expected)
+
+
+HALF_SAID = "Data could not be sent to remote host '192.0.2.1'. Make sure this host can be reached over SSH."
+SAID = "No ED25519 host key is known for 192.0.2.1 and you have requested strict checking."
+
+
+@pytest.mark.parametrize(
+    ("answers", "refusal"),
+    [
+        ([{"programs": {}}], ""),
+        ([SAID], SAID),
+        ([HALF_SAID, SAID], SAID),
+        ([HALF_SAID, {"programs": {}}], ""),
+        ([HALF_SAID, HALF_SAID], HALF_SAID),
+    ],
+)
+def test_a_host_is_asked_again_when_ansible_lost_the_reason(tmp_path: Path, answers: list[Any], refusal: str) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action.karmada = Runs(tmp_path / "run").step()
+    action.variables = {"karmada_host": HOSTS[0]}
+    action._task = SimpleNamespace(check_mode=False, delegate_to=None)
+
+    left = list(answers)
+
+    def on_host(_module: str, **_question: Any) -> dict[str, Any]:
+        answer = left.pop(0)
+        if isinstance(answer, str):
+            raise AnsibleConnectionFailure(answer)
+        return answer
+
+    action.on_host = on_host
+    assert action.perform({"lock": True, "confirm_dead": ""})["reached"] is not bool(refusal)
+    assert action.seen["refusal"] == refusal
+    assert left == []

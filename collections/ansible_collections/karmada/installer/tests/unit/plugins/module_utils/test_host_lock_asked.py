@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that changes a host asks the lock in the name of its run; a check asks nobody, and writes nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.action import host_journal, host_programs
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_state
+from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
+from ansible_collections.karmada.installer.plugins.modules import host_program_files, host_tree
+from ansible_collections.karmada.installer.plugins.modules import host_state as host_state_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock import ANNA, BEN
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_tree import Host, tree
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import HOSTS, Runs
+
+Object = dict[str, Any]
+ROOT = Path(__file__).parents[4]
+PROGRAM = b"a program"
+STATE = Stored(1, {"key": base64.b64encode(b"1").decode()}).plain
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "host")
+
+
+def on(module: Any, host: System, holder: str, check: bool, **wanted: Any) -> Object:
+    """What a module does on a host, with what it is given beside name and holder."""
+    found: Object = module._perform(host, {"name": "prod", "holder": holder, **wanted}, check)
+    return found
+
+
+def tree_step(state: str) -> Callable[[Host, str, bool], Object]:
+    wanted = {"tree": json.dumps({**tree(config="a"), "held": []}), "state": state, "restart": True}
+
+    def step(host: Host, holder: str, check: bool) -> Object:
+        changes: list[Any] = []
+        of_module = {"name": "prod", "holder": holder, "wait_for": "all", "timeout": 60, **wanted}
+        return host_tree._perform(host, of_module, check, changes) | {"changed": bool(changes)}
+
+    return step
+
+
+def program_step(state: str) -> Callable[[Host, str, bool], Object]:
+    def step(host: Host, holder: str, check: bool) -> Object:
+        arrived = Path(host.root).with_name("arrived")
+        arrived.write_bytes(PROGRAM)
+        checksum = hashlib.sha256(PROGRAM).hexdigest()
+        programs = [{"path": "/usr/local/lib/karmada/v1/etcd", "sha256": checksum}]
+        return on(
+            host_program_files, host, holder, check, state=state, programs=programs, arrived={checksum: str(arrived)}
+        )
+
+    return step
+
+
+def state_step(state: str) -> Callable[[Host, str, bool], Object]:
+    return lambda host, holder, check: on(
+        host_state_module, host, holder, check, state=state, content=json.dumps(STATE), dead_holder="", expected=""
+    )
+
+
+STEPS = {
+    **{f"tree {state}": tree_step(state) for state in ("present", "stopped", "absent", "held")},
+    **{f"programs {state}": program_step(state) for state in ("present", "absent")},
+    **{f"state {state}": state_step(state) for state in ("kept", "written", "absent")},
+}
+
+
+def files_of(host: Host) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(Path(host.root).rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(autouse=True)
+def _owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only root may give files to root."""
+    monkeypatch.setattr("os.chown", lambda *_arguments: None)
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("has_it", [BEN, ""])
+def test_what_changes_a_host_is_refused_without_the_lock_and_has_changed_nothing(
+    host: Host, name: str, has_it: str
+) -> None:
+    if has_it:
+        host_lock.take(host, "prod", has_it)
+    # There is something to take away, too.
+    host_state.write_state(host, "prod", Stored(1, {"key": ""}).plain, "")
+    before = files_of(host)
+    with pytest.raises(LockedError, match="lost the lock of prod") as error:
+        STEPS[name](host, ANNA, False)
+    assert error.value.holder == has_it
+    assert files_of(host) == before
+    assert host.commands == []
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_changes_a_host_renews_the_lock(host: Host, name: str) -> None:
+    before = host_lock.clock() - host_lock.LOCK_SILENCE - 1
+    host_lock.take(host, "prod", ANNA, now=before)
+    STEPS[name](host, ANNA, False)
+    with pytest.raises(LockedError, match=f"{ANNA} is working on prod"):
+        host_lock.take(host, "prod", BEN)
+
+
+@pytest.mark.parametrize("name", [*STEPS, "state locked", "state released"])
+@pytest.mark.parametrize("has_it", [BEN, ""])
+def test_a_check_takes_no_lock_asks_for_none_and_writes_nothing(host: Host, name: str, has_it: str) -> None:
+    if has_it:
+        host_lock.take(host, "prod", has_it)
+    before = files_of(host)
+    if name == "state locked":
+        asked = {"address": "127.0.0.1", "folders": [], "virtual_ip": ""}
+        on(host_state_module, host, ANNA, True, state="locked", dead_holder="", **asked)
+    else:
+        {**STEPS, "state released": state_step("released")}[name](host, has_it or ANNA, True)
+    assert files_of(host) == before
+
+
+def test_who_waits_for_units_renews_the_lock_and_ends_when_it_is_lost(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run was killed, and what it has begun waits on: whoever comes next need not wait for that."""
+    host_lock.take(host, "prod", ANNA)
+    now, looks = [host_lock.clock()], []
+    monkeypatch.setattr(host_lock, "clock", lambda: now[0])
+
+    def unhealthy(_health: Object) -> str:
+        looks.append(now[0])
+        assert len(looks) < 10, "it waits on"
+        now[0] += host_lock.LOCK_SILENCE / 2
+        if len(looks) == 5:
+            host_lock.take(host, "prod", BEN, dead=ANNA)
+        return "not yet"
+
+    monkeypatch.setattr(host_tree.host_tree, "_unhealthy", unhealthy)
+    monkeypatch.setattr(host_tree.host_tree.time, "sleep", lambda _seconds: None)
+    wanted = {**tree(url="http://127.0.0.1:1/readyz"), "held": []}
+    with pytest.raises(LockedError, match=f"{BEN} has it"):
+        host_tree._perform(
+            host,
+            {
+                "name": "prod",
+                "holder": ANNA,
+                "tree": json.dumps(wanted),
+                "state": "present",
+                "restart": True,
+                "wait_for": "all",
+                "timeout": 3600,
+            },
+            False,
+            [],
+        )
+    # Four looks later than the silence of a dead one, it was its own yet.
+    assert len(looks) == 5
+
+
+# -- on the controller -------------------------------------------------------------------------------------------------
+
+
+class Asking:
+    """An action on the first host of a run, with what it has modules do in the place of doing it."""
+
+    def __init__(self, action: type[HostAction], runs: Runs, *, check: bool = False) -> None:
+        self.asked: list[Object] = []
+        self.answer: Object = {"changed": False}
+        self.action: Any = action.__new__(action)
+        self.action.karmada, self.action.variables = runs.step(), {"karmada_host": HOSTS[0]}
+        self.action._task = SimpleNamespace(check_mode=check, delegate_to=None, name="the step")
+        self.action._execute_module = self._execute
+
+    def _execute(self, *, module_name: str, module_args: Object, task_vars: Object) -> Object:
+        del task_vars
+        checks = self.action._task.check_mode
+        self.asked.append({"module": module_name.rpartition(".")[2], "checks": checks, **module_args})
+        return dict(self.answer)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path / "run")
+
+
+@pytest.mark.parametrize("module", host_action.CHANGING_MODULES)
+def test_actions_have_hosts_changed_in_the_name_of_their_run(runs: Runs, module: str) -> None:
+    asking = Asking(host_journal.ActionModule, runs)
+    asking.action.on_host(module, state="present")
+    (asked,) = asking.asked
+    assert (asked["name"], asked["holder"]) == ("prod", "me@here")
+
+
+def test_no_other_module_that_runs_on_hosts_changes_them() -> None:
+    """One that is new belongs to CHANGING_MODULES, or never writes."""
+    reading = {"host_log", "host_reach"}
+    on_hosts = {path.stem for path in (ROOT / "plugins/modules").glob("*.py") if "AnsibleModule(" in path.read_text()}
+    assert on_hosts == {*host_action.CHANGING_MODULES, "host_state", *reading}
+    called = {
+        name
+        for path in (ROOT / "plugins/action").glob("*.py")
+        for name in re.findall(r'on_host\(\s*"(\w+)"', path.read_text())
+    }
+    assert called == on_hosts
+
+
+def test_a_lock_is_renewed_when_no_step_has_for_a_while(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [50000.0]
+    monkeypatch.setattr(host_lock, "clock", lambda: now[0])
+    asking = Asking(host_journal.ActionModule, runs)
+    kept = [{"module": "host_state", "checks": False, "name": "prod", "holder": "me@here", "state": "kept"}]
+
+    def keep() -> list[Object]:
+        asking.asked.clear()
+        assert asking.action.perform({"state": "kept", "required": True}) == {"changed": False}
+        return list(asking.asked)
+
+    asking.action.on_host("host_tree", state="present")
+    now[0] += host_action.RENEW_SECONDS - 1
+    assert keep() == []
+    now[0] += 1
+    assert keep() == kept
+    assert keep() == []
+    now[0] += host_action.RENEW_SECONDS
+    asking.action._task.check_mode = True
+    assert keep() == []
+    asking.action._task.check_mode = False
+    runs.see(**{HOSTS[0]["name"]: {"refusal": "no route to host"}})
+    assert keep() == []
+    runs.see(**{HOSTS[0]["name"]: {"refusal": ""}})
+    asking.answer = {"failed": True, "msg": "this run has lost the lock"}
+    found = asking.action.perform({"state": "kept", "required": True})
+    assert (found["failed"], found["msg"]) == (True, "this run has lost the lock")
+    assert host_action.RENEW_SECONDS < host_lock.LOCK_SILENCE / 4
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_sending_programs_renews_the_lock_between_them_and_ends_when_it_is_lost(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    now = [50000.0]
+    monkeypatch.setattr(host_lock, "clock", lambda: now[0])
+    lacking = {f"/usr/local/lib/karmada/v1/{name}": {"sha256": name, "file": f"/cache/{name}"} for name in "abcd"}
+    runs.see(**{HOSTS[0]["name"]: {"lacking": lacking, "programs": {}}})
+    asking = Asking(host_programs.ActionModule, runs)
+    if lost:
+        asking.answer = {"failed": True, "msg": "this run has lost the lock"}
+    sent = []
+
+    def send(file: Path) -> str:
+        now[0] += host_action.RENEW_SECONDS / 2
+        sent.append(file.name)
+        return f"/tmp/{file.name}"
+
+    asking.action._send = send
+    runs.see(**{HOSTS[0]["name"]: {"renewed": now[0]}})
+    found = asking.action.perform({"state": "present"})
+    if lost:
+        assert (found["msg"], sent) == ("this run has lost the lock", ["a", "b"])
+        assert [each["module"] for each in asking.asked] == ["host_state"]
+    else:
+        assert sent == ["a", "b", "c", "d"]
+        assert [each["module"] for each in asking.asked] == ["host_state", "host_program_files"]

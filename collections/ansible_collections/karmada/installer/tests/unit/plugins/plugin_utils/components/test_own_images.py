@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of single components: used or refused, and judged by the version that their tag tells of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import own_images, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import CONTROL_PLANE_ROLE
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
+    ETCD,
+    KARMADA_APISERVER,
+    KARMADA_SCHEDULER,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import ON_HOSTS
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import entry
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+    Runs,
+    deployment,
+    remembered,
+    seen,
+)
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host, installed, problems
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
+
+RELEASE = releases.Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16")
+PULL = {
+    "endpoint": {"type": "NodePort"},
+    "members": [{"name": "m1", "mode": "Pull", "secretRef": {"name": "m1"}}],
+}
+
+
+def tags(**fields: str) -> dict[str, Any]:
+    """Components with these tags, by their field of the document."""
+    return {name: {"local": {"imageTag": tag}} if name == "etcd" else {"imageTag": tag} for name, tag in fields.items()}
+
+
+def told(before: Mapping[str, Any] | None = None, **fields: str) -> list[Problem]:
+    spec = document({"components": tags(**fields), **PULL})["spec"]
+    former = document({"components": before})["spec"] if before is not None else None
+    found = list(own_images.problems(spec, RELEASE, former))
+    assert all(problem.where.endswith(".imageTag") and problem.remedy for problem in found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tag", "project", "minor"),
+    [
+        ("v1.35.4", "kubernetes", (1, 35)),
+        ("v1.35.4-patched.1", "kubernetes", (1, 35)),
+        ("v1.35.4_build7", "kubernetes", (1, 35)),
+        ("v1.18.0-alpha.1", "karmada", (1, 18)),
+        ("3.6.8-0", "etcd", (3, 6)),
+        ("v3.5.24", "etcd", (3, 5)),
+        ("2024.01.15", "karmada", None),
+        ("2024.01.15", "etcd", None),
+        ("1.18.2", "karmada", None),
+        ("v2.0.0", "karmada", None),
+        ("patched", "kubernetes", None),
+        ("v1.35", "kubernetes", None),
+        ("latest", "etcd", None),
+    ],
+)
+def test_what_a_tag_tells(tag: str, project: str, minor: tuple[int, int] | None) -> None:
+    assert own_images.minor_of(tag, project) == minor
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"kubeControllerManager": "v1.34.9"},
+        {"kubeControllerManager": "v1.35.0"},
+        {"karmadaAPIServer": "v1.36.0"},
+        {"karmadaAPIServer": "v1.34.1", "kubeControllerManager": "v1.34.1"},
+        {"karmadaAPIServer": "own-build", "kubeControllerManager": "v1.20.0"},
+        {"karmadaAPIServer": "v1.20.0", "kubeControllerManager": "own-build"},
+        {"karmadaScheduler": "v1.18.7", "karmadaWebhook": "v1.18.0-patched"},
+        {"karmadaScheduler": "own-build"},
+        {"karmadaAgent": "v1.17.3"},
+        {"etcd": "v3.5.24"},
+    ],
+    ids=str,
+)
+def test_what_goes_together_is_let_pass(fields: dict[str, str]) -> None:
+    assert told(**fields) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "where", "what"),
+    [
+        ({"kubeControllerManager": "v1.36.0"}, "kubeControllerManager", "the first may not be newer"),
+        ({"kubeControllerManager": "v1.33.0"}, "kubeControllerManager", "v1.33 and karmada-apiserver v1.35 do not go"),
+        (
+            {"karmadaAPIServer": "v1.34.4"},
+            "karmadaAPIServer",
+            "kube-controller-manager v1.35 and karmada-apiserver v1.34",
+        ),
+        (
+            {"karmadaAPIServer": "v1.37.0", "kubeControllerManager": "v1.35.1"},
+            "kubeControllerManager",
+            "v1.35 and karmada-apiserver v1.37 do not go together",
+        ),
+        (
+            {"karmadaScheduler": "v1.17.0"},
+            "karmadaScheduler",
+            "karmada-scheduler v1.17 does not go with Karmada v1.18.2",
+        ),
+        ({"karmadaWebhook": "v1.19.0"}, "karmadaWebhook", "v1.19 does not go"),
+        ({"karmadaAgent": "v1.16.0"}, "karmadaAgent", "an agent may be one minor older"),
+        ({"karmadaAgent": "v1.19.0"}, "karmadaAgent", "v1.19 does not go"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, str], where: str, what: str) -> None:
+    (problem,) = told(**fields)
+    assert problem.where == f"spec.components.{where}.imageTag"
+    assert what in problem.what
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "what"),
+    [
+        ("v1.35.4", "v1.36.0", ""),
+        ("v1.35.4", "v1.35.0", ""),
+        ("own-build", "v1.20.0", ""),
+        ("v1.36.0", "v1.35.0", "karmada-apiserver is v1.36 now, and v1.35 would be older"),
+        ("v1.34.0", "v1.36.0", "would be more than one minor version newer"),
+    ],
+)
+def test_data_is_read_by_the_next_minor_and_by_no_older_one(former: str, now: str, what: str) -> None:
+    beside = {"kubeControllerManager": "own-build"}
+    found = told(tags(karmadaAPIServer=former, **beside), karmadaAPIServer=now, **beside)
+    assert [what in problem.what for problem in found] == ([True] if what else [])
+
+
+def test_taking_a_tag_out_is_a_change_too() -> None:
+    (problem,) = told({"etcd": {"local": {"imageTag": "v3.7.1"}}})
+    assert (problem.where, "etcd is v3.7 now, and v3.6 would be older" in problem.what) == (
+        "spec.components.etcd.local.imageTag",
+        True,
+    )
+    assert told({"etcd": {"local": {"imageTag": "v3.5.24"}}}) == []
+
+
+def test_an_api_server_far_from_what_the_release_is_tested_with_is_told() -> None:
+    spec = document({"components": tags(karmadaAPIServer="v1.33.0", kubeControllerManager="v1.33.0")})["spec"]
+    (hint,) = own_images.hints(spec, RELEASE)
+    assert hint == (
+        "karmada-apiserver is Kubernetes v1.33 (spec.components.karmadaAPIServer.imageTag), and Karmada v1.18.2 is "
+        "tested with v1.35"
+    )
+    for tag in ("v1.34.0", "own-build"):
+        assert list(own_images.hints(document({"components": tags(karmadaAPIServer=tag)})["spec"], RELEASE)) == []
+
+
+def test_preflight_tells_it_and_knows_what_runs() -> None:
+    first = {"components": tags(karmadaScheduler="v1.10.0")}
+    (problem,) = problems(fake_run(document(first), host()))
+    assert problem.where == "spec.components.karmadaScheduler.imageTag"
+    (problem,) = problems(installed({}, {"components": tags(etcd="v3.5.24")}))
+    assert "older: it may not read what is stored" in problem.what
+
+
+# -- on hosts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Hosts that have every program of the release."""
+    found = Runs(tmp_path / "run")
+    of = found.step().instance
+    programs = [units.program(of, each) for each in component_hosts.all_components(of)]
+    found.see_all(seen(Stored(4).after(remembered()), programs=programs))
+    return found
+
+
+def with_image(**settings: str) -> dict[str, Any]:
+    return deployment(components={"karmadaScheduler": settings})
+
+
+def unit_of(run: HostsRun) -> str:
+    host = component_hosts.hosts_of(run.spec, CONTROL_PLANE_ROLE)[0]
+    return units.component_unit(
+        run.instance, KARMADA_SCHEDULER, units.layout(run.instance, host, KARMADA_SCHEDULER, ""), ""
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"imageTag": "v1.18.9"},
+        {"imageTag": "patched"},
+        {"imageRepository": "registry.example.com/ours/scheduler"},
+        {"imageRepository": "registry.example.com/ours/scheduler", "imageTag": "patched"},
+    ],
+    ids=str,
+)
+def test_another_image_is_another_program_that_is_fetched_and_started(settings: dict[str, str], runs: Runs) -> None:
+    before, after = runs.step(), runs.step(with_image(**settings))
+    assert before.missing_programs() == {}
+    (path,) = {after.program_path(each) for found in after.missing_programs().values() for (each,) in found.values()}
+    assert path != before.program_path(KARMADA_SCHEDULER)
+    assert path.startswith(f"{units.PROGRAMS}/{settings.get('imageTag', before.instance.release.karmada)}~")
+    assert f'ExecStart="{path}"' in unit_of(after)
+    # The next image is another one again, and the same is the same.
+    other = runs.step(with_image(**{**settings, "imageTag": "other"}))
+    assert other.program_path(KARMADA_SCHEDULER) != path
+    assert runs.step(with_image(**settings)).program_path(KARMADA_SCHEDULER) == path
+    assert after.program_path(ON_HOSTS["karmada-webhook"]) == before.program_path(ON_HOSTS["karmada-webhook"])
+
+
+def test_the_tag_of_the_release_is_no_other_image(runs: Runs) -> None:
+    same = with_image(imageTag=releases.newest().karmada)
+    assert runs.step(same).missing_programs() == {}
+
+
+def test_two_registries_with_one_tag_are_two_programs(runs: Runs) -> None:
+    one, other = (
+        runs.step(with_image(imageRepository=f"{name}.example.com/scheduler", imageTag="v1.18.2")) for name in "ab"
+    )
+    assert one.program_path(KARMADA_SCHEDULER) != other.program_path(KARMADA_SCHEDULER)
+
+
+@pytest.mark.parametrize("source", ["URL", "Directory", "GoModules"])
+@pytest.mark.parametrize("field", ["imageRepository", "imageTag"])
+def test_where_programs_come_out_of_no_images_they_are_refused(source: str, field: str) -> None:
+    components = {
+        "karmadaScheduler": {field: "v1.18.9"},
+        "etcd": {"local": {field: "v3.6.16"}},
+        "karmadaAgent": {field: "v1.18.9"},
+    }
+    artifacts = {"source": source}
+    hosts = [{"name": "cp1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"]}]
+    spec = deployment(components=components, artifacts=artifacts, hosts=hosts)["spec"]
+    found = list(own_images.problems(spec, RELEASE, None))
+    assert [each.where for each in found] == [
+        f"spec.components.etcd.local.{field}",
+        f"spec.components.karmadaScheduler.{field}",
+    ]
+    assert f"artifacts.source {source}" in found[0].what
+    gateway = {"name": "gw1", "address": "192.0.2.9", "roles": ["agent"]}
+    spec = deployment(
+        components=components, artifacts=artifacts, hosts=[*hosts, gateway], members=[entry("m1", "gw1")]
+    )["spec"]
+    assert f"spec.components.karmadaAgent.{field}" in [each.where for each in own_images.problems(spec, RELEASE, None)]
+    pods = document({"components": components, "artifacts": {"source": "URL"}, **PULL})["spec"]
+    assert list(own_images.problems(pods, RELEASE, None)) == []
+
+
+def test_programs_of_the_store_and_the_api_server_have_folders_of_their_own_too(runs: Runs) -> None:
+    changed = runs.step(deployment(components=tags(etcd="v3.6.99", karmadaAPIServer="v1.35.99")))
+    for component, tag in ((ETCD, "v3.6.99"), (KARMADA_APISERVER, "v1.35.99")):
+        assert f"/{tag}~" in changed.program_path(component)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance remembers survives being written and read, and is refused when it is damaged."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    FORMAT,
+    EtcdState,
+    Journal,
+    State,
+    from_files,
+    to_files,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.support.samples import ENCRYPTION_KEY, OWNER, state
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXT = st.text(max_size=12)
+UIDS = st.dictionaries(TEXT, TEXT, max_size=3)
+STATES = st.builds(
+    State,
+    owner=TEXT,
+    version=TEXT,
+    etcd=st.builds(EtcdState, token=TEXT, generation=st.integers(1, 9), bootstrapped=st.booleans(), storage=TEXT),
+    authorities=st.dictionaries(
+        st.sampled_from(["karmada-ca", "etcd-ca", "front-proxy-ca"]),
+        st.builds(KeyPair, certificate=st.binary(max_size=9), key=st.binary(max_size=9)),
+    ),
+    service_account_key=st.binary(max_size=9),
+    encryption_key=TEXT,
+    endpoint_host=TEXT,
+    service_subnet=TEXT,
+    journal=st.builds(Journal, operation=TEXT, run=TEXT, started=TEXT, finished=TEXT, step=TEXT),
+    owned=st.dictionaries(TEXT, UIDS, max_size=3),
+    members=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
+    hosts=st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=2), max_size=2),
+    document=st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
+    collection=TEXT,
+    digests=st.dictionaries(TEXT, st.from_regex("sha256:[0-9a-f]{64}", fullmatch=True), max_size=2),
+    restarts=st.dictionaries(TEXT, st.integers(1, 9), max_size=2),
+    restarts_due=st.lists(TEXT, max_size=2).map(tuple),
+)
+
+
+@given(STATES)
+def test_what_is_written_is_read_back(before: State) -> None:
+    assert from_files(to_files(before), "here") == before
+
+
+@given(STATES)
+def test_the_same_state_is_written_the_same(before: State) -> None:
+    """Else a run with nothing to change would write."""
+    assert to_files(from_files(to_files(before), "here")) == to_files(before)
+
+
+@given(STATES)
+def test_file_names_are_keys_that_a_secret_can_have(before: State) -> None:
+    assert all(name.replace("-", "").replace(".", "").isalnum() for name in to_files(before))
+
+
+REQUIRED = sorted(to_files(state()))
+
+
+@pytest.mark.parametrize("name", [each for each in REQUIRED if not each.endswith("-ca.key")])
+def test_a_missing_file_is_refused(name: str) -> None:
+    files = {key: content for key, content in to_files(state()).items() if key != name}
+    with pytest.raises(ProblemsError, match="state cannot be read") as refused:
+        from_files(files, "Secret karmada/prod-installer-state")
+    assert "prod-installer-state" in refused.value.problems[0].where
+
+
+@pytest.mark.parametrize("name", [each for each in REQUIRED if each.endswith(".json")])
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"7", b'"text"', b"\xff"], ids=str)
+def test_a_damaged_file_is_refused(name: str, content: bytes) -> None:
+    with pytest.raises(ProblemsError, match="state cannot be read"):
+        from_files({**to_files(state()), name: content}, "here")
+
+
+def test_no_refusal_shows_a_key() -> None:
+    files = to_files(state())
+    newer = {**json.loads(files["instance.json"]), "format": FORMAT + 1, "collection": "9.8.7"}
+    files["instance.json"] = json.dumps(newer).encode()
+    with pytest.raises(ProblemsError) as refused:
+        from_files(files, "here")
+    assert f"9.8.7 of the collection wrote it, in format {FORMAT + 1}; this one knows {FORMAT}" in str(refused.value)
+    assert state().encryption_key not in str(refused.value)
+    assert "PRIVATE" not in str(refused.value)
+
+
+def recorded() -> dict[str, bytes]:
+    """What the collection wrote in format 1: all but the keys, which are made anew."""
+    plain = json.loads((Path(__file__).parent / "state_format_1.json").read_text())
+    plain["instance.json"]["encryptionKey"] = ENCRYPTION_KEY
+    keys = {name: content for name, content in to_files(state()).items() if not name.endswith(".json")}
+    return {**{name: json.dumps(content).encode() for name, content in plain.items()}, **keys}
+
+
+def test_a_state_of_the_first_format_is_read_whole_and_what_it_did_not_have_is_empty() -> None:
+    found = from_files(recorded(), "here")
+    assert found.collection == ""
+    assert found.authorities == state().authorities
+    assert (found.encryption_key, found.service_account_key) == (ENCRYPTION_KEY, state().service_account_key)
+    assert found.uids("host") == {"uid-1", "uid-2"}
+    assert (found.etcd.bootstrapped, found.etcd.storage, found.version) == (True, "volumeClaim", "v1.18.2")
+    assert list(found.members) == ["m1"]
+    assert found.document
+    assert not found.journal.interrupted
+    assert found.digests == {}
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:", "sha256:" + "A" * 64, "sha256:" + "a" * 65, None, 1, ["sha256:"]])
+def test_what_is_compared_with_a_digest_has_to_be_one(digest: Any) -> None:
+    files = to_files(state())
+    for digests in ({"docker.io/karmada/karmada-webhook:v1.18.2": digest}, [digest]):
+        changed = json.dumps({**json.loads(files["instance.json"]), "digests": digests}).encode()
+        with pytest.raises(ProblemsError, match="digests is not a record of images"):
+            from_files({**files, "instance.json": changed}, "here")
+
+
+def test_it_is_written_in_the_new_format_without_losing_anything() -> None:
+    before = from_files(recorded(), "here")
+    files = to_files(before)
+    assert json.loads(files["instance.json"])["format"] == FORMAT
+    assert from_files(files, "here") == before
+    assert {*recorded(), "members.json"} == set(files)
+
+
+@pytest.mark.parametrize("format_", [0, -1, None, "1", 1.5, FORMAT + 1])
+def test_only_formats_that_are_known_are_read(format_: Any) -> None:
+    files = recorded()
+    files["instance.json"] = json.dumps({**json.loads(files["instance.json"]), "format": format_}).encode()
+    with pytest.raises(ProblemsError, match="state cannot be read"):
+        from_files(files, "here")
+
+
+def test_a_field_of_a_later_version_is_refused_and_not_dropped() -> None:
+    files = to_files(state())
+    for name in ("instance.json", "journal.json"):
+        plain = json.loads(files[name])
+        (plain["etcd"] if name == "instance.json" else plain)["future"] = 1
+        with pytest.raises(ProblemsError, match="future"):
+            from_files({**files, name: json.dumps(plain).encode()}, "here")
+
+
+def test_a_state_shows_nothing_of_what_it_holds() -> None:
+    found = state()
+    for shown in (repr(found), str(found), f"{found}", repr({"state": found})):
+        assert "PRIVATE" not in shown
+        assert found.encryption_key not in shown
+
+
+@given(STATES, UIDS, st.sampled_from(["host", "member/m1"]))
+def test_records_are_added_and_forgotten_one_cluster_at_a_time(
+    before: State, uids: dict[str, str], cluster: str
+) -> None:
+    after = before.with_owned(cluster, uids)
+    assert after.uids(cluster) >= set(uids.values())
+    gone = after.without_owned(cluster, set(uids))
+    assert not set(gone.owned.get(cluster, {})) & set(uids)
+    for other in set(before.owned) - {cluster}:
+        assert after.owned[other] == gone.owned[other] == before.owned[other]
+    assert replace(after, owned=before.owned) == before
+
+
+def test_a_member_that_left_is_forgotten_with_what_was_on_it() -> None:
+    record: dict[str, Any] = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
+    found = state(members={"m1": record, "m2": record}, owned={"host": {"a": "1"}, "member/m1": {"b": "2"}})
+    left = found.without_member("m1")
+    assert set(left.members) == {"m2"}
+    assert left.owned == {"host": {"a": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("journal", "interrupted"),
+    [
+        (Journal(), False),
+        (Journal(operation="install", started="t"), True),
+        (Journal(operation="install", started="t", finished="t"), False),
+    ],
+)
+def test_an_operation_without_an_end_was_interrupted(journal: Journal, *, interrupted: bool) -> None:
+    assert journal.interrupted is interrupted
+
+
+def test_the_record_of_five_thousand_members_fits_into_a_secret() -> None:
+    names = [f"member-{number:04}" for number in range(5000)]
+    entries = [{"name": name, "mode": "Push", "secretRef": {"name": name}, "onLeave": "Retain"} for name in names]
+    objects = {
+        name: [registration.namespace_on_member(OWNER), *registration.objects_on_member(name, OWNER, "karmada/prod")]
+        for name in names
+    }
+    large = state(
+        members={entry["name"]: registration.record(entry) for entry in entries},
+        owned={f"member/{name}": {str(Ref.of(each)): str(uuid.uuid4()) for each in objects[name]} for name in names},
+        document={"spec": {"members": entries}},
+    )
+    files = to_files(large)
+    assert sum(map(len, files.values())) < 1024 * 1024
+    assert from_files(files, "here") == large
+    assert to_files(large) == files, "what is the same is not written again"
+
+
+def test_a_packed_file_that_is_damaged_is_told() -> None:
+    files = to_files(state(owned={"host": {f"Secret a/{number}": str(uuid.uuid4()) for number in range(3000)}}))
+    (name,) = [each for each in files if each.endswith(".gz")]
+    for damaged in (files[name][:100], b"x" * 100, b""):
+        with pytest.raises(ProblemsError, match="the installer's state cannot be read"):
+            from_files({**files, name: damaged}, "here")

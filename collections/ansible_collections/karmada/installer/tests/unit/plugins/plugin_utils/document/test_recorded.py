@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing of a recorded state is used that its schema does not let through, whoever has written it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    FORMER_MODE,
+    EtcdState,
+    Journal,
+    State,
+    to_files,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import crd, manifest, recorded
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.recorded import read_state
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
+from hypothesis import given
+from hypothesis import strategies as st
+
+HOST = {"name": "cp1", "address": "192.0.2.1", "roles": ["controlPlane"], "port": 22}
+FINGERPRINT = "SHA256:" + "A" * 43
+FROM = {
+    "address": "m1.example.com",
+    "port": 22,
+    "path": "/etc/admin.conf",
+    "user": "me",
+    "hostKeyFingerprint": FINGERPRINT,
+}
+MEMBER = {"mode": "Push", "context": None, "onLeave": "Retain"}
+PULL = {**MEMBER, "mode": "Pull", FORMER_MODE: "Push"}
+
+
+def whole() -> State:
+    """A state with every kind of record in it."""
+    return state(
+        hosts={"cp1": HOST, "v6": {**HOST, "name": "v6", "address": "2001:db8::1", "hostKeyFingerprint": FINGERPRINT}},
+        members={
+            "m1": {**MEMBER, "secretRef": {"name": "m1"}},
+            "m2": {**PULL, "kubeconfigFrom": FROM, "context": "admin@m2", "agentHosts": ["a1"]},
+        },
+        member_places={"m1": 0},
+        digests={"docker.io/karmada/karmada-webhook:v1.18.2": f"sha256:{'a' * 64}"},
+        restarts={"karmada-search": 2},
+        restarts_due=("karmada-search",),
+        owned={"host": {"Secret x/y": "uid"}},
+        document=document({}),
+        journal=Journal("install", "host/boot/1/2", "2026-01-01T00:00:00+00:00", "", "hosts"),
+        endpoint_host="2001:db8::2",
+        service_subnet="10.96.0.0/12,fd00::/108",
+        passages=("Ingress",),
+    )
+
+
+def test_what_this_collection_writes_is_read() -> None:
+    assert read_state(to_files(whole()), "here") == whole()
+
+
+def refusal_of(changed: State) -> str:
+    with pytest.raises(ProblemsError) as caught:
+        read_state(to_files(changed), "the hosts")
+    (problem,) = caught.value.problems
+    assert problem.where == "the hosts"
+    return problem.what
+
+
+BREAKS_OUT = f"{FINGERPRINT}\"' '-oProxyCommand=/bin/sh -c id' '-oSetEnv=A=\"x"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"hostKeyFingerprint": BREAKS_OUT}, "hosts.cp1.hostKeyFingerprint"),
+        ({"hostKeyFingerprint": f"{FINGERPRINT}\n"}, "hosts.cp1.hostKeyFingerprint"),
+        ({"address": "-oProxyCommand=id"}, "hosts.cp1.address"),
+        ({"address": "evil.example.com"}, "hosts.cp1.address"),
+        ({"address": "192.0.2.1\n"}, "hosts.cp1.address"),
+        ({"address": ["192.0.2.1"]}, "hosts.cp1.address"),
+        ({"port": "22 -oProxyCommand=id"}, "hosts.cp1.port"),
+        ({"port": True}, "hosts.cp1.port"),
+        ({"name": "cp2"}, "hosts.cp1 is the entry of"),
+        ({"roles": ["root"]}, "hosts.cp1.roles"),
+        ({"ansible_connection": "local"}, "hosts.cp1.ansible_connection"),
+    ],
+)
+def test_a_recorded_host_that_the_schema_would_not_admit_is_refused(entry: dict[str, Any], said: str) -> None:
+    assert said in refusal_of(replace(whole(), hosts={"cp1": {**HOST, **entry}}))
+
+
+@pytest.mark.parametrize("name", ["localhost", "karmada_control", "../x", "{{ x }}", "-v", ""])
+def test_a_recorded_host_has_no_name_that_means_something_else(name: str) -> None:
+    assert "hosts" in refusal_of(replace(whole(), hosts={name: {**HOST, "name": name}}))
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"kubeconfigFrom": {**FROM, "path": "/etc/x; id"}}, "members.m1.kubeconfigFrom.path"),
+        ({"kubeconfigFrom": {**FROM, "hostKeyFingerprint": BREAKS_OUT}}, "members.m1.kubeconfigFrom.hostKey"),
+        ({"kubeconfigFrom": {**FROM, "address": "-oProxyCommand=id"}}, "members.m1.kubeconfigFrom.address"),
+        ({"kubeconfigFrom": {**FROM, "privateKeySecretRef": {"name": "../../root/.ssh"}}}, "privateKeySecretRef.name"),
+        ({"secretRef": {"name": ".."}}, "members.m1.secretRef.name"),
+        ({"secretRef": {"name": "../../etc"}}, "members.m1.secretRef.name"),
+        ({"mode": "Shove"}, "members.m1.mode"),
+        ({"onLeave": "Burn"}, "members.m1.onLeave"),
+        ({"exec": {}}, "members.m1.exec"),
+    ],
+)
+def test_a_recorded_member_that_the_schema_would_not_admit_is_refused(record: dict[str, Any], said: str) -> None:
+    assert said in refusal_of(replace(whole(), members={"m1": {**MEMBER, **record}}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("owner", "x'; drop"),
+        ("version", "v1.18.2/../../x"),
+        ("endpoint_host", "x y"),
+        ("service_subnet", "10.0.0.0/8 --flag"),
+        ("restarts", {"karmada-search": "often"}),
+        ("restarts_due", ("$(id)",)),
+        ("member_places", {"m1": -1}),
+        ("member_places", {"../m1": 1}),
+        ("encryption_key", "x\ny"),
+        ("etcd", EtcdState(token="t", storage="../x")),
+        ("etcd", EtcdState(token="t\n--flag", storage="volumeClaim")),
+        ("etcd", EtcdState(token="t", nodes=("../x",))),
+        ("journal", Journal(operation="\x1b]0;title\x07")),
+        ("owned", {"host": {"Secret x/y": "\x1b[2J"}}),
+        ("hosts", {"cp1": "cp1"}),
+        ("members", {"m1": None}),
+        ("document", {"kind": "KarmadaDeployment", "spec": []}),
+    ],
+)
+def test_every_other_part_has_its_form(field: str, value: Any) -> None:
+    assert refusal_of(replace(whole(), **{field: value}))
+
+
+def test_of_many_problems_a_few_are_told() -> None:
+    hosts = {f"h{number}": {"name": f"h{number}", "address": "x"} for number in range(20)}
+    said = refusal_of(replace(whole(), hosts=hosts))
+    assert "and 15 more" in said
+    assert len(said) < 2000
+
+
+# -- the quick look and the thorough one ------------------------------------------------------------------------------
+
+_MEMBERS = manifest.schema()["properties"]["spec"]["properties"]["members"]["items"]
+_TEXTS = st.sampled_from(["m1", "Push", "Pull", "192.0.2.1", "/etc/x", "", "-x", "../x", FINGERPRINT, "Retain", "x y"])
+_SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-1, 70_000), _TEXTS)
+_FIELDS = st.sampled_from([*_MEMBERS["properties"], *_MEMBERS["properties"]["kubeconfigFrom"]["properties"], "other"])
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_FIELDS, inner, max_size=4), max_leaves=8
+)
+
+
+@given(st.dictionaries(_FIELDS, _VALUES, max_size=5))
+def test_the_quick_look_lets_nothing_through_that_the_thorough_one_refuses(entry: dict[str, Any]) -> None:
+    if crd.fits(entry, _MEMBERS):
+        assert not list(crd.structure_findings(entry, _MEMBERS))
+
+
+@pytest.mark.parametrize("section", ["hosts", "members"])
+def test_the_quick_look_knows_what_is_usual(section: str) -> None:
+    """Otherwise each step of a run would take the thorough one for thousands of entries."""
+    schema = recorded._member_schema() if section == "members" else recorded._entry_schema(section)
+    records = getattr(whole(), section)
+    for name, record in records.items():
+        entry = {"name": name, **{key: value for key, value in record.items() if value is not None}}
+        assert crd.fits(entry, schema), json.dumps(entry)
+    assert crd.fits(document({}), manifest.schema())

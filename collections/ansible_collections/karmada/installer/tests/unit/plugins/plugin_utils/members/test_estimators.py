@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An estimator for each member: what it may do there, what leads schedulers to it, how it comes and goes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, pod_components
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import estimators, registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+    HOSTS,
+    Runs,
+    deployment,
+    remembered,
+    seen,
+)
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, rendered, state
+
+Object = dict[str, Any]
+ROW = estimators.ROW.name
+ON: Object = {"karmadaSchedulerEstimator": {}}
+
+
+def entry(name: str) -> Object:
+    return {"name": name, "secretRef": {"name": name}}
+
+
+def cluster(name: str, *, ready: bool = True) -> Object:
+    """A member as the control plane has it."""
+    registered = registration.cluster(
+        {**entry(name), "mode": "Push"}, OWNER, registration.Registration("id", f"https://{name}.example.com")
+    )
+    condition = {"type": "Ready", "status": "True" if ready else "False", "reason": "r"}
+    return {**registered, "status": {"conditions": [condition]}}
+
+
+def credentials(name: str) -> list[Object]:
+    held = registration.Credentials(f"all-of-{name}", "i", b"authority", f"read-{name}")
+    return registration.secrets_in_control_plane(name, OWNER, held, "u")
+
+
+def a_run(*names: str, on: bool = True, control_plane: FakeCluster | None = None, **known: Any) -> Run:
+    """A run for a document with these members, all of which are joined and Ready unless there is a control plane."""
+    wanted = document({"components": ON if on else {}, "members": [entry(name) for name in names]})
+    run = fake_run(wanted, FakeCluster("host cluster"), stored=state(**known))
+    there = [each for name in names for each in (cluster(name), *credentials(name))]
+    run.__dict__["control_plane"] = control_plane or FakeCluster("control plane", *there)
+    run.__dict__["config_maps"] = {}
+    return run
+
+
+@contextmanager
+def _writing(_run: Run, _step: str) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture(autouse=True)
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "writing", _writing)
+    monkeypatch.setattr(estimators, "wait_until", lambda *_, **__: None)
+
+
+# -- on the member ---------------------------------------------------------------------------------------------------
+
+
+def test_an_estimator_may_look_at_what_it_watches_and_at_nothing_else() -> None:
+    made = {each["kind"]: each for each in registration.estimator_objects("m1", OWNER, "karmada/prod")}
+    assert set(made) == {"ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding"}
+    rights = {
+        (group, resource, verb)
+        for rule in made["ClusterRole"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {verb for _, _, verb in rights} == {"get", "list", "watch"}
+    assert {f"{group}/{resource}" for group, resource, _ in rights} == {
+        *("/nodes", "/pods", "/resourcequotas", "apps/deployments", "apps/replicasets"),
+    }
+    subject = made["ClusterRoleBinding"]["subjects"][0]
+    assert (subject["name"], subject["namespace"]) == (made["ServiceAccount"]["metadata"]["name"], "karmada-cluster")
+
+
+def test_no_member_can_have_a_name_that_is_an_estimators() -> None:
+    assert "." in registration.estimator_account("m1")
+    assert "." in registration.estimator_secret("m1")
+
+
+def test_its_kubeconfig_holds_its_own_token_and_not_that_of_the_control_plane() -> None:
+    secrets = {each["metadata"]["name"]: each for each in credentials("m1")}
+    config = yaml.safe_load(registration.estimator_access(cluster("m1"), secrets["m1.scheduler-estimator"]))
+    assert config["users"][0]["user"] == {"token": "read-m1"}
+    assert config["clusters"][0]["cluster"] == {
+        "server": "https://m1.example.com",
+        "certificate-authority-data": base64.b64encode(b"authority").decode(),
+    }
+
+
+def test_switched_off_its_account_goes_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = registration.objects_on_member("m1", OWNER, "karmada/prod", estimator=True)
+    kube_system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id"}}
+    member = FakeCluster("member m1", kube_system, registration.namespace_on_member(OWNER), *everything)
+    uids = {str(Ref.of(each)): each["metadata"]["uid"] for each in member.objects.values()}
+
+    @contextmanager
+    def connected(_run: Run, _entry: Any) -> Iterator[FakeCluster]:
+        yield member
+
+    monkeypatch.setattr(member_join, "connected", connected)
+    monkeypatch.setattr(member_join, "_wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
+    one = {**entry("m1"), "mode": "Push"}
+    run = a_run("m1", on=False, owned={"member/m1": uids}, members={"m1": registration.record(one)})
+    registered = Clusters(m1=run.control_plane.get(registration.CLUSTER_API, "Cluster", "m1"))
+    looked = member_join.Outcome("m1")
+    member_join.survey_member(run, one, registered, looked)
+    assert member_join.needs_work(one, looked, run.state)
+    done = member_join.Outcome("m1")
+    member_join.register_member(run, one, registered, done)
+    gone = {str(Ref.of(each)) for each in registration.estimator_objects("m1", OWNER, "karmada/prod")}
+    assert {str(change.ref) for change in done.on_member if change.action == "deleted"} == gone
+    left = {str(Ref.of(each)) for each in member.objects.values()}
+    assert not gone & left
+    found: State = member_join.recorded(run.state, one, done.on_member)
+    assert not gone & set(found.owned["member/m1"])
+    assert set(found.owned["member/m1"]) >= {str(Ref.of(each)) for each in everything} - gone
+
+
+# -- in the control plane ----------------------------------------------------------------------------------------------
+
+
+def services(run: Run) -> dict[str, Object]:
+    found = run.control_plane.list("v1", "Service", "karmada-system")
+    return {each["metadata"]["name"]: each["spec"] for each in found}
+
+
+def test_schedulers_find_an_estimator_by_a_name_that_is_in_its_certificate() -> None:
+    run = a_run("m1")
+    estimators.register(run, estimators.joined(run))
+    (spec,) = services(run).values()
+    assert (spec["type"], list(services(run))) == ("ExternalName", ["estimator-m1"])
+    found = rendered({"components": ON, "members": [entry("m1")]})
+    assert spec["externalName"] in found.layout.server_names["karmada-scheduler-estimator-m1"].dns
+    (port,) = spec["ports"]
+    flags = dict(each.split("=", 1) for each in BY_NAME["karmada-scheduler"].flags(found.spec, found.layout))
+    assert str(port["port"]) == flags["--scheduler-estimator-port"]
+    assert flags["--scheduler-estimator-service-prefix"] == "estimator"
+    service = found.one("Service", "prod-scheduler-estimator-m1")
+    assert port["targetPort"] == service["spec"]["ports"][0]["port"]
+    assert service["metadata"]["name"] == spec["externalName"].split(".")[0]
+
+
+def test_names_of_services_are_no_longer_than_a_name_can_be() -> None:
+    """The longest names of an instance and of a member that the schema admits."""
+    found = rendered({"components": ON, "members": [entry("m" * 48)]}, name="p" * 39)
+    (name,) = (
+        each["metadata"]["name"]
+        for each in found.objects
+        if each["kind"] == "Service" and "installer.karmada.io/member" in each["metadata"]["labels"]
+    )
+    assert len(name) == 63
+    assert f"{name}.karmada.svc.cluster.local" in found.layout.server_names[f"{ROW}-{'m' * 48}"].dns
+    assert len(f"estimator-{'m' * 48}") <= 63
+
+
+@pytest.mark.parametrize("domain", ["cluster.local", "cluster.example"])
+def test_the_domain_of_the_host_cluster_is_in_the_name(domain: str) -> None:
+    wanted = document({"components": ON, "members": [entry("m1")], "hostCluster": {"domain": domain}})
+    run = fake_run(wanted, FakeCluster("host cluster"), stored=state())
+    (component,) = estimators.wanted_estimators(run)
+    assert run.estimator_address(component) == (f"prod-scheduler-estimator-m1.karmada.svc.{domain}", 10352)
+
+
+def test_a_member_that_left_or_all_of_them_leave_nothing_in_the_control_plane() -> None:
+    run = a_run("m1", "m2")
+    estimators.register(run, estimators.joined(run))
+    assert set(services(run)) == {"estimator-m1", "estimator-m2"}
+    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "estimator-x", "namespace": "karmada-system"}}
+    run.control_plane.put({**theirs, "spec": {}})
+    for names, on in ((("m1",), True), (("m1", "m2"), False)):
+        later = a_run(*names, on=on, control_plane=run.control_plane)
+        estimators.register(later, estimators.joined(later))
+        expected = set(names) if on else set()
+        assert set(services(later)) == {"estimator-x", *(f"estimator-{name}" for name in expected)}
+        secrets = {each["metadata"]["name"] for each in run.control_plane.list("v1", "Secret", "karmada-cluster")}
+        assert secrets == {
+            *("m1", "m2", "m1-impersonator", "m2-impersonator"),
+            *(f"{name}.scheduler-estimator" for name in expected),
+        }
+
+
+def test_a_member_whose_credentials_are_none_keeps_no_other_from_its_estimator() -> None:
+    run = a_run("m1", "m2")
+    broken = run.control_plane.get("v1", "Secret", registration.estimator_secret("m1"), "karmada-cluster")
+    assert broken
+    run.control_plane.put({**broken, "data": {**broken["data"], "token": base64.b64encode(b"\xff").decode()}})
+    said: list[str] = []
+    run.say = said.append
+    assert set(estimators.joined(run).access) == {"m2"}
+    (line,) = said
+    assert line.startswith("member m1 gets no estimator: ")
+    assert "UnicodeDecodeError" in line
+
+
+# -- as pods -----------------------------------------------------------------------------------------------------------
+
+
+def test_members_that_are_not_joined_have_none_yet_and_others_are_not_kept_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[Ref] = []
+    monkeypatch.setattr(estimators, "wait_until", lambda _cluster, refs, **_: waited.extend(refs))
+    there = [cluster("m1"), *credentials("m1"), cluster("m2", ready=False), *credentials("m2")]
+    run = a_run("m1", "m2", "m3", control_plane=FakeCluster("control plane", *there))
+    estimators.in_pods(run, estimators.joined(run), 1)
+    assert run.host.names("Deployment") == {"prod-scheduler-estimator-m1", "prod-scheduler-estimator-m2"}
+    assert [ref.name for ref in waited] == ["prod-scheduler-estimator-m1"]
+
+
+def test_pods_come_and_go_with_their_member_and_a_second_run_writes_nothing() -> None:
+    run = a_run("m1", "m2")
+    estimators.in_pods(run, estimators.joined(run), 1)
+    kinds = {"Deployment", "Service", "Secret", "NetworkPolicy"}
+    made = {name for kind in kinds for name in run.host.names(kind) if "estimator" in name}
+    assert {name for name in made if "m2" in name}
+    run.host.log.clear()
+    estimators.in_pods(run, estimators.joined(run), 1)
+    assert run.host.log == []
+    later = a_run("m1")
+    later.__dict__.update(host=run.host, stored_state=run.state, state=run.state, stored_as=run.stored_as)
+    estimators.in_pods(later, estimators.joined(later), 1)
+    left = {name for kind in kinds for name in run.host.names(kind) if "estimator" in name}
+    assert left == {name for name in made if "m2" not in name}
+
+
+def test_a_new_token_replaces_the_pods_that_hold_the_old_one() -> None:
+    def template(run: Run, access: bytes) -> Object:
+        found = estimators.Joined({"m1": access})
+        estimators.in_pods(run, found, 1)
+        live = run.host.get("apps/v1", "Deployment", "prod-scheduler-estimator-m1", "karmada")
+        assert live
+        annotations: Object = live["spec"]["template"]["metadata"]["annotations"]
+        return annotations
+
+    run = a_run("m1")
+    assert template(run, b"one") != template(run, b"two")
+
+
+# -- on plain hosts ----------------------------------------------------------------------------------------------------
+
+
+def on_hosts(*names: str, on: bool = True) -> Object:
+    return deployment(components=ON if on else {}, members=[entry(name) for name in names])
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    found = Runs(tmp_path / "run")
+    found.see_all(seen(Stored(4).after(remembered())))
+    return found
+
+
+def tree(run: HostsRun, host: str = "cp2") -> Object:
+    return run.on_host(host).tree([ROW])
+
+
+def test_a_host_has_the_estimators_of_joined_members_each_with_ports_user_and_folder(runs: Runs) -> None:
+    run = runs.step(on_hosts("m1", "m2", "m3"))
+    assert tree(run)["units"] == [], "nobody is joined yet"
+    assert run.hand_on_members({"m1": b"1", "m2": b"2"}, ["m1"])
+    found = tree(runs.step(on_hosts("m1", "m2", "m3")))
+    assert {unit["name"]: (unit["health"]["url"], unit["awaited"]) for unit in found["units"]} == {
+        "karmada-prod-scheduler-estimator-m1.service": ("tcp://127.0.0.1:20352", True),
+        "karmada-prod-scheduler-estimator-m2.service": ("tcp://127.0.0.1:20355", False),
+    }
+    assert len({user["name"] for user in found["users"]}) == 2
+    files = {file["path"]: file for file in found["files"]}
+    config = files["/etc/karmada/prod/karmada-scheduler-estimator-m1/member/member.config"]
+    assert (base64.b64decode(config["content"]), config["secret"], config["mode"]) == (b"1", True, 0o640)
+    assert tree(runs.step(on_hosts("m1", "m2")), "etcd1")["units"] == []
+
+
+def test_ports_stay_when_another_member_leaves_and_its_end_comes_to_every_host(runs: Runs) -> None:
+    first = runs.step(on_hosts("m1", "m2"))
+    first.hand_on_members({"m1": b"1", "m2": b"2"}, ["m1", "m2"])
+    assert runs.step(on_hosts("m1", "m2")).state.member_places == {"m1": 0, "m2": 1}
+    later = runs.step(on_hosts("m2", "m3"))
+    later.hand_on_members({"m2": b"2", "m3": b"3"}, [])
+    found = tree(runs.step(on_hosts("m2", "m3")))
+    urls = {unit["name"].split("estimator-")[1]: unit["health"]["url"] for unit in found["units"]}
+    assert urls == {"m2.service": "tcp://127.0.0.1:20355", "m3.service": "tcp://127.0.0.1:20358"}
+    assert found["absent"]["units"] == [{"name": "karmada-prod-scheduler-estimator-m1.service"}]
+    assert found["absent"]["folders"] == ["/etc/karmada/prod/karmada-scheduler-estimator-m1"]
+    assert len(found["absent"]["users"]) == 1
+    runs.step(on_hosts("m2", "m3")).finish()
+    assert runs.step(on_hosts("m2", "m3")).state.member_places == {"m2": 1, "m3": 2}
+
+
+def test_a_host_that_has_all_of_it_is_left_alone_and_a_new_token_is_not_missed(runs: Runs) -> None:
+    wanted = on_hosts("m1")
+    run = runs.step(wanted)
+    run.hand_on_members({"m1": b"1"}, [])
+    for host in (each["name"] for each in HOSTS):
+        there = {file["path"]: file["content"] for file in tree(runs.step(wanted), host)["files"]}
+        runs.see(**{host: {"files": {path: each for path, each in there.items() if path.startswith("/etc/karmada/")}}})
+    assert not runs.step(wanted).hand_on_members({"m1": b"1"}, ["m1"])
+    assert runs.step(wanted).hand_on_members({"m1": b"another"}, ["m1"])
+    assert runs.step(on_hosts("m1", on=False)).hand_on_members({}, [])
+
+
+def test_before_the_control_plane_was_asked_a_host_keeps_what_it_has(runs: Runs) -> None:
+    wanted = on_hosts("m1", "m2")
+    path = "/etc/karmada/prod/karmada-scheduler-estimator-m2/member/member.config"
+    runs.see(cp2={"files": {path: base64.b64encode(b"2").decode()}})
+    found = tree(runs.step(wanted))
+    assert [unit["name"] for unit in found["units"]] == ["karmada-prod-scheduler-estimator-m2.service"]
+    assert found["units"][0]["awaited"] is False
+    assert found["absent"]["units"] == []
+
+
+def test_the_scheduler_of_a_host_asks_the_estimators_of_that_host(runs: Runs) -> None:
+    run = runs.step(on_hosts("m1", "m2"))
+    addresses = {each.member: run.estimator_address(each) for each in estimators.wanted_estimators(run)}
+    assert addresses == {"m1": ("localhost", 20352), "m2": ("localhost", 20355)}
+    where = render.layout(run.instance, run.hosts["cp2"], estimators.ROW, "")
+    assert "localhost" in where.server_names["karmada-scheduler-estimator-m2"].dns
+
+
+def test_one_program_serves_the_estimators_of_all_members(runs: Runs) -> None:
+    run = runs.step(on_hosts("m1", "m2"))
+    lacking = [each.row for each in run.missing_programs()["cp2"]["amd64"]]
+    assert lacking.count(ROW) == 1
+
+
+def test_an_uninstall_takes_what_members_that_have_left_had_too(runs: Runs) -> None:
+    gone = replace(remembered(), member_places={"old": 0})
+    runs.see_all(seen(Stored(8).after(gone)))
+    units = [unit["name"] for unit in render.skeleton(runs.step(on_hosts("m1")).instance)["units"]]
+    assert {unit.split("estimator-")[1] for unit in units if "estimator" in unit} == {"old.service", "m1.service"}
+
+
+# -- a document without them -------------------------------------------------------------------------------------------
+
+
+def _nothing_of_them(what: object) -> bool:
+    return "estimator" not in json.dumps(what)
+
+
+@pytest.mark.parametrize("policies", [False, True])
+def test_without_them_no_object_of_the_host_cluster_knows_of_them(policies: bool) -> None:
+    others: Object = {"karmadaDescheduler": {}, "karmadaSearch": {}, "karmadaMetricsAdapter": {}}
+    found = rendered({"components": others, "members": [entry("m1")], "networkPolicies": {"enabled": policies}})
+    assert _nothing_of_them(found.objects)
+    assert _nothing_of_them(registration.objects_on_member("m1", OWNER, "karmada/prod"))
+
+
+def test_without_them_the_step_reads_the_control_plane_and_writes_nothing() -> None:
+    control_plane = FakeCluster("control plane", cluster("m1"), *credentials("m1")[:2])
+    run = a_run("m1", on=False, control_plane=control_plane)
+    found = estimators.joined(run)
+    assert [*estimators.register(run, found), *estimators.in_pods(run, found, 1)] == []
+    assert control_plane.log == []
+    host: Any = run.host
+    assert host.log == []
+
+
+def test_without_them_no_host_is_given_or_rid_of_anything_and_no_state_is_written(runs: Runs) -> None:
+    run = runs.step(on_hosts("m1", on=False))
+    before = run.stored.serial
+    assert not run.hand_on_members({}, [])
+    after = runs.step(on_hosts("m1", on=False))
+    assert after.stored.serial == before
+    for host in after.hosts:
+        assert _nothing_of_them(after.on_host(host).tree(list(BY_NAME)))
+        assert tree(after, host) == render.merged([], OWNER)
+    assert _nothing_of_them(render.skeleton(after.instance))
+    assert not any(each.row == ROW for each in after.missing_programs()["cp2"]["amd64"])
+
+
+# -- an etcd on hosts beneath pods -------------------------------------------------------------------------------------
+
+
+def test_above_an_etcd_on_hosts_they_are_pods() -> None:
+    hosts = [{"name": name, "address": f"192.0.2.{number}", "roles": ["etcd"]} for number, name in enumerate("abc", 1)]
+    wanted = document({"hosts": hosts, "components": ON, "members": [entry("m1")]})
+    assert f"{ROW}-m1" in {each.name for each in pod_components(wanted["spec"])}
+    instance = rendered(wanted["spec"]).instance
+    assert [
+        each.name for each in component_hosts.components_on(instance, component_hosts.all_hosts(wanted["spec"])[0])
+    ] == ["etcd"]

@@ -1,0 +1,590 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we issue must satisfy strangers (a second verifier, a real TLS handshake), and be left alone afterwards."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 as pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki.x509 import Authority, Certificate
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509 import verification
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+YEAR, MONTH, SECOND = timedelta(days=365), timedelta(days=30), timedelta(seconds=1)
+SERVER = Certificate(
+    name="apiserver",
+    authority="karmada",
+    common_name="system:karmada:karmada-apiserver",
+    dns_names=("localhost", "*.karmada-system.svc", "prod-apiserver.karmada-system.svc.cluster.local"),
+    ip_addresses=("127.0.0.1", "fd00::1"),
+    server=True,
+)
+CLIENT = Certificate(
+    name="scheduler",
+    authority="karmada",
+    common_name="system:karmada:karmada-scheduler",
+    organizations=("karmada:schedulers", "karmada:components"),
+    client=True,
+)
+CA = pki.new_authority(Authority("karmada", "karmada-ca"), "ECDSA-P256", NOW)
+# The same name, another key: what is left after an install that was wiped and done again.
+TWIN = pki.new_authority(Authority("karmada", "karmada-ca"), "ECDSA-P256", NOW)
+RSA_CA = pki.new_authority(Authority("karmada", "karmada-ca"), "RSA-3072", NOW)
+RSA_SERVER = pki.issue(SERVER, RSA_CA, "RSA-3072", NOW, YEAR)
+RSA_CLIENT = pki.issue(CLIENT, RSA_CA, "RSA-3072", NOW, YEAR)
+
+
+def issue(certificate: Certificate, validity: timedelta = YEAR, ca: KeyPair = CA, now: datetime = NOW) -> KeyPair:
+    return pki.issue(certificate, ca, "ECDSA-P256", now, validity)
+
+
+def reasons(
+    certificate: Certificate,
+    pair: KeyPair | None,
+    ca: KeyPair = CA,
+    algorithm: pki.KeyAlgorithm = "ECDSA-P256",
+    now: datetime = NOW,
+    renew_before: timedelta = MONTH,
+) -> list[str]:
+    return pki.reasons_to_reissue(certificate, pair, ca.certificate, algorithm, now, renew_before)
+
+
+def load(pair: KeyPair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate)
+
+
+# --- strangers accept what we issue
+
+
+def chains() -> list[Any]:
+    return [
+        pytest.param("ECDSA-P256", CA, issue(SERVER), issue(CLIENT), id="ECDSA-P256"),
+        pytest.param("RSA-3072", RSA_CA, RSA_SERVER, RSA_CLIENT, id="RSA-3072"),
+    ]
+
+
+@pytest.mark.parametrize(("algorithm", "ca", "server", "client"), chains())
+def test_chain_satisfies_the_verifier_of_cryptography(algorithm, ca, server, client):
+    builder = verification.PolicyBuilder().store(verification.Store([load(ca)])).time(NOW)
+    for name in (
+        x509.DNSName("localhost"),
+        x509.DNSName("any.karmada-system.svc"),
+        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        x509.IPAddress(ipaddress.ip_address("fd00:0::1")),
+    ):
+        assert builder.build_server_verifier(name).verify(load(server), []) == [load(server), load(ca)]
+    with pytest.raises(verification.VerificationError):
+        builder.build_server_verifier(x509.DNSName("elsewhere.example")).verify(load(server), [])
+
+    # The verifier's default is the web's rule that a client certificate has alternative names; ours have none.
+    leaf = verification.ExtensionPolicy.permit_all().require_present(
+        x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, None
+    )
+    clients = builder.extension_policies(
+        ca_policy=verification.ExtensionPolicy.webpki_defaults_ca(), ee_policy=leaf
+    ).build_client_verifier()
+    assert clients.verify(load(client), []).chain == [load(client), load(ca)]
+    assert reasons(SERVER, server, ca, algorithm) == reasons(CLIENT, client, ca, algorithm) == []
+
+
+def handshake(
+    tmp_path, ca: KeyPair, server: KeyPair, client: KeyPair, trusted_by_client: KeyPair, host: str
+) -> dict[str, Any]:
+    """A mutual TLS handshake over a pair of sockets; what the server saw of the client's certificate."""
+    contexts = {}
+    for side, pair, purpose, trusted in (
+        ("server", server, ssl.Purpose.CLIENT_AUTH, ca),
+        ("client", client, ssl.Purpose.SERVER_AUTH, trusted_by_client),
+    ):
+        file = tmp_path / side
+        file.write_bytes(pair.certificate + pair.key)
+        context = ssl.create_default_context(purpose, cadata=trusted.certificate.decode())
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+        context.load_cert_chain(file)
+        contexts[side] = context
+    left, right = socket.socketpair()
+    left.settimeout(300)
+    right.settimeout(300)
+    seen: dict[str, Any] = {}
+
+    def serve() -> None:
+        try:
+            with contexts["server"].wrap_socket(left, server_side=True) as tls:
+                seen["peer"] = tls.getpeercert()
+                tls.sendall(b"welcome")
+        except OSError as error:
+            seen["error"] = error
+        finally:
+            left.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with contexts["client"].wrap_socket(right, server_hostname=host) as tls:
+            seen["received"] = tls.recv(7)
+    finally:
+        right.close()
+        thread.join()
+    return seen
+
+
+def real_time_chain(algorithm: pki.KeyAlgorithm) -> tuple[KeyPair, KeyPair, KeyPair]:
+    now = datetime.now(UTC)
+    ca = pki.new_authority(Authority("karmada", "karmada-ca"), algorithm, now)
+    return ca, *(pki.issue(wanted, ca, algorithm, now, YEAR) for wanted in (SERVER, CLIENT))
+
+
+@pytest.mark.parametrize("algorithm", ["ECDSA-P256", "RSA-3072"])
+def test_mutual_tls_handshake(tmp_path, algorithm):
+    ca, server, client = real_time_chain(algorithm)
+    seen = handshake(tmp_path, ca, server, client, ca, "any.karmada-system.svc")
+    assert seen["received"] == b"welcome"
+    assert (("commonName", CLIENT.common_name),) in seen["peer"]["subject"]
+    assert (("organizationName", "karmada:schedulers"),) in seen["peer"]["subject"]
+    assert handshake(tmp_path, ca, server, client, ca, "fd00::1")["received"] == b"welcome"
+
+
+def test_handshake_fails_for_a_name_not_covered_for_another_ca_and_for_the_wrong_usage(tmp_path):
+    ca, server, client = real_time_chain("ECDSA-P256")
+    other = real_time_chain("ECDSA-P256")[0]
+    for attempt in (
+        (ca, server, client, ca, "elsewhere.example"),
+        (ca, server, client, other, "localhost"),
+        (ca, client, client, ca, "localhost"),
+    ):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(tmp_path, *attempt)
+    with pytest.raises(OSError, match=r"(?i)alert|eof|reset"):  # the server refuses a server's certificate as a client
+        handshake(tmp_path, ca, server, server, ca, "localhost")
+
+
+def test_a_leaf_cannot_sign_and_a_ca_signs_leaves_only():
+    ca = load(CA).extensions
+    constraints = ca.get_extension_for_class(x509.BasicConstraints)
+    assert constraints.critical
+    assert constraints.value == x509.BasicConstraints(ca=True, path_length=0)
+    usage = ca.get_extension_for_class(x509.KeyUsage)
+    assert usage.critical
+    assert (usage.value.key_cert_sign, usage.value.crl_sign, usage.value.digital_signature) == (True, True, False)
+    for pair, encipherment in ((issue(SERVER), False), (RSA_SERVER, True)):
+        leaf = load(pair).extensions
+        assert not leaf.get_extension_for_class(x509.BasicConstraints).value.ca
+        assert leaf.get_extension_for_class(x509.KeyUsage).value.key_encipherment is encipherment
+        assert not leaf.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    with pytest.raises(ValueError, match="not the certificate of a CA"):
+        issue(CLIENT, ca=issue(SERVER))
+    with pytest.raises(ValueError, match="does not match"):
+        issue(CLIENT, ca=KeyPair(CA.certificate, TWIN.key))
+
+
+def test_serials_are_long_and_never_repeat():
+    serials = [load(issue(CLIENT)).serial_number for _ in range(20)]
+    assert len(set(serials)) == 20
+    assert max(serials).bit_length() > 128
+
+
+# --- what we issue is left alone, and every change is noticed as what it is
+
+labels = st.from_regex(r"[a-zA-Z]([a-z0-9-]{0,14}[a-z0-9])?", fullmatch=True)
+dns_names = st.builds(
+    lambda star, parts, dot: star + ".".join(parts) + dot,
+    st.sampled_from(["", "*."]),
+    st.lists(labels, min_size=1, max_size=4),
+    st.sampled_from(["", "."]),
+)
+letters = st.characters(categories=["L", "N"], include_characters=":-., =+")
+words = st.text(letters, min_size=1, max_size=60).filter(lambda word: len(word.encode()) <= 64)  # X.520: ub-common-name
+specs = st.builds(
+    Certificate,
+    name=st.just("x"),
+    authority=st.just("karmada"),
+    common_name=words,
+    organizations=st.lists(words, max_size=3).map(tuple),
+    dns_names=st.lists(dns_names, min_size=1, max_size=4).map(tuple),
+    ip_addresses=st.lists(st.ip_addresses().map(str), max_size=4).map(tuple),
+    server=st.just(True),
+    client=st.booleans(),
+)
+validities = st.timedeltas(min_value=timedelta(minutes=1), max_value=timedelta(days=20000))
+
+
+@settings(deadline=None, max_examples=60)
+@given(specs, validities, st.timedeltas(timedelta(0), timedelta(days=30000)), st.integers(0, 999_999))
+def test_issued_is_left_alone_whatever_is_asked(spec, validity, renew_before, microsecond):
+    now = NOW.replace(microsecond=microsecond)
+    assert reasons(spec, issue(spec, validity, now=now), now=now, renew_before=renew_before) == []
+
+
+CHANGES = {
+    "common_name": "The subject differs",
+    "organizations": "The subject differs",
+    "dns_names": "The alternative names differ",
+    "ip_addresses": "The alternative names differ",
+    "server": "The usage differs",
+    "client": "The usage differs",
+}
+
+
+@settings(deadline=None, max_examples=80)
+@given(specs, specs, st.sampled_from(sorted(CHANGES)))
+def test_one_changed_field_yields_its_reason_and_no_other(spec, other, changed):
+    if changed == "server":
+        spec, other = replace(spec, client=True), replace(spec, client=True, server=False)
+    value = getattr(other, changed)
+    wanted = replace(spec, **{changed: value})
+    assume(set(getattr(wanted, changed)) != set(getattr(spec, changed)) if isinstance(value, tuple) else wanted != spec)
+    found = reasons(wanted, issue(spec))
+    assert len(found) == 1
+    assert found[0].startswith(CHANGES[changed])
+
+
+def test_every_reason_together_and_in_words():
+    wrong = replace(SERVER, common_name="old", dns_names=("localhost", "gone.example"), ip_addresses=(), client=True)
+    pair = replace(issue(wrong, ca=TWIN), key=TWIN.key)
+    names = (
+        "missing DNS:*.karmada-system.svc, DNS:prod-apiserver.karmada-system.svc.cluster.local, IP:127.0.0.1, "
+        "IP:fd00::1; not wanted DNS:gone.example"
+    )
+    assert reasons(SERVER, pair, algorithm="RSA-3072", now=NOW + 2 * YEAR) == [
+        "The private key does not match the certificate.",
+        "The subject differs: wanted CN=system:karmada:karmada-apiserver, found CN=old.",
+        f"The alternative names differ: {names}.",
+        "The usage differs: wanted server, found client, server.",
+        "The key algorithm differs: wanted RSA-3072, found ECDSA-P256.",
+        "It is not signed by the current CA CN=karmada-ca (an earlier CA of the same name signed it).",
+        "It expired at 2027-03-01T12:00:00Z.",
+    ]
+
+
+def test_missing_and_unreadable():
+    good = issue(CLIENT)
+    assert reasons(CLIENT, None) == ["It is missing."]
+    for junk in (b"", b"junk", good.key, good.certificate[:200], good.certificate.replace(b"M", b"N", 3)):
+        assert reasons(CLIENT, KeyPair(junk, good.key)) == ["The certificate cannot be read."]
+    for junk in (b"", b"junk", good.certificate, good.key[:100]):
+        assert reasons(CLIENT, KeyPair(good.certificate, junk)) == ["The private key cannot be read."]
+    locked = serialization.load_pem_private_key(good.key, None).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    )
+    assert reasons(CLIENT, KeyPair(good.certificate, locked)) == ["The private key cannot be read."]
+    with pytest.raises(ValueError, match="cannot be read"):
+        reasons(CLIENT, good, KeyPair(b"junk", b""))
+
+
+def flipped(pem: bytes, position: int, bit: int) -> bytes:
+    head, *lines, foot = pem.splitlines()
+    der = bytearray(base64.b64decode(b"".join(lines)))
+    der[position % len(der)] ^= 1 << bit
+    return b"\n".join([head, base64.b64encode(der), foot, b""])
+
+
+ECDSA_SERVER = issue(SERVER)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 10_000), st.integers(0, 7))
+def test_a_flipped_bit_anywhere_in_a_certificate_is_noticed_and_never_raises(position, bit):
+    leaf = load(ECDSA_SERVER)
+    size = len(leaf.public_bytes(serialization.Encoding.DER))
+    # The one byte that the library does not look at: how many bits of the signature's last byte are unused.
+    assume(position % size != size - len(leaf.signature) - 1)
+    pair = KeyPair(flipped(ECDSA_SERVER.certificate, position, bit), ECDSA_SERVER.key)
+    assert reasons(SERVER, pair) != []
+    pki.reasons_to_reissue_authority(pair, NOW)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(40, 1700), st.integers(0, 7))  # the modulus begins at 37; the key has 1790 bytes or a few more
+def test_a_flipped_bit_in_the_numbers_of_an_rsa_key_is_noticed(position, bit):
+    """The library's own validation is skipped (too slow for every run), so ours must find what Go would refuse."""
+    pair = replace(RSA_SERVER, key=flipped(RSA_SERVER.key, position, bit))
+    assert reasons(SERVER, pair, RSA_CA, "RSA-3072")[0].startswith("The private key ")
+
+
+def test_another_ca_is_noticed_by_its_signature_and_not_by_its_name():
+    for ca in (TWIN, RSA_CA):
+        assert reasons(CLIENT, issue(CLIENT), ca) == [
+            "It is not signed by the current CA CN=karmada-ca (an earlier CA of the same name signed it)."
+        ]
+    named_otherwise = pki.new_authority(Authority("karmada", "other"), "ECDSA-P256", NOW)
+    assert reasons(CLIENT, issue(CLIENT), named_otherwise) == ["It is not signed by the current CA CN=other."]
+
+
+def test_an_address_among_the_dns_names_does_not_pass_for_an_address():
+    wanted = replace(SERVER, dns_names=(), ip_addresses=("10.0.0.1",))
+    leaf, key = load(issue(wanted)), serialization.load_pem_private_key(CA.key, None)
+    builder = x509.CertificateBuilder(
+        leaf.issuer, leaf.subject, leaf.public_key(), 1, leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    ).add_extension(x509.SubjectAlternativeName([x509.DNSName("10.0.0.1")]), critical=False)
+    have = KeyPair(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), b"")
+    assert reasons(wanted, have) == [
+        "The private key cannot be read.",
+        "The alternative names differ: missing IP:10.0.0.1; not wanted DNS:10.0.0.1.",
+        "The usage differs: wanted server, found anything.",
+    ]
+
+
+def test_certificates_of_openssl_with_another_order_of_names_are_kept(tmp_path):
+    """A certificate that a user brings is replaced for what matters only, not for how its maker writes it."""
+    (tmp_path / "ca.crt").write_bytes(CA.certificate)
+    (tmp_path / "ca.key").write_bytes(CA.key)
+    (tmp_path / "ext").write_text(
+        "keyUsage=critical,digitalSignature,keyEncipherment\nextendedKeyUsage=clientAuth,serverAuth\n"
+        "subjectAltName=IP:fd00:0:0::1,DNS:LocalHost\n"
+    )
+    subject = "/CN=a/O=two+O=one"
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "k"]
+    subprocess.run(
+        ["openssl", "req", *new_key, "-multivalue-rdn", "-subj", subject, "-out", "csr"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    sign = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext", "-days", "90"]
+    subprocess.run(
+        ["openssl", "x509", "-req", "-in", "csr", *sign, "-out", "crt"], cwd=tmp_path, check=True, capture_output=True
+    )
+    wanted = Certificate(
+        "x", "karmada", "a", ("one", "two"), ("localhost",), ("FD00:0000::1",), server=True, client=True
+    )
+    pair = KeyPair((tmp_path / "crt").read_bytes(), (tmp_path / "k").read_bytes())
+    assert reasons(wanted, pair, now=datetime.now(UTC)) == []
+
+
+# --- time
+
+
+def test_boundaries_of_time():
+    pair = issue(CLIENT)
+    end = NOW + YEAR
+    assert pki.expiry(pair.certificate) == end
+    start = NOW - timedelta(minutes=5)
+    expires = [f"It expires at {end:%Y-%m-%dT%H:%M:%SZ}, and is renewed 720 hours before."]
+    for moment, expected in (
+        (start - SECOND, ["It is not valid before 2026-03-01T11:55:00Z."]),
+        (start, []),
+        (end - MONTH - SECOND, []),
+        (end - MONTH, expires),
+        (end, expires),
+        (end + SECOND, ["It expired at 2027-03-01T12:00:00Z."]),
+    ):
+        assert reasons(CLIENT, pair, now=moment) == expected
+
+
+@pytest.mark.parametrize("minutes", [1, 10, 60, 60 * 24 * 90])
+def test_renew_before_beyond_the_lifetime_counts_for_two_thirds_of_it(minutes):
+    validity = timedelta(minutes=minutes)
+    pair = issue(CLIENT, validity)
+    due = NOW + validity / 3
+    assert reasons(CLIENT, pair, now=due - SECOND, renew_before=10 * YEAR) == []
+    assert len(reasons(CLIENT, pair, now=due, renew_before=10 * YEAR)) == 1
+
+
+def test_a_leaf_never_outlives_its_ca_and_is_not_renewed_in_vain():
+    end = pki.expiry(CA.certificate)
+    late = end - timedelta(days=10)
+    pair = issue(CLIENT, now=late)
+    assert pki.expiry(pair.certificate) == end
+    assert reasons(CLIENT, pair, now=end - SECOND, renew_before=YEAR) == []
+    assert reasons(CLIENT, pair, now=end + SECOND) == [f"It expired at {end:%Y-%m-%dT%H:%M:%SZ}."]
+    assert issue(CLIENT, validity=timedelta.max).certificate
+    for moment in (end, NOW - timedelta(minutes=6)):
+        with pytest.raises(ValueError, match="is valid from"):
+            issue(CLIENT, now=moment)
+    with pytest.raises(ValueError, match="a minute at least"):
+        issue(CLIENT, validity=timedelta(0))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(2, 400), st.integers(1, 900), st.integers(0, 1000))
+@example(ca_days=365, leaf_days=90, renew_days=1000)
+def test_runs_every_day_until_the_ca_ends_reissue_seldom(ca_days, leaf_days, renew_days):
+    """The whole life of a CA, one run a day: never an expired leaf, and no more reissues than thirds of a lifetime."""
+    ca = pki.new_authority(Authority("karmada", "ca"), "ECDSA-P256", NOW, timedelta(days=ca_days))
+    validity, renew_before = timedelta(days=leaf_days), timedelta(days=renew_days)
+    pair, issued = None, 0
+    for day in range(ca_days):
+        now = NOW + timedelta(days=day)
+        if reasons(CLIENT, pair, ca, now=now, renew_before=renew_before):
+            pair, issued = issue(CLIENT, validity, ca, now), issued + 1
+        assert pair is not None
+        assert now < pki.expiry(pair.certificate)
+    assert issued <= 2 + 3 * ca_days / leaf_days
+
+
+def test_authority_is_replaced_for_what_makes_it_useless_only():
+    end = pki.expiry(CA.certificate)
+    assert pki.reasons_to_reissue_authority(None, NOW) == ["It is missing."]
+    assert pki.reasons_to_reissue_authority(KeyPair(b"x", CA.key), NOW) == ["The certificate cannot be read."]
+    assert pki.reasons_to_reissue_authority(KeyPair(CA.certificate, b"x"), NOW) == ["The private key cannot be read."]
+    assert pki.reasons_to_reissue_authority(KeyPair(CA.certificate, TWIN.key), NOW) == [
+        "The private key does not match the certificate."
+    ]
+    for moment in (NOW - YEAR, NOW, end - SECOND, end):
+        assert pki.reasons_to_reissue_authority(CA, moment) == []
+    assert pki.reasons_to_reissue_authority(CA, end + SECOND) == [f"It expired at {end:%Y-%m-%dT%H:%M:%SZ}."]
+    assert pki.authority_warnings(CA.certificate, NOW + 7.9 * YEAR) == []
+    assert "rotate it" in pki.authority_warnings(CA.certificate, NOW + 8.1 * YEAR)[0]
+
+
+def test_a_time_without_zone_is_refused():
+    with pytest.raises(ValueError, match="timezone"):
+        issue(CLIENT, now=NOW.replace(tzinfo=None))
+
+
+# --- desired state
+
+
+def test_desired_state_is_normalised():
+    one = replace(SERVER, dns_names=("B.example.", "a.example", "b.example"), ip_addresses=("::0001", "0:0::1"))
+    two = replace(SERVER, dns_names=("a.example", "b.example"), ip_addresses=("::1",))
+    assert one == two
+    assert hash(one) == hash(two)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({"server": False}, "neither server nor client"),
+        ({"dns_names": (), "ip_addresses": ()}, "no DNS name and no IP address"),
+        ({"dns_names": ("10.0.0.1",)}, "are no DNS names"),
+        ({"dns_names": ("fd00::1",)}, "are no DNS names"),
+        ({"dns_names": ("",)}, "are no DNS names"),
+        ({"dns_names": ("münchen.example",)}, "cannot be issued"),
+        ({"ip_addresses": ("localhost",)}, "cannot be issued"),
+        ({"common_name": "x" * 65}, "cannot be issued"),
+        ({"common_name": ""}, "cannot be issued"),
+    ],
+)
+def test_what_no_client_would_accept_is_refused(fault, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SERVER, **fault)
+
+
+# --- secrets
+
+
+def test_no_key_leaks_through_repr_or_errors():
+    pair = issue(CLIENT)
+    lines = pair.key.decode().splitlines()[1:-1]
+    shown = [repr(pair), str(pair), f"{pair}", repr([pair])]
+    for broken in (KeyPair(pair.key, pair.key), KeyPair(pair.certificate, pair.key[:-40])):
+        shown += reasons(CLIENT, broken)
+        with pytest.raises(ValueError, match="cannot be read") as raised:
+            issue(CLIENT, ca=broken)
+        shown += [repr(raised.value), repr(raised.value.__cause__)]
+    assert all(line not in text and "PRIVATE" not in text for line in lines for text in shown)
+
+
+@pytest.mark.parametrize("algorithm", ["ECDSA-P256", "RSA-3072"])
+def test_service_account_key(algorithm):
+    private, public = pki.new_service_account_key(algorithm)
+    assert private.startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert public.startswith(b"-----BEGIN PUBLIC KEY-----")
+    assert pki.public_key_of(private) == public
+    with pytest.raises(ValueError, match="cannot be read"):
+        pki.public_key_of(public)
+
+
+def test_encryption_keys_have_32_bytes_and_differ():
+    keys = {pki.encryption_key() for _ in range(10)}
+    assert len(keys) == 10
+    assert {len(base64.b64decode(key, validate=True)) for key in keys} == {32}
+
+
+# --- describing
+
+
+def test_fingerprint_agrees_with_openssl():
+    output = subprocess.run(
+        ["openssl", "x509", "-noout", "-fingerprint", "-sha256"], input=CA.certificate, capture_output=True, check=True
+    ).stdout.decode()
+    assert output.split("=")[1].strip().replace(":", "").lower() == pki.fingerprint(CA.certificate)
+
+
+def test_describe():
+    pair = issue(SERVER)
+    found = pki.describe(pair.certificate, TWIN.certificate, CA.certificate)
+    assert found == {
+        "subject": "CN=system:karmada:karmada-apiserver",
+        "sans": [
+            "DNS:*.karmada-system.svc",
+            "DNS:localhost",
+            "DNS:prod-apiserver.karmada-system.svc.cluster.local",
+            "IP:127.0.0.1",
+            "IP:fd00::1",
+        ],
+        "not_before": "2026-03-01T11:55:00Z",
+        "not_after": "2027-03-01T12:00:00Z",
+        "issuer": "CN=karmada-ca",
+        "issuer_fingerprint": pki.fingerprint(CA.certificate),
+        "serial": f"{load(pair).serial_number:x}",
+    }
+    assert pki.describe(pair.certificate, TWIN.certificate)["issuer_fingerprint"] is None
+
+
+def test_bundle_keeps_order_and_drops_duplicates():
+    a, b = CA.certificate, TWIN.certificate
+    assert pki.bundle(b, a + b, b"# comment\n" + a.replace(b"\n", b"\r\n")) == b + a
+    assert pki.bundle() == b""
+    with pytest.raises(ValueError, match="bundle"):
+        pki.bundle(a, b"junk")
+
+
+def test_kubeconfig():
+    pair = issue(CLIENT)
+    config = pki_kubeconfig.kubeconfig(
+        "plane", "https://[::1]:5443", CA.certificate, "admin", pair, "main", "apiserver", "team"
+    )
+    cluster = config["clusters"][0]["cluster"]
+    assert base64.b64decode(cluster.pop("certificate-authority-data")) == CA.certificate
+    assert cluster == {"server": "https://[::1]:5443", "tls-server-name": "apiserver"}
+    user = config["users"][0]["user"]
+    assert base64.b64decode(user["client-certificate-data"]) == pair.certificate
+    assert base64.b64decode(user["client-key-data"]) == pair.key
+    assert config["contexts"] == [
+        {"name": "main", "context": {"cluster": "plane", "user": "admin", "namespace": "team"}}
+    ]
+    assert config["current-context"] == "main"
+    plain = pki_kubeconfig.kubeconfig("plane", "https://x", CA.certificate, "admin", "token", "main")
+    assert plain["users"] == [{"name": "admin", "user": {"token": "token"}}]
+    assert "namespace" not in plain["contexts"][0]["context"]
+    assert "tls-server-name" not in plain["clusters"][0]["cluster"]
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"), [("8760h", 525600), ("90m", 90), ("1h30m", 90), ("1.5h", 90), ("30s", 0.5), ("0", 0)]
+)
+def test_durations(text, minutes):
+    assert pki.parse_duration(text) == timedelta(minutes=minutes)
+
+
+@pytest.mark.parametrize("text", ["", "5", "1d", "-1h", "1h ", "h", "1 h", "1h30", "٣h", "9999999999999999h", "1h\n"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match="duration"):
+        pki.parse_duration(text)
+
+
+def test_a_whole_control_plane_is_issued_in_no_time():
+    """30 leaves take 10 ms of an idle core (ECDSA); of CPU time, since the machine may be busy."""
+    begin = time.process_time()
+    for _ in range(30):
+        issue(SERVER)
+    assert time.process_time() - begin < 1

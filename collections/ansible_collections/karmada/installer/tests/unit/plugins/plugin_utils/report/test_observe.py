@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is looked at for the report: versions of what works, and authorities that near their end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.labels import INSTANCE_LABEL, NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, document, state
+
+
+def pod(component: str, image: str, *, ready: bool = True, name: str = "") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name or f"prod-{component}",
+            "namespace": "karmada",
+            "labels": {INSTANCE_LABEL: "prod", NAME_LABEL: component},
+        },
+        "spec": {"containers": [{"name": component, "image": image}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("docker.io/karmada/karmada-scheduler:v1.18.2", {"karmada-scheduler": "v1.18.2"}),
+        ("registry:5000/karmada-scheduler:v1.19.0-rc.1", {"karmada-scheduler": "v1.19.0-rc.1"}),
+        ("registry:5000/x:v1.18.2@sha256:" + "0" * 64, {"karmada-scheduler": "v1.18.2"}),
+        ("registry:5000/x@sha256:" + "0" * 64, {}),
+        ("registry:5000/x:latest", {}),
+    ],
+)
+def test_the_image_tells_the_version(image: str, version: dict[str, str]) -> None:
+    assert observe.running_versions([pod("karmada-scheduler", image)]) == version
+
+
+def test_only_karmadas_own_pods_that_work_tell_its_version_and_the_oldest_counts() -> None:
+    pods = [
+        pod("karmada-apiserver", "registry.k8s.io/kube-apiserver:v1.35.4"),
+        pod("karmada-webhook", "karmada-webhook:v1.18.2", ready=False),
+        pod("karmada-scheduler", "karmada-scheduler:v1.18.10", name="a"),
+        pod("karmada-scheduler", "karmada-scheduler:v1.18.9", name="b"),
+    ]
+    assert observe.running_versions(pods) == {"karmada-scheduler": "v1.18.9"}
+
+
+def host_with(*objects: dict[str, Any]) -> Run:
+    return fake_run(
+        document({"endpoint": {"type": "ClusterIP"}}), FakeCluster("host cluster", *objects), stored=state()
+    )
+
+
+def test_different_versions_at_work_are_told() -> None:
+    found = observe.observe(
+        host_with(
+            pod("karmada-scheduler", "karmada-scheduler:v1.18.1"), pod("karmada-webhook", "karmada-webhook:v1.18.2")
+        )
+    )
+    assert found.karmada_version == "v1.18.1"
+    (note,) = [each for each in report.warnings(found) if "versions" in each]
+    assert note.endswith("karmada-scheduler v1.18.1, karmada-webhook v1.18.2")
+
+
+def test_two_nodes_with_two_images_of_one_name_are_told_and_so_is_another_than_at_first() -> None:
+    image, digests = "docker.io/karmada/karmada-scheduler:v1.18.2", [f"sha256:{number:064}" for number in (1, 2)]
+    pods = [pod("karmada-scheduler", image, name=f"pod{number}") for number in (1, 2)]
+    for number, each in enumerate(pods):
+        each["spec"]["nodeName"] = f"node{number}"
+        status = {"name": "karmada-scheduler", "imageID": f"docker.io/karmada/karmada-scheduler@{digests[number]}"}
+        each["status"]["containerStatuses"] = [status]
+    (note,) = [each for each in report.warnings(observe.observe(host_with(*pods))) if "sha256" in each]
+    assert f"{digests[0]} on node0, {digests[1]} on node1" in note
+    run = fake_run(
+        document({"endpoint": {"type": "ClusterIP"}}),
+        FakeCluster("host cluster", pods[1]),
+        stored=state(digests={image: digests[0]}),
+    )
+    (note,) = [each for each in report.warnings(observe.observe(run)) if "sha256" in each]
+    assert note.startswith(f"{image} runs as {digests[1]}, and ran as {digests[0]} when it was first used here")
+
+
+def test_nothing_at_work_has_no_version() -> None:
+    assert observe.observe(host_with()).karmada_version == ""
+
+
+def test_an_authority_near_its_end_is_told() -> None:
+    """By the report of every run, since nothing replaces an authority unasked."""
+    run = host_with()
+    assert observe.observe(run).notes == []
+    run.now = NOW + timedelta(days=9 * 365)
+    notes = observe.observe(run).notes
+    assert len(notes) == len(run.state.authorities)
+    assert all("rotate it" in note for note in notes)
+    assert set(notes) <= set(report.warnings(observe.observe(run)))
+
+
+def test_a_member_that_has_not_left_is_told() -> None:
+    listed = document({"members": [{"name": "m1", "secretRef": {"name": "m1"}}]})
+    joined = {name: {"mode": "Push", "secretRef": {"name": name}} for name in ("m1", "m2")}
+    run = fake_run(listed, FakeCluster("host cluster"), stored=state(members=joined))
+    (note,) = observe._leaving(run)
+    assert note.startswith("member m2 is no longer listed and has not left")
+
+
+def test_the_words_of_a_member_are_shown_without_what_a_terminal_obeys() -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Cluster\x1b[2JReady", "message": ""}
+    cluster = {
+        "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Push"},
+        "status": {"kubernetesVersion": "v1.35\x1b]0;owned\x07\n" + "9" * 1000, "conditions": [ready]},
+    }
+    found = observe._member(cluster)
+    assert found.reason == "ClusterReady"
+    assert found.version.startswith("v1.35 9")
+    assert found.version.isprintable()
+    assert len(found.version) == 100

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From observations to phases and conditions: what people read and programs decide by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import schema
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
+    ComponentStatus,
+    MemberStatus,
+    Observation,
+)
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
+from hypothesis import given
+from hypothesis import strategies as st
+
+SINCE = (NOW - timedelta(hours=5)).isoformat()
+MEMBER = MemberStatus(name="m1", mode="Push", version="v1.35.4", ready=True, reason="ClusterReady", since=SINCE)
+WORKING = Observation(
+    now=NOW,
+    generation=3,
+    karmada_version="v1.18.2",
+    kubernetes_version="v1.35.4",
+    components=[ComponentStatus("etcd", 1, 1), ComponentStatus("karmada-apiserver", 2, 2)],
+    members=[MEMBER],
+    api_ready=True,
+    aggregated_ready=True,
+    crds_installed=True,
+    etcd_storage="volumeClaim",
+    etcd_desired=1,
+    etcd_ready=1,
+    certificates={"karmada-webhook": (NOW + timedelta(days=365)).isoformat()},
+    kubeconfig_secret="prod-admin-config",
+    wanted_members=["m1"],
+    etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", healthy=True, version="3.6.16", db_size=20480)],
+)
+
+
+def conditions(observed: Observation) -> dict[str, dict[str, Any]]:
+    return {each["type"]: each for each in report.status(observed)["conditions"]}
+
+
+def test_members_of_etcd_as_they_answered() -> None:
+    silent = EndpointStatus("https://b:2379", message="connection refused", cause=Cause.WRONG)
+    full = EndpointStatus("https://c:2379", version="3.6.9", alarms=("NOSPACE",), message="alarm:NOSPACE")
+    found = report.status(replace(WORKING, etcd_endpoints=[*WORKING.etcd_endpoints, silent, full]))
+    assert found["etcdVersion"] == "3.6.9"
+    assert found["etcd"]["endpoints"] == [
+        {
+            "url": "https://prod-etcd-0:2379",
+            "healthy": True,
+            "alarms": [],
+            "version": "3.6.16",
+            "dbSizeBytes": 20480,
+        },
+        {"url": "https://b:2379", "healthy": False, "alarms": [], "message": "connection refused"},
+        {
+            "url": "https://c:2379",
+            "healthy": False,
+            "alarms": ["NOSPACE"],
+            "version": "3.6.9",
+            "dbSizeBytes": 0,
+            "message": "alarm:NOSPACE",
+        },
+    ]
+
+
+def test_a_working_control_plane() -> None:
+    found = report.status(WORKING)
+    assert found["phase"] == "Completed"
+    assert {each["status"] for each in found["conditions"]} == {"True"}
+    assert {each["observedGeneration"] for each in found["conditions"]} == {3}
+    assert found["members"][0]["ready"]
+
+
+@pytest.mark.parametrize(
+    ("change", "phase", "broken", "reason"),
+    [
+        ({"components": []}, "Preflight", "ComponentsReady", "NotReady"),
+        ({"components": [ComponentStatus("etcd", 3, 2)]}, "Waiting", "ComponentsReady", "NotReady"),
+        ({"api_ready": False}, "Installing", "ControlPlaneReady", "APIServerNotReady"),
+        ({"aggregated_ready": False}, "Waiting", "ControlPlaneReady", "AggregatedAPINotReady"),
+        ({"crds_installed": False}, "InstallCRD", "ControlPlaneReady", "CRDsMissing"),
+        ({"members": [replace(MEMBER, ready=False)]}, "Waiting", "MembersReady", "NotReady"),
+        ({"members": []}, "Waiting", "MembersReady", "NotReady"),
+    ],
+)
+def test_one_thing_that_is_wrong_shows_where_it_is(
+    change: dict[str, Any], phase: str, broken: str, reason: str
+) -> None:
+    observed = replace(WORKING, **change)
+    assert report.status(observed)["phase"] == phase
+    found = conditions(observed)
+    assert {kind for kind, each in found.items() if each["status"] == "False"} == {"Ready", broken}
+    assert found[broken]["reason"] == found["Ready"]["reason"] == reason
+    assert found["Ready"]["message"] == found[broken]["message"]
+
+
+def test_a_message_names_what_is_missing() -> None:
+    observed = replace(WORKING, components=[ComponentStatus("etcd", 3, 2)], wanted_members=["m1", "m2"])
+    assert "etcd has 2 of 3 ready" in conditions(observed)["ComponentsReady"]["message"]
+    assert "m2" in conditions(observed)["MembersReady"]["message"]
+
+
+def test_a_member_that_is_not_listed_does_not_make_the_control_plane_unready() -> None:
+    other = replace(MEMBER, name="other", ready=False)
+    assert report.status(replace(WORKING, members=[MEMBER, other]))["phase"] == "Completed"
+
+
+OBSERVED = st.builds(
+    replace,
+    st.just(WORKING),
+    components=st.lists(st.builds(ComponentStatus, st.sampled_from(["a", "b"]), st.integers(0, 3), st.integers(0, 3))),
+    members=st.lists(st.builds(lambda ready: replace(MEMBER, ready=ready), st.booleans()), max_size=1),
+    api_ready=st.booleans(),
+    aggregated_ready=st.booleans(),
+    crds_installed=st.booleans(),
+    kubernetes_version=st.sampled_from(["", "v1.35.4"]),
+)
+
+
+@given(OBSERVED)
+def test_ready_says_the_same_as_the_phase_and_as_all_other_conditions(observed: Observation) -> None:
+    found = conditions(observed)
+    others = [each["status"] for kind, each in found.items() if kind != "Ready"]
+    ready = found["Ready"]["status"] == "True"
+    assert ready == all(status == "True" for status in others) == (report.status(observed)["phase"] == "Completed")
+    assert report.text("prod", observed, [])
+
+
+@given(OBSERVED)
+def test_every_field_and_value_of_the_report_is_one_that_the_schema_has(observed: Observation) -> None:
+    check(report.status(observed), schema()["properties"]["status"], "status")
+
+
+def check(value: Any, definition: dict[str, Any], path: str) -> None:
+    """Names, types and enums; the rest is looked at by an API server."""
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+    assert isinstance(value, kinds[definition["type"]]), path
+    assert value in definition.get("enum", [value]), f"{path} is {value!r}"
+    if isinstance(value, dict):
+        assert set(value) <= set(definition["properties"]), path
+        assert set(definition.get("required", ())) <= set(value), path
+        for name, each in value.items():
+            check(each, definition["properties"][name], f"{path}.{name}")
+    if isinstance(value, list):
+        for each in value:
+            check(each, definition["items"], f"{path}[]")
+
+
+def test_members_that_a_run_could_not_bring_to_what_is_listed_are_told_with_the_next_step() -> None:
+    """One that is registered stays in the report as what it is; one that could not be is there, too."""
+    broken = [BrokenMember("m1", "it does not answer", "mend it"), BrokenMember("m2", "no such Secret", "make it")]
+    observed = replace(WORKING, wanted_members=["m1", "m2"], broken_members=broken)
+    found = report.status(observed)
+    assert [(each["name"], each["ready"], each["message"]) for each in found["members"]] == [
+        ("m1", True, "it does not answer. Next: mend it"),
+        ("m2", False, "no such Secret. Next: make it"),
+    ]
+    condition = conditions(observed)["MembersReady"]
+    assert (condition["status"], condition["message"]) == ("False", "not ready, or not as listed: m2, m1")
+    text = report.text("prod", observed, [])
+    assert "  broken      m2: no such Secret\n              next: make it" in text
+
+
+def test_a_condition_keeps_the_time_of_its_last_change() -> None:
+    first = report.status(WORKING)
+    later = replace(WORKING, now=NOW + timedelta(hours=1))
+    assert {each["lastTransitionTime"] for each in first["conditions"]} == {NOW.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    assert report.status(later, first)["conditions"] == first["conditions"]
+    broken = report.status(replace(later, wanted_members=["m1", "m2"]), first)
+    moved = {
+        each["type"] for each in broken["conditions"] if each["lastTransitionTime"].startswith(f"{later.now:%FT%H}")
+    }
+    assert moved == {"Ready", "MembersReady"}
+
+
+def test_what_an_unknown_former_report_says_does_not_matter() -> None:
+    for former in ({}, {"conditions": None}, {"conditions": [{"type": "Ready"}]}):
+        assert report.status(WORKING, former) == report.status(WORKING)
+
+
+def test_the_summary_says_what_a_person_looks_for() -> None:
+    text = report.text("prod", replace(WORKING, etcd_storage="emptyDir"), ["next: kubectl get clusters"])
+    assert text.splitlines()[0] == "Karmada control plane prod: Completed"
+    for expected in (
+        "Karmada v1.18.2",
+        "Kubernetes API v1.35.4",
+        "karmada-apiserver 2/2",
+        "next: kubectl get clusters",
+    ):
+        assert expected in text
+    (row,) = [line.split() for line in text.splitlines() if line.strip().startswith("m1")]
+    assert row == ["m1", "v1.35.4", "Push", "True", "5h"]
+
+
+def test_what_may_hurt_tomorrow_is_said_today() -> None:
+    assert report.warnings(WORKING) == []
+    assert "emptyDir" in report.warnings(replace(WORKING, etcd_storage="emptyDir"))[0]
+    soon = {"karmada-webhook": (NOW + timedelta(days=29)).isoformat(), "x": (NOW + timedelta(days=31)).isoformat()}
+    (warning,) = report.warnings(replace(WORKING, certificates=soon))
+    assert "karmada-webhook" in warning
+    assert "x (" not in warning
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (172800, "2d")]
+)
+def test_age(ago: int, said: str) -> None:
+    assert report.age((NOW - timedelta(seconds=ago)).isoformat(), NOW) == said
+    assert report.age("", NOW) == "-"

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""etcd on plain hosts beneath a control plane in pods: who renders what, which state is kept where, what is told."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.action import workloads
+from ansible_collections.karmada.installer.plugins.action.ssh_files import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS, ETCD, ETCD_CA
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
+from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 as pki
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import findings, host_list_checks
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import make_run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.etcd_on_hosts import EtcdOnHostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, TOKEN, document, rendered, state
+from cryptography import x509
+
+Object = dict[str, Any]
+
+NAMES = ["etcd1", "etcd2", "etcd3"]
+HOSTS = [{"name": name, "address": f"192.0.2.{number}", "roles": ["etcd"]} for number, name in enumerate(NAMES, 1)]
+URLS = [f"https://192.0.2.{number}:2379" for number in (1, 2, 3)]
+SPEC: Object = {
+    "hosts": HOSTS,
+    "components": {"karmadaSearch": {}, "etcd": {"local": {"extraArgs": {"max-wals": "9"}}}},
+}
+EVERY = [component.name for component in COMPONENTS]
+
+
+def remembered(**etcd: Any) -> State:
+    return state(etcd=EtcdState(**{"token": TOKEN, "storage": "directory", "bootstrapped": True, **etcd}))
+
+
+class Runs:
+    """Steps of one run, whose host cluster is in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.handover = Handover(folder)
+        self.host = FakeCluster("host cluster")
+
+    def see(self, **more: Any) -> None:
+        for name in NAMES:
+            self.handover.note(name, files={}, programs={}, facts={"architecture": "x86_64"}, **more)
+
+    def step(self, stored: State | None, *, check: bool = False) -> EtcdOnHostsRun:
+        deployment = document(SPEC)
+        run = EtcdOnHostsRun(
+            deployment,
+            Connection(),
+            operation="test",
+            holder="me",
+            check=check,
+            say=lambda _: None,
+            handover=self.handover,
+        )
+        fake_run(deployment, self.host, stored=stored)  # puts the state there
+        run.__dict__["host"] = self.host
+        run.now = NOW
+        return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    found = Runs(tmp_path / "run")
+    found.see()
+    return found
+
+
+# -- what is rendered ------------------------------------------------------------------------------------------------
+
+
+def test_the_host_cluster_gets_nothing_of_etcd_but_certificates_for_its_clients() -> None:
+    names = {each["metadata"]["name"] for each in rendered(SPEC).objects}
+    assert {name for name in names if "etcd" in name} == {
+        "prod-apiserver-etcd-client-cert",
+        "prod-aggregated-apiserver-etcd-client-cert",
+        "prod-search-etcd-client-cert",
+    }
+
+
+@pytest.mark.parametrize("component", ["apiserver", "aggregated-apiserver", "search"])
+def test_all_that_store_something_know_every_host(component: str) -> None:
+    pod = rendered(SPEC).one("Deployment", f"prod-{component}")["spec"]["template"]["spec"]
+    assert f"--etcd-servers={','.join(URLS)}" in [
+        *pod["containers"][0].get("args", ()),
+        *pod["containers"][0]["command"],
+    ]
+
+
+@pytest.mark.parametrize("component", ["apiserver", "aggregated-apiserver", "search"])
+def test_no_policy_keeps_them_from_the_hosts(component: str) -> None:
+    assert rendered(SPEC).one("NetworkPolicy", f"prod-{component}")["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_a_host_gets_etcd_and_nothing_else(runs: Runs) -> None:
+    tree = runs.step(remembered()).on_host("etcd2").tree(EVERY)
+    assert [unit["name"] for unit in tree["units"]] == ["karmada-prod-etcd.service"]
+    assert len(tree["absent"]["units"]) == len([each for each in COMPONENTS if not each.per_member]) - 1
+    assert {file["path"].rpartition("/")[0] for file in tree["files"] if "/prod/" in file["path"]} == {
+        "/etc/karmada/prod/etcd",
+        *(f"/etc/karmada/prod/etcd/pki/{name}" for name in ("server", "peer", "peer-client")),
+    }
+
+
+def test_host_and_pods_trust_the_same_authority(runs: Runs) -> None:
+    run = runs.step(remembered())
+    tree = run.on_host("etcd2").tree(["etcd"])
+    files = {file["path"]: base64.b64decode(file["content"]) for file in tree["files"]}
+    assert files["/etc/karmada/prod/etcd/pki/server/ca.crt"] == run.state.authorities[ETCD_CA].certificate
+    leaf = x509.load_pem_x509_certificate(files["/etc/karmada/prod/etcd/pki/server/tls.crt"])
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "192.0.2.2" in [str(address) for address in names.get_values_for_type(x509.IPAddress)]
+    client = x509.load_pem_x509_certificate(run.material.leaves["karmada-apiserver-etcd-client"].certificate)
+    assert client.issuer == leaf.issuer
+    assert not [name for name in run.material.leaves if name in {each.name for each in ETCD.certificates}]
+
+
+# -- the run ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ({}, Run),
+        ({"hosts": HOSTS}, EtcdOnHostsRun),
+        ({"mode": "Binary", "hosts": [{"name": "cp1", "address": "192.0.2.1"}]}, HostsRun),
+    ],
+)
+def test_the_document_says_which_run_it_is(spec: Object, kind: type[Run]) -> None:
+    variables = {"karmada_members": "m2,m1", "karmada_confirm_images": "b:1,a:1"}
+    made = make_run(document(spec), {}, variables, check=True)
+    assert type(made) is kind
+    assert made.selected == ("m1", "m2")
+    assert made.confirmed_images == {"a:1", "b:1"}
+    assert isinstance(made, RunWithHosts) == ("hosts" in spec)
+
+
+@pytest.mark.parametrize("own", [{}, {"karmada_member_name": "m1"}])
+def test_on_other_hosts_than_ours_the_document_is_found(own: Object) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    action._task = SimpleNamespace(check_mode=True)
+    control = {"karmada_deployment": document(), "karmada_connection": {"secrets": "./secrets"}}
+    made = action._make_run({}, {**own, "hostvars": {"karmada_control": control}})
+    assert (made.name, made.connection.secrets) == (document()["metadata"]["name"], "./secrets")
+    with pytest.raises(ProblemsError, match="no KarmadaDeployment is known here"):
+        action._make_run({}, {**own, "hostvars": {}})
+
+
+def test_a_first_state_says_that_etcd_is_on_hosts(runs: Runs) -> None:
+    assert runs.step(None).state.etcd.storage == "directory"
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The steps for which the lock of the host cluster was taken and the state written."""
+    steps: list[str] = []
+
+    @contextmanager
+    def writing(_run: Run, step: str) -> Iterator[None]:
+        steps.append(step)
+        yield
+
+    monkeypatch.setattr(Run, "writing", writing)
+    return steps
+
+
+def test_hosts_as_they_should_be_need_no_lock(runs: Runs, written: list[str]) -> None:
+    runs.see(differs=False, lacking={})
+    assert runs.step(remembered()).begin() is False
+    assert written == []
+
+
+@pytest.mark.parametrize("seen", [{"differs": True}, {"lacking": {"/usr/local/lib/karmada/v1/etcd": {}}}])
+def test_the_state_is_on_record_before_the_first_change_of_a_host(runs: Runs, written: list[str], seen: Object) -> None:
+    runs.see(**seen)
+    assert runs.step(remembered()).begin() is True
+    assert written == ["etcd on hosts"]
+    stored = runs.step(None).stored_state
+    assert stored
+    assert (stored.hosts, stored.etcd.nodes) == ({host["name"]: host for host in HOSTS}, tuple(NAMES))
+
+
+def test_what_tags_led_to_is_in_the_state_of_the_host_cluster_before_any_host_has_a_program(
+    runs: Runs, written: list[str]
+) -> None:
+    digest = {"quay.io/coreos/etcd:v3.6.16": f"sha256:{1:064}"}
+    runs.step(remembered()).hold_to(digest)
+    assert written == ["record images"]
+    later = runs.step(None)
+    assert later.state.digests == digest
+    later.hold_to(digest)
+    assert written == ["record images"]
+
+
+def test_a_run_that_was_killed_before_etcd_was_seen_healthy_looks_again(runs: Runs, written: list[str]) -> None:
+    runs.see(differs=False, lacking={})
+    assert runs.step(remembered(bootstrapped=False)).begin() is True
+    assert written == ["etcd on hosts"]
+
+
+def test_a_check_says_so_and_takes_no_lock(runs: Runs, written: list[str]) -> None:
+    runs.see(differs=True)
+    assert runs.step(remembered(), check=True).begin() is True
+    assert written == []
+
+
+def test_the_end_of_the_bootstrap_is_in_the_state_of_the_host_cluster(runs: Runs, written: list[str]) -> None:
+    runs.step(remembered(bootstrapped=False, nodes=tuple(NAMES))).etcd_bootstrapped()
+    assert written == ["end the bootstrap of etcd"]
+    run = runs.step(None)
+    assert run.stored_state
+    assert run.stored_state.etcd == EtcdState(TOKEN, bootstrapped=True, storage="directory", nodes=tuple(NAMES))
+
+
+# -- checks ----------------------------------------------------------------------------------------------------------
+
+
+def test_addresses_of_hosts_say_nothing_of_the_range_for_services_in_pods() -> None:
+    spec = {**SPEC, "components": {"karmadaAPIServer": {"serviceSubnet": "fd00:1::/112"}}}
+    assert list(host_list_checks.of_the_document(rendered(spec).instance)) == []
+
+
+def test_an_uninstall_without_the_hosts_is_refused(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeCluster, "version", lambda *_, **__: {}, raising=False)
+    monkeypatch.setattr(FakeCluster, "can_i", lambda *_: [], raising=False)
+    stored = remembered(nodes=tuple(NAMES))
+    (problem,) = findings.uninstall_problems(fake_run(document({}), runs.host, stored=stored))
+    assert problem.where == "spec.hosts"
+    assert "etcd1, etcd2, etcd3" in problem.what
+    assert findings.uninstall_problems(runs.step(stored)) == []
+
+
+def test_an_uninstall_wants_the_hosts_that_a_killed_install_has_begun_with(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeCluster, "version", lambda *_, **__: {}, raising=False)
+    monkeypatch.setattr(FakeCluster, "can_i", lambda *_: [], raising=False)
+    stored = remembered(bootstrapped=False, nodes=(*NAMES, "etcd4", "etcd5"))
+    (problem,) = findings.uninstall_problems(runs.step(stored))
+    assert problem.where == "spec.hosts"
+    assert "the document does not name etcd4, etcd5" in problem.what
+    assert problem.remedy.endswith("""-e '{"uninstall_on_hosts_abandon": ["etcd4", "etcd5"]}'""")
+    assert findings.uninstall_problems(runs.step(stored), ["etcd4", "etcd5"]) == []
+
+
+def test_an_uninstall_wants_every_host_or_its_name(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeCluster, "version", lambda *_, **__: {}, raising=False)
+    monkeypatch.setattr(FakeCluster, "can_i", lambda *_: [], raising=False)
+    runs.handover.note("etcd2", refusal="Connection timed out")
+    (problem,) = findings.uninstall_problems(runs.step(remembered()))
+    assert "etcd2" in problem.where
+    assert findings.uninstall_problems(runs.step(remembered()), ["etcd2"]) == []
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
+def endpoints(*healthy: bool) -> list[EndpointStatus]:
+    return [EndpointStatus(url=url, healthy=each) for url, each in zip(URLS, healthy, strict=True)]
+
+
+def test_the_report_tells_of_units_as_of_pods(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_hosts, "look", lambda _: seen_in_pods())
+    run = runs.step(remembered())
+    unit = units.unit_name(run.instance, ETCD)
+    runs.see(units={unit: {"program": "", "reason": ""}})
+    runs.handover.note("etcd3", units={unit: {"program": "", "reason": "failed"}})
+    server = run.on_host("etcd1").tree(["etcd"])["files"]
+    runs.handover.note("etcd1", files={file["path"]: file["content"] for file in server})
+    found = observe_hosts.observe_etcd_on_hosts(runs.step(remembered()))
+    assert found.components[0] == ComponentStatus("etcd", desired=3, ready=2)
+    assert found.notes == [f"host etcd3: {unit} failed", "of the pods"]
+    assert {"etcd-server", "etcd-peer", "karmada-apiserver"} <= found.certificates.keys()
+    expected = pki.expiry(run.material.leaves["karmada-apiserver"].certificate).isoformat()
+    assert found.certificates["etcd-server"] == expected
+
+
+def seen_in_pods() -> observe_hosts.Seen:
+    return observe_hosts.Seen(
+        api={},
+        components=[],
+        versions={},
+        etcd=endpoints(True, True, False),
+        etcd_desired=3,
+        etcd_ready=2,
+        certificates={},
+        notes=["of the pods"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("healthy", "told"),
+    [
+        ((True, True, True), f"let the pods of the host cluster reach {', '.join(URLS)}"),
+        ((False, False, False), "journalctl -u karmada-prod-etcd.service"),
+    ],
+)
+def test_an_api_server_that_does_not_start_points_at_the_way_to_the_hosts(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, healthy: tuple[bool, ...], told: str
+) -> None:
+    ref = Ref("apps/v1", "Deployment", "prod-apiserver", "karmada")
+
+    def wait_until(*_: Any, **__: Any) -> None:
+        raise NotReady({ref: "its pod crashes"}, 60)
+
+    monkeypatch.setattr(workloads, "wait_until", wait_until)
+    monkeypatch.setattr(observe_hosts, "etcd_members", lambda _: endpoints(*healthy))
+    action = object.__new__(workloads.ActionModule)
+    options = {
+        "components": ["karmada-apiserver"],
+        "apply": False,
+        "wait": True,
+        "remove_unwanted": True,
+        "timeout": 60,
+    }
+    with pytest.raises(NotReady, match="its pod crashes") as refusal:
+        action.perform(runs.step(remembered()), {**options, "timeout": 60})
+    assert told in str(refusal.value)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts say reaches people without the secrets of their journals; their files are left as they are."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.karmada.installer.plugins.action import host_journal
+from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import Runs
+
+TOKEN = "abcdef.0123456789abcdef"
+JOURNAL = (
+    f"karmada-prod-scheduler.service is failed. Its last lines:\nAuthorization: Bearer {TOKEN}{TOKEN}\ntoken={TOKEN}"
+)
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Asking:
+    return Asking(host_journal.ActionModule, Runs(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("module", host_action.CHANGING_MODULES)
+def test_no_secret_of_a_journal_is_in_what_a_module_tells(asking: Asking, module: str) -> None:
+    asking.answer = {
+        "failed": True,
+        "msg": JOURNAL,
+        "changes": [f"remove /etc/karmada/{TOKEN}"],
+        "diff": [{"before": f"token: {TOKEN}\n", "after": ""}],
+        "units": {"a.service": {"reason": f"it answers 500: password={TOKEN}", "program": "/usr/bin/a"}},
+        "number": 3,
+    }
+    found = asking.action.on_host(module, state="present")
+    assert TOKEN not in str(found)
+    assert redaction.REDACTED in found["msg"]
+    assert found["msg"].startswith("karmada-prod-scheduler.service is failed. Its last lines:\n")
+    assert (found["units"]["a.service"]["program"], found["number"]) == ("/usr/bin/a", 3)
+
+
+def test_any_module_that_fails_tells_no_secret(asking: Asking) -> None:
+    asking.answer = {"failed": True, "module_stderr": JOURNAL}
+    found, refusal = host_action.refusal_of(lambda: asking.action.on_host("host_state", state="read"))
+    assert TOKEN not in f"{found}{refusal}"
+    assert "last lines" in refusal
+
+
+def test_what_the_connection_says_tells_no_secret() -> None:
+    def lost() -> Any:
+        raise AnsibleConnectionFailure(JOURNAL)
+
+    _found, refusal = host_action.refusal_of(lost)
+    assert TOKEN not in refusal
+    assert "last lines" in refusal
+
+
+def test_the_files_of_a_host_are_read_as_they_are(asking: Asking) -> None:
+    key = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n").decode()
+    asking.answer = {
+        "changed": False,
+        "files": {"/etc/karmada/a": key},
+        "stored": {"serial": 1, "files": {"ca.key": key}},
+    }
+    assert asking.action.on_host("host_state", state="read") == asking.answer
