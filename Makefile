@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 COLLECTION := collections/ansible_collections/karmada/installer
-LAB := molecule/lab/lab
+LAB := lab/lab
 LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
 
 # Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
@@ -98,7 +98,7 @@ endif
 
 .PHONY: lock
 lock: ## records checksums of a release from its publishers: make lock VERSION=v1.18.2 [WHAT=crds|files|images|modules]
-	PYTHONPATH=collections:molecule/lab $(IN_VENV) python tools/lock_artifacts.py $(or $(WHAT),crds) $(VERSION) $(SOURCE)
+	PYTHONPATH=collections:lab $(IN_VENV) python tools/lock_artifacts.py $(or $(WHAT),crds) $(VERSION) $(SOURCE)
 
 .PHONY: flags
 flags: needs-go ## records which flags and feature gates the programs of each known release have
@@ -149,4 +149,4 @@ bench: needs-go ## this collection beside karmadactl, on a lab of its own; write
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay
 	rm -rf build .ansible .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info
-	find collections molecule -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bench collections lab molecule tools -name __pycache__ -type d -prune -exec rm -rf {} +

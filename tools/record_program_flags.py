@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record which flags and feature gates the programs of each known release have, by asking them (``--help``).
 
-`make flags` runs it. The programs are the lab's (``molecule/lab/lab artifacts``), which builds those it does not
+`make flags` runs it. The programs are the lab's (``lab/lab artifacts``), which builds those it does not
 have. A version that is on record already is not asked again; with ``--anew`` it is.
 """
 
@@ -27,7 +27,7 @@ _GATE = re.compile(r"^\s+(?:kube:)?([A-Za-z][A-Za-z0-9]*)=true\|false \((?:ALPHA
 
 def program_of(name: str, release: releases.Release) -> str:
     """Path of this program as this release has it."""
-    lab = [sys.executable, str(ROOT / "molecule/lab/lab"), "artifacts"]
+    lab = [sys.executable, str(ROOT / "lab/lab"), "artifacts"]
     versions = ["--karmada", release.karmada, "--kubernetes", release.kubernetes, "--etcd", release.etcd]
     subprocess.run([*lab, *versions, "--only", name], check=True, stdout=sys.stderr)
     answer = subprocess.run([*lab, *versions, "path", name], check=True, stdout=subprocess.PIPE, text=True)

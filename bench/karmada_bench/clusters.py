@@ -19,7 +19,7 @@ import snapshot
 from karmada_bench.command import BenchError
 
 ROOT = Path(__file__).resolve().parents[2]
-LAB = ROOT / "molecule/lab/lab"
+LAB = ROOT / "lab/lab"
 CLEAN = ROOT / "molecule/shared/tools/clean.py"
 HOST, MEMBER = "host", "member1"
 KARMADA = "v1.18.2"

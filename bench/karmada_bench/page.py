@@ -19,7 +19,7 @@ PAGE = """\
 # Benchmarks
 
 `make bench` installs a control plane with this collection and with Karmada's own `karmadactl`, on the same
-[lab](../../molecule/lab/README.md), in turns, and compares. The figures below are from {began}, {rounds}.
+[lab](../../lab/README.md), in turns, and compares. The figures below are from {began}, {rounds}.
 
 {table}
 

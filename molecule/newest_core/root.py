@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
 
 from karmada_lab import rootfs, shell  # noqa: E402
 from karmada_lab.errors import LabError  # noqa: E402

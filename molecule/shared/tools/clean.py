@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LAB = Path(__file__).resolve().parents[2] / "lab" / "lab"
+LAB = Path(__file__).resolve().parents[3] / "lab" / "lab"
 OURS = "--selector=app.kubernetes.io/managed-by=karmada-installer"
 SCENARIOS = "--selector=karmada-installer/scenario"
 PROPAGATED = "--selector=karmada.io/managed=true"

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "lab"))
 from karmada_lab.state import Lab
 
 _LAB = re.compile(r"\bklab[0-9a-f]*")

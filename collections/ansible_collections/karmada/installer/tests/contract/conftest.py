@@ -2,7 +2,7 @@
 """A real kube-apiserver with a real etcd, for as long as the tests run.
 
 Both listen on loopback only, keep everything in a temporary directory, and die with the test process however that ends.
-Their binaries are the lab's (``molecule/lab/lab artifacts path NAME``); TEST_ETCD and TEST_KUBE_APISERVER name others.
+Their binaries are the lab's (``lab/lab artifacts path NAME``); TEST_ETCD and TEST_KUBE_APISERVER name others.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def binary(name: str, variable: str) -> str:
     if named := os.environ.get(variable):
         return named
     answer = subprocess.run(
-        [sys.executable, CHECKOUT / "molecule" / "lab" / "lab", "artifacts", "path", name],
+        [sys.executable, CHECKOUT / "lab" / "lab", "artifacts", "path", name],
         capture_output=True,
         text=True,
         check=False,
