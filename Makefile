@@ -11,7 +11,7 @@ LAB := lab/lab
 LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
 
 # Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
-SCENARIOS ?= demo check_mode settings convergence interrupted_install cluster_ip bad_input external_etcd least_rights uninstall_variants many_instances faulty_host_api plain_hosts lab_recovery
+SCENARIOS ?= demo run_check_mode pods_settings run_convergence run_interrupted pods_cluster_ip run_bad_input pods_external_etcd pods_least_rights pods_uninstall pods_many_instances run_faulty_api hosts_plain lab_recovery
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'

@@ -91,7 +91,7 @@ class State:
     journal: Journal = field(default_factory=Journal)
     #: cluster ("host", "member/<name>") → object reference → UID of what we created there
     owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: member name → how it was joined and is to leave (``registration.record``), because its entry is gone when it leaves
+    #: member name → how it was joined and is to leave (``registration.record``), as its entry is gone when it leaves
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: plain host → its entry of the document, for each that may have something of ours: it is gone when the host leaves
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

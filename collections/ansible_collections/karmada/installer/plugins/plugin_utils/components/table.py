@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one table of components: what each process of a control plane is, whatever it runs on.
 
-A port, probe, certificate or file is written here once, a flag in ``components.flags``; the renderers turn the same rows
+A port, probe, certificate or file stands here once, a flag in ``components.flags``; the renderers turn the same rows
 into objects of a host cluster or into units of plain hosts.
 
 Facts about ports and probes are those of Karmada v1.18 and Kubernetes v1.35.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The private key and the host keys that SSH reads, where Secrets are objects of a cluster.
 
-They are files in the private folder of the run (``private_folder``), for their owner only, and go with that when the run
+They are files in the private folder of the run (``private_folder``), for their owner alone, and go with it when the run
 ends. Their content is never a variable, an argument or part of a message.
 """
 
