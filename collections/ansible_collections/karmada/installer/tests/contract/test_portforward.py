@@ -15,6 +15,7 @@ import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.port_forward import cluster_behind
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -45,7 +46,7 @@ def forwarded(host: Cluster, api_server: Any, **options: Any) -> Cluster:
     # Made absolute: a kubeconfig in memory has no directory of its own.
     config = yaml.safe_load(api_server.kubeconfig.read_text())
     options = {"tls_server_name": "localhost", "kubeconfig": config, "name": "control plane", **options}
-    return Cluster.through_port_forward(host, "ns", "app=apiserver", 5443, **options)
+    return cluster_behind(host, "ns", "app=apiserver", 5443, **options)
 
 
 def test_requests_go_to_a_ready_pod_over_one_connection(host: Cluster, host_api: StubApi, api_server: Any) -> None:

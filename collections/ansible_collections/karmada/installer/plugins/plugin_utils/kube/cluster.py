@@ -19,7 +19,7 @@ from .errors import ApiError, Conflict, Expired, NotFound, TooMuch, too_much
 from .kubeconfig import Access
 from .kubeconfig_fields import Origin
 from .resources import ApiResources
-from .transport import CONFLICTS, POOL, RETRY_SECONDS, Object, pause
+from .transport import CONFLICTS, RETRY_SECONDS, Object, pause
 from .watch import Watch
 
 PAGE = 500
@@ -88,8 +88,10 @@ class _Pages:
 class Cluster(ApiResources):
     """One API server, as the rest of the collection works with it. Safe to use from many threads."""
 
-    def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
-        super().__init__(access, name, retry_seconds=retry_seconds)
+    def __init__(
+        self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS, pool: Any = None
+    ) -> None:
+        super().__init__(access, name, retry_seconds=retry_seconds, pool=pool)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     def close(self) -> None:
@@ -132,49 +134,6 @@ class Cluster(ApiResources):
         )
         access.prepare()
         return cls(access, name)
-
-    @classmethod
-    def through_port_forward(  # noqa: PLR0913 - an address and an identity, in parts
-        cls,
-        host: Cluster,
-        namespace: str,
-        pods: str,
-        port: int,
-        *,
-        kubeconfig: Object | None = None,
-        context: str | None = None,
-        ca_pem: str | None = None,
-        cert_pem: str | None = None,
-        key_pem: str | None = None,
-        token: str | None = None,
-        tls_server_name: str | None = None,
-        name: str = "cluster",
-    ) -> Cluster:
-        """An API server that runs in pods of ``host`` and is reached through the API of ``host``.
-
-        ``pods`` is a label selector (each connection picks a Ready pod) or the name of one pod. Identity and trust come
-        from ``kubeconfig`` or from the PEM texts. The server's certificate must be valid for ``tls_server_name``
-        (default: the host of the kubeconfig's server).
-        """
-        from . import port_forward  # noqa: PLC0415 - needed by few runs
-
-        if kubeconfig is not None:
-            access = kubeconfig_module.from_dict(kubeconfig, context, Origin(f"kubeconfig of {name}"))
-        else:
-            access = kubeconfig_module.from_parts(
-                f"https://{tls_server_name or 'localhost'}:{port}",
-                ca_pem=ca_pem,
-                cert_pem=cert_pem,
-                key_pem=key_pem,
-                token=token,
-            )
-            access.prepare()
-        access.tls_server_name = tls_server_name or access.tls_server_name
-        cluster = cls(access, name)
-        forwarder = port_forward.Forwarder(host, namespace, pods, port)
-        cluster._pool = port_forward.pool(forwarder, access, POOL)
-        cluster.server = f"{forwarder} through {host.name}"
-        return cluster
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

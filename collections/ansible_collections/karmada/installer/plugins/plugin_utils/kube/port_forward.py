@@ -15,7 +15,7 @@ import random
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import urllib3
@@ -24,11 +24,11 @@ import websocket
 from urllib3.util.ssltransport import SSLTransport
 
 from .answer import Ending, hurry
+from .cluster import Cluster
 from .errors import Forbidden, Unreachable
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
-    from .kubeconfig import Access
+from .kubeconfig import Access, from_dict, from_parts
+from .kubeconfig_fields import Origin
+from .transport import POOL, Object
 
 CONNECT_SECONDS = 10.0
 # Sixteen connections opened at once look the pods up once.
@@ -146,10 +146,10 @@ class ForwardedSocket:
 
 
 class Forwarder:
-    """Opens connections to ``port`` of pods of ``host``; ``pods`` is a label selector or a pod's name."""
+    """Opens connections to ``port`` of pods of ``front``; ``pods`` is a label selector or a pod's name."""
 
-    def __init__(self, host: Cluster, namespace: str, pods: str, port: int) -> None:
-        self.host, self.namespace, self.pods, self.port = host, namespace, pods, port
+    def __init__(self, front: Cluster, namespace: str, pods: str, port: int) -> None:
+        self.front, self.namespace, self.pods, self.port = front, namespace, pods, port
         self._lock = threading.Lock()
         self._found: tuple[float, list[str]] = (0.0, [])
 
@@ -160,10 +160,10 @@ class Forwarder:
         """A new connection. Raises ConnectionError when no pod takes it, ApiError when we may not forward."""
         try:
             pod = self._ready_pod()
-            below = self.host.dial(timeout)
+            below = self.front.dial(timeout)
         except Unreachable as error:
             raise ConnectionError(str(error)) from None
-        base = urlsplit(self.host.access.server)
+        base = urlsplit(self.front.access.server)
         path = f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(pod)}/portforward"
         connection: Any = _WebSocket(skip_utf8_validation=True)
         try:
@@ -171,7 +171,7 @@ class Forwarder:
             connection.connect(
                 f"ws{base.scheme[4:]}://{base.netloc}{base.path.rstrip('/')}{path}?ports={self.port}",
                 socket=below,
-                header=[f"{key}: {value}" for key, value in self.host.access.headers().items()],
+                header=[f"{key}: {value}" for key, value in self.front.access.headers().items()],
                 subprotocols=["v4.channel.k8s.io"],
                 suppress_origin=True,
                 timeout=timeout,
@@ -181,18 +181,18 @@ class Forwarder:
             self._forget()
             if error.status_code in (401, 403):
                 raise Forbidden(
-                    self.host.name,
+                    self.front.name,
                     "GET",
                     path,
                     error.status_code,
                     "Forbidden",
                     f"may not forward ports of pod {self.namespace}/{pod}: allow create and get on pods/portforward",
                 ) from None
-            raise ConnectionError(f"{self.host.name} does not forward to {pod} ({error.status_code})") from None
+            raise ConnectionError(f"{self.front.name} does not forward to {pod} ({error.status_code})") from None
         except (websocket.WebSocketException, OSError) as error:
             below.close()
             self._forget()
-            raise ConnectionError(f"{self.host.name} does not forward to {pod}: {error}") from None
+            raise ConnectionError(f"{self.front.name} does not forward to {pod}: {error}") from None
         return ForwardedSocket(connection, f"port {self.port} of pod {self.namespace}/{pod}")
 
     def _ready_pod(self) -> str:
@@ -203,12 +203,12 @@ class Forwarder:
             if not names or time.monotonic() - when > PODS_SECONDS:
                 names = [
                     pod["metadata"]["name"]
-                    for pod in self.host.list("v1", "Pod", self.namespace, labels=self.pods)
+                    for pod in self.front.list("v1", "Pod", self.namespace, labels=self.pods)
                     if _ready(pod)
                 ]
                 self._found = (time.monotonic(), names)
         if not names:
-            raise ConnectionError(f"no pod {self.pods} in namespace {self.namespace} of {self.host.name} is ready")
+            raise ConnectionError(f"no pod {self.pods} in namespace {self.namespace} of {self.front.name} is ready")
         return random.choice(names)  # noqa: S311 - spreads load, guards nothing
 
     def _forget(self) -> None:
@@ -257,3 +257,42 @@ def pool(forwarder: Forwarder, access: Access, size: int) -> urllib3.HTTPSConnec
         "ForwardedConnection", (_ForwardedConnection,), {"forwarder": forwarder, "tls": access.context}
     )
     return found
+
+
+def cluster_behind(  # noqa: PLR0913 - an address and an identity, in parts
+    front: Cluster,
+    namespace: str,
+    pods: str,
+    port: int,
+    *,
+    kubeconfig: Object | None = None,
+    context: str | None = None,
+    ca_pem: str | None = None,
+    cert_pem: str | None = None,
+    key_pem: str | None = None,
+    token: str | None = None,
+    tls_server_name: str | None = None,
+    name: str = "cluster",
+) -> Cluster:
+    """An API server that runs in pods of ``front`` and is reached through the API of ``front``.
+
+    ``pods`` is a label selector (each connection picks a Ready pod) or the name of one pod. Identity and trust come
+    from ``kubeconfig`` or from the PEM texts. The server's certificate must be valid for ``tls_server_name`` (default:
+    the host of the kubeconfig's server).
+    """
+    if kubeconfig is not None:
+        access = from_dict(kubeconfig, context, Origin(f"kubeconfig of {name}"))
+    else:
+        access = from_parts(
+            f"https://{tls_server_name or 'localhost'}:{port}",
+            ca_pem=ca_pem,
+            cert_pem=cert_pem,
+            key_pem=key_pem,
+            token=token,
+        )
+        access.prepare()
+    access.tls_server_name = tls_server_name or access.tls_server_name
+    forwarder = Forwarder(front, namespace, pods, port)
+    cluster = Cluster(access, name, pool=pool(forwarder, access, POOL))
+    cluster.server = f"{forwarder} through {front.name}"
+    return cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import quote
 
 from .errors import NotFound
@@ -53,8 +54,10 @@ KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
 class ApiResources(Transport):
     """An API server of which we know, or find out, where each kind is served."""
 
-    def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
-        super().__init__(access, name, retry_seconds=retry_seconds)
+    def __init__(
+        self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS, pool: Any = None
+    ) -> None:
+        super().__init__(access, name, retry_seconds=retry_seconds, pool=pool)
         self._types: dict[str, dict[str, tuple[str, bool]]] = {}
 
     def resource(self, api_version: str, kind: str) -> str | None:

@@ -57,9 +57,12 @@ class Transport:
     request may be tried again while the server is away or overloaded. ``counts`` counts requests by verb.
     ``on_trouble`` hears, in a sentence, that a request is being tried again. ``before_write`` is called before each
     attempt of a write, however late, and stops it by raising. ``limits`` is what is taken from this server.
+    ``pool`` are connections of another kind than those to the server of ``access``.
     """
 
-    def __init__(self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS, pool: Any = None
+    ) -> None:
         self.name = name
         self.access = access
         self.server = access.server
@@ -73,7 +76,7 @@ class Transport:
         parts = urlsplit(self.server)
         self._base_path = parts.path.rstrip("/")
         self._proxy = access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "") or ""
-        self._pool = self._make_pool()
+        self._pool = pool or self._make_pool()
 
     def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Self:
         """The same server over the same connections, giving up sooner or later. Only one of the two is to be closed."""

@@ -143,8 +143,10 @@ class InstanceFacts(ABC):
 
     def _forwarded_control_plane(self, cert_pem: str, key_pem: str) -> Cluster:
         """The instance's API server through the host cluster, as who has this certificate."""
+        from ..kube.port_forward import cluster_behind  # noqa: PLC0415 - a library that few runs need
+
         selector = ",".join(f"{key}={value}" for key, value in self.instance.selector(KARMADA_APISERVER.name).items())
-        return Cluster.through_port_forward(
+        return cluster_behind(
             self.host,
             self.instance.namespace,
             selector,

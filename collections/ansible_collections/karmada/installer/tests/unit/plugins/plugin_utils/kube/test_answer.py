@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.answer impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, TooMuch, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import load_client_certificate
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.port_forward import cluster_behind
 from ansible_collections.karmada.installer.tests.unit.support import faulty_answers as faulty
 from ansible_collections.karmada.installer.tests.unit.support.faulty_answers import (
     FIRST_ANSWERS,
@@ -186,7 +187,7 @@ def test_one_behind_a_port_forward_has_an_end(member: SimulatedMembers, cluster:
     conditions = [{"type": "Ready", "status": "True"}]
     meta = {"name": "one", "namespace": "ns", "labels": {"app": "apiserver"}}
     api.put("api/v1/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"conditions": conditions}})
-    with Cluster.through_port_forward(
+    with cluster_behind(
         cluster, "ns", "app=apiserver", 5443, kubeconfig=there.kubeconfig(), name="control plane"
     ) as forwarded:
         forwarded.access.tls_server_name = DNS_NAME
