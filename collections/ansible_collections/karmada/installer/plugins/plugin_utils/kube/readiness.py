@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -16,6 +17,10 @@ HOPELESS_WAITING = frozenset({"ErrImageNeverPull", "InvalidImageName"})
 # Those of an image that did not come yet.
 UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 MAX_EVENTS = 3
+# What an event has before the text that a container's status or a condition has as well.
+_BEGINNING = re.compile(r'^(Error: |Error creating: |Failed to pull image "[^"]*": )')
+# The port from which a program in Go has asked, another one for each attempt: 10.0.0.2:46231->10.0.0.1:53
+_OWN_PORT = re.compile(r":\d+(?=->)")
 
 
 def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
@@ -262,14 +267,16 @@ def _failed_run(status: Object) -> bool:
 
 def _warnings(related: Related, said: str) -> list[str]:
     """The newest warnings, once each, without those that repeat what was ``said``."""
+    said, told = _OWN_PORT.sub("", said), dict[str, str]()
     events = [one for one in related if one.get("kind") == "Event" and one.get("type") == "Warning"]
     events.sort(key=_when, reverse=True)
-    texts = []
     for one in events:
         message = " ".join(str(one.get("message") or "").split())
-        if message.removeprefix("Error: ").removeprefix("Error creating: ") not in said:
-            texts.append(f"{one.get('reason') or 'Warning'}: {message}")
-    return [f"event {text}" for text in list(dict.fromkeys(texts))[:MAX_EVENTS]]
+        same = _OWN_PORT.sub("", message)
+        if _BEGINNING.sub("", same) not in said:
+            reason = one.get("reason") or "Warning"
+            told.setdefault(f"{reason}: {same}", f"event {reason}: {message}")
+    return list(told.values())[:MAX_EVENTS]
 
 
 def _when(event: Object) -> str:

@@ -191,6 +191,21 @@ def test_the_newest_warnings_are_told_once() -> None:
     assert "event" not in found
 
 
+def test_an_image_that_is_asked_for_in_vain_again_and_again_is_told_once() -> None:
+    def refused(port: int) -> str:
+        return f"failed to resolve: lookup r.example on 10.0.0.1:53: read udp 10.0.0.2:{port}->10.0.0.1:53: refused"
+
+    def event(text: str) -> dict[str, Any]:
+        message = f'Failed to pull image "r.example/a:v1": {text}'
+        return {"kind": "Event", "metadata": {"name": "e"}, "type": "Warning", "reason": "Failed", "message": message}
+
+    waiting = pod(state={"waiting": {"reason": "ErrImagePull", "message": refused(40001)}})
+    events = [event(refused(port)) for port in (40001, 40002, 40003)]
+    found = str(reason_not_ready(deployment(), [waiting, *events, event("denied"), event("denied")]))
+    assert found.count("refused") == 1
+    assert found.endswith('event Failed: Failed to pull image "r.example/a:v1": denied')
+
+
 @pytest.mark.parametrize("reason", ["ErrImageNeverPull", "InvalidImageName"])
 def test_images_that_never_come_are_hopeless(reason: str) -> None:
     assert reason in str(hopeless(deployment(), [pod(state={"waiting": {"reason": reason}})]))
