@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import j
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
 from ansible_collections.karmada.installer.tests.contract.test_bulk_join import check_joined
 from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
-from ansible_collections.karmada.installer.tests.unit.support.simulated_members import FAULTY, SimulatedMembers
+from ansible_collections.karmada.installer.tests.unit.support.simulated_members import FAULTY, WORDS, SimulatedMembers
 
 GOOD = [f"sound-{number}" for number in range(6)]
 BAD = {f"faulty-{way}": way for way in FAULTY}
@@ -32,21 +32,6 @@ MODULE = "ansible_collections.karmada.installer.tests.contract.test_faulty_membe
 MOST_MIB = 300
 #: In the place of what a member has for a whole answer. What trickles takes thirty times as long.
 SECONDS = 4.0
-WORDS = {
-    "gzip-bomb": "larger than 16 MiB",
-    "too-long": "larger than 16 MiB",
-    "many-values": "more than 300000 values",
-    "trickle": "does not come to an end",
-    "cut-json": "cut off, or no JSON",
-    "nested": "nested too deep",
-    "not-utf8": "cut off, or no JSON",
-    "escapes": "403 Error",
-    "other-types": "AttributeError",
-    "packed-otherwise": "packed in a way that nobody asked for",
-    "endless-list": "a list of more than 50000 objects",
-    "circular-list": "goes on where it has been already",
-    "token-not-text": "holds no token",
-}
 
 
 def join_here(kubeconfig: str, secrets: str, namespace: str) -> None:

@@ -13,6 +13,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import is_uid
+
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
 from ..problems import Problem, ProblemsError
 from .cluster import Cluster
@@ -37,7 +39,8 @@ class Change:
     """What happened, or in check mode would happen, to one object.
 
     ``uid`` is known for what exists; ``diff`` is empty for what did not change. ``note`` says what a user should know
-    beside that, such as why an object was left alone.
+    beside that, such as why an object was left alone. UIDs go on record, and one that a state may not hold would keep
+    every later run from reading it: a Change with such a UID raises ProblemsError.
     """
 
     ref: Ref
@@ -45,6 +48,12 @@ class Change:
     uid: str | None = None
     diff: dict[str, str] = field(default_factory=dict)
     note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.uid is not None and not is_uid(self.uid):
+            remedy = "see what answers at the address of this API server: no Kubernetes gives such a UID"
+            problem = Problem("what answers gives it a UID that is none", str(self.ref), remedy)
+            raise ProblemsError(problem, consequence="what was done before stays")
 
 
 class ApplyFailed(Exception):  # noqa: N818 - reads as what happened

@@ -273,6 +273,17 @@ def _yaml(obj: Object) -> str:
         return str(yaml.safe_dump(obj, **layout))
 
 
+# -- which one it is ---------------------------------------------------------------------------------------------------
+
+#: Most are UUIDs; none is anything else than a word.
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def is_uid(value: object) -> bool:
+    """Whether this can be the UID of an object. What an API server says in its place may be anything."""
+    return isinstance(value, str) and _UID.fullmatch(value) is not None
+
+
 # -- whose it is -------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import is_uid
+
 from ..components.state import FORMER_MODE, State
 from ..components.table import administrator
 from ..components.types import agent_hosts, has_estimators, pulls
@@ -152,10 +154,10 @@ def registered_clusters(run: Run) -> Clusters:
 def registration_of(member: Cluster) -> registration.Registration:
     """Which cluster this really is. Its identity is the UID of kube-system, as everywhere in Karmada."""
     system = member.with_patience(retry_seconds=FIRST_ANSWER_SECONDS).get("v1", "Namespace", "kube-system")
-    if system is None or not system.get("metadata", {}).get("uid"):
+    if system is None or not is_uid(system.get("metadata", {}).get("uid")):
         raise ProblemsError(
             Problem(
-                what="it has no namespace kube-system, so it cannot be told from other clusters",
+                what="it has no namespace kube-system with a UID, so it cannot be told from other clusters",
                 where=member.name,
                 remedy="check that the kubeconfig leads to a Kubernetes cluster",
             )

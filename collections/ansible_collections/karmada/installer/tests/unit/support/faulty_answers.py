@@ -42,6 +42,11 @@ def whole(data: bytes, status: str = "200 OK", **headers: str) -> Pieces:
     return lambda _path: iter([head(len(data), status, **headers) + data])
 
 
+def refusal(message: str) -> Pieces:
+    """What an API server answers to those who may not, with these words."""
+    return whole(json.dumps({"kind": "Status", "code": 403, "message": message}).encode(), "403 Forbidden")
+
+
 def gzip_bomb(_path: str) -> Iterator[bytes]:
     """Some MiB that unpack to ``BOMB_BYTES``, none of which anybody has asked for to be packed."""
     begin = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
@@ -109,7 +114,7 @@ FIRST_ANSWERS: dict[str, Pieces] = {
     "cut-json": whole(namespace()[:-10]),
     "nested": whole(b'{"metadata":' + b"[" * BRACKETS),
     "not-utf8": whole(b'{"metadata": {"name": "' + NOT_UTF8 + b'"}}'),
-    "escapes": whole(json.dumps({"kind": "Status", "code": 403, "message": ESCAPES}).encode(), "403 Forbidden"),
+    "escapes": refusal(ESCAPES),
     "other-types": whole(b'{"metadata": "a text"}'),
     "packed-otherwise": whole(namespace(), Content_Encoding="br"),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any number of member clusters in one process, as far as joining meets them: each an API server on a loopback port.
+"""Any number of member clusters in one process, as far as joining meets them: each an API server on a port of its own.
 
 They speak TLS, know one token each, have a node and the namespace whose UID tells them apart, and fill token Secrets of
 accounts that they know. One thread accepts for all of them. ``BROKEN`` names ways in which one can be broken.
@@ -30,7 +30,25 @@ RBAC = "apis/rbac.authorization.k8s.io/v1"
 #: How one that is broken meets whoever comes.
 BROKEN = ("refuses", "is-silent", "other-authority", "other-token", "no-kubernetes")
 #: How one answers what no API server should: at its first answer, at its lists, in what it fills into Secrets.
-FAULTY = (*faulty_answers.FIRST_ANSWERS, *faulty_answers.LISTS, "token-not-text")
+FAULTY = (*faulty_answers.FIRST_ANSWERS, *faulty_answers.LISTS, "token-not-text", "identity-not-text", "uids-not-text")
+#: What a run says of each of them.
+WORDS = {
+    "gzip-bomb": "larger than 16 MiB",
+    "too-long": "larger than 16 MiB",
+    "many-values": "more than 300000 values",
+    "trickle": "does not come to an end",
+    "cut-json": "cut off, or no JSON",
+    "nested": "nested too deep",
+    "not-utf8": "cut off, or no JSON",
+    "escapes": "403 Error",
+    "other-types": "AttributeError",
+    "packed-otherwise": "packed in a way that nobody asked for",
+    "endless-list": "a list of more than 50000 objects",
+    "circular-list": "goes on where it has been already",
+    "token-not-text": "holds no token",
+    "identity-not-text": "no namespace kube-system with a UID",
+    "uids-not-text": "a UID that is none",
+}
 ACCOUNT_OF_SECRET = "kubernetes.io/service-account.name"
 FOREVER = 10**9
 #: A name of all of them besides their address, which nobody but a proxy knows.
@@ -42,22 +60,26 @@ PROTOBUF = b"k8s\0"
 class Member(StubApi):
     """One member; ``objects`` is what was put on it, ``connections`` how often somebody has connected."""
 
-    def __init__(self, name: str, authority: bytes) -> None:
-        super().__init__()
+    def __init__(self, name: str, authority: bytes, address: str) -> None:
+        super().__init__(address)
         self.name, self.authority, self.token = name, authority, f"administrator-of-{name}"
         self.connections = 0
         #: in the place of the token of an account
         self.filled: bytes | None = None
+        #: in the place of the UIDs of what others put there
+        self.uid: str | None = None
         handler = type("Handler", (_Handler,), {"api": self})
         self._server.RequestHandlerClass = handler
         self.listener = self._server.socket
-        self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"https://{address}:{self._server.server_address[1]}"
         for each, uid in (("kube-system", f"id-of-{name}"), ("default", f"default-of-{name}")):
             self.put(NAMESPACES, _object("v1", "Namespace", {"name": each, "uid": uid}))
         self.put("api/v1/nodes", _object("v1", "Node", {"name": f"{name}-node"}))
 
     def put(self, prefix: str, obj: Object, event: str | None = None) -> Object:
         """See StubApi; the token of an account is filled in."""
+        if self.uid is not None:
+            obj = {**obj, "metadata": {**obj["metadata"], "uid": self.uid}}
         annotations = obj["metadata"].get("annotations") or {}
         account = annotations.get(ACCOUNT_OF_SECRET)
         if prefix == SECRETS and account:
@@ -97,18 +119,21 @@ class Member(StubApi):
 
 
 class SimulatedMembers:
-    """``with SimulatedMembers(names) as members``: all of them, served by this process; ``broken`` maps name → way."""
+    """``with SimulatedMembers(names) as members``: all of them, served by this process; ``broken`` maps name → way.
 
-    def __init__(self, names: Iterable[str], broken: dict[str, str] | None = None) -> None:
+    ``address`` is one of this machine.
+    """
+
+    def __init__(self, names: Iterable[str], broken: dict[str, str] | None = None, address: str = "127.0.0.1") -> None:
         now = datetime.now(UTC) - timedelta(minutes=5)
         self._authority = x509.new_authority(x509.Authority("members", "members"), "ECDSA-P256", now)
         wanted = x509.Certificate(
-            "member", "members", "member", dns_names=(DNS_NAME,), ip_addresses=("127.0.0.1",), server=True
+            "member", "members", "member", dns_names=(DNS_NAME,), ip_addresses=(address,), server=True
         )
         self._pair = x509.issue(wanted, self._authority, "ECDSA-P256", now, timedelta(days=2))
         self._now, self._over = now, threading.Event()
         self.broken = broken or {}
-        self.members = {name: Member(name, self._authority.certificate) for name in (*names, *self.broken)}
+        self.members = {name: Member(name, self._authority.certificate, address) for name in (*names, *self.broken)}
         self._accepting = threading.Thread(target=self._accept, daemon=True)
 
     def __enter__(self) -> Self:
@@ -126,6 +151,12 @@ class SimulatedMembers:
                 member.faults.append(Fault("raw", path="/secrets?", pieces=pieces, times=FOREVER))
             elif way == "token-not-text":
                 member.filled = faulty_answers.NOT_UTF8
+            elif way == "identity-not-text":
+                member.put(
+                    NAMESPACES, _object("v1", "Namespace", {"name": "kube-system", "uid": faulty_answers.ESCAPES})
+                )
+            elif way == "uids-not-text":
+                member.uid = faulty_answers.ESCAPES
         self._accepting.start()
         return self
 

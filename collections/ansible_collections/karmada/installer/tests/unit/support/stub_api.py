@@ -61,9 +61,9 @@ class Fault:
 
 
 class StubApi:
-    """``with StubApi() as api``: serves on loopback; ``requests`` is the log of (method, path with query)."""
+    """``with StubApi() as api``: serves at ``address``; ``requests`` is the log of (method, path with query)."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
@@ -83,8 +83,8 @@ class StubApi:
         self.ahead: float | None = 0.0
         self.forwarded = 0  # connections open now
         handler = type("Handler", (_Handler,), {"api": self})
-        self._server = _Server(("127.0.0.1", 0), handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server = _Server((address, 0), handler)
+        self.url = f"http://{address}:{self._server.server_address[1]}"
 
     def __enter__(self) -> StubApi:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()

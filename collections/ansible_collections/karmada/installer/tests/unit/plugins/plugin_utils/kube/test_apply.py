@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.recorded import findings
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import cluster as kube
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import wait
@@ -22,8 +23,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady, wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.support.faulty_answers import ESCAPES
 from ansible_collections.karmada.installer.tests.unit.support.moments import FastClock, until
+from ansible_collections.karmada.installer.tests.unit.support.samples import state
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
+from hypothesis import given
+from hypothesis.strategies import from_regex
 
 LABELS = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": "me"}
 
@@ -48,6 +53,19 @@ def test_a_second_run_sends_no_write(cluster: Cluster, api: StubApi) -> None:
     assert api.writes() == []
     # One list for the six of a kind, one get for the single one.
     assert len(api.requests) == 2
+
+
+@pytest.mark.parametrize("uid", [ESCAPES, "two\nlines", "two words", "", "x" * 129, 7], ids=ascii)
+def test_what_answers_with_a_uid_that_is_none_is_told_of_before_that_goes_on_record(uid: Any) -> None:
+    """A state that holds it would be refused by every later run, whomever that run is about."""
+    with pytest.raises(ProblemsError, match="ConfigMap ns/a: what answers gives it a UID that is none"):
+        Change(Ref.of(thing("a")), "created", uid)
+
+
+@given(from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", fullmatch=True))
+def test_every_other_uid_is_one_that_a_state_may_hold(uid: str) -> None:
+    change = Change(Ref.of(thing("a")), "created", uid)
+    assert list(findings(state().with_owned("member/a", {str(change.ref): change.uid or ""}))) == []
 
 
 def test_only_what_differs_is_written_and_shown(cluster: Cluster, api: StubApi) -> None:
