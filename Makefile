@@ -26,6 +26,8 @@ export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/collections
 export ANSIBLE_HOME := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/karmada-installer/ansible
 
 IN_VENV := .ci/venv
+# Runs a check or a scenario and leaves a record of it. With GO_ON, what has passed on this tree is not run again.
+RECORD = $(IN_VENV) python tools/evidence run $(if $(GO_ON),--go-on)
 
 .PHONY: help
 help: ## this list
@@ -55,8 +57,10 @@ needs-go:
 		exit 1; \
 	fi
 
-.PHONY: lint lint-python lint-types lint-yaml lint-ansible lint-shell
-lint: lint-python lint-types lint-yaml lint-ansible lint-shell ## every linter; any finding is an error (make -k lint: all findings)
+LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell
+.PHONY: lint $(LINTERS)
+lint: ## every linter; any finding is an error (make -k lint: all findings)
+	$(RECORD) lint -- make --no-print-directory $(LINTERS)
 
 lint-python:
 	$(IN_VENV) ruff check
@@ -78,7 +82,7 @@ lint-shell:
 
 .PHONY: unit
 unit: ## tests of the engine and of the lab's own logic; need no cluster
-	$(IN_VENV) pytest -n auto $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) unit --) pytest -n auto $(PYTEST_ARGS)
 
 .PHONY: reference
 reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
@@ -93,7 +97,7 @@ ifeq ($(CONTRACT),)
 else
 	$(IN_VENV) $(LAB) prepare
 	$(IN_VENV) $(LAB) artifacts
-	$(IN_VENV) pytest $(CONTRACT) $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) contract --) pytest $(CONTRACT) $(PYTEST_ARGS)
 endif
 
 .PHONY: lock
@@ -125,25 +129,33 @@ down: ## removes the lab
 # One that was killed is begun anew: molecule would take what it left for made.
 scenario-%: lab
 	rm -f $(ANSIBLE_HOME)/tmp/molecule.*.$*/state.yml
-	$(IN_VENV) molecule test -s $*
+	$(RECORD) $* -- molecule test -s $*
 
 .PHONY: test
 test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous integration runs: lint, unit, contract and the main scenarios
+	@$(IN_VENV) python tools/evidence longest lint unit contract $(SCENARIOS)
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS:%=, scenario %).'
 
 .PHONY: test-full
+test-full: GO_ON := yes
 test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: export TEST_ALL_RELEASES := true
 test-full: export UNINSTALL_VARIANTS ?= all
-test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario
+test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario; goes on where it was stopped
+	@$(IN_VENV) python tools/evidence longest lint unit contract $(SCENARIOS_FULL)
 	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
+
+.PHONY: evidence
+evidence: ## writes docs/reference/capabilities.md: what has passed when, on which tree, by molecule/records/
+	$(IN_VENV) python tools/evidence render
 
 # Rounds of `make bench`; every figure is the median of them.
 BENCH_ROUNDS := $(or $(ROUNDS),3)
 .PHONY: bench
 bench: needs-go ## this collection beside karmadactl, on a lab of its own; writes bench/ and docs/reference/benchmarks.md
 	$(IN_VENV) $(LAB) prepare
+	$(IN_VENV) $(LAB) artifacts
 	PYTHONPATH=bench:collections:molecule/shared/tools $(IN_VENV) python -m karmada_bench run --rounds $(BENCH_ROUNDS)
 
 .PHONY: clean

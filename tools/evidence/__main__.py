@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a scenario or a check and records what came of it; makes the page of capabilities of such records.
+
+    python tools/evidence run NAME [--go-on] -- COMMAND...   its exit code is that of the command
+    python tools/evidence longest NAME...                    the ten that took longest, by their last records
+    python tools/evidence render                             docs/reference/capabilities.md
+
+With --go-on, what has passed on this tree with these settings is not run again. A run that is interrupted leaves no
+record, nor does one that changed the code on its way, or had it changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Not by PYTHONPATH, which would reach the command that is run.
+sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "lab", "collections")]
+
+from karmada_lab.products import ETCD_VERSION, KARMADA_VERSION, KUBERNETES_VERSION  # noqa: E402
+
+from evidence import tree  # noqa: E402
+from evidence.capabilities import CAPABILITIES  # noqa: E402
+from evidence.page import page  # noqa: E402
+from evidence.records import Record, Store, longest, still_passed  # noqa: E402
+
+
+def run(root: Path, name: str, command: Sequence[str], *, go_on: bool, environment: Mapping[str, str]) -> int:
+    """Run the command unless that is not needed, and record it."""
+    store, parts = Store(root / tree.RECORDS), tree.digests(root, name)
+    takes = tree.asked_for(root, name)
+    settings = {each: environment[each] for each in sorted(takes - {"SEED"}) if environment.get(each)}
+    before = still_passed(store.of(name), parts, settings) if go_on and not environment.get("SEED") else None
+    if before:
+        say(f"{name}: not run again: it passed on this tree ({before.tree}) {before.began}, in {before.seconds:.0f} s")
+        return 0
+    dirty = tree.edited(root, parts)
+    seed = _seed(environment) if "SEED" in takes else None
+    began, started = datetime.now(UTC), time.monotonic()
+    code = _to_its_end(command, {**environment, **({} if seed is None else {"SEED": str(seed)})})
+    seconds = round(time.monotonic() - started, 1)
+    if changed := [part for part, digest in tree.digests(root, name).items() if parts.get(part) != digest]:
+        say(f"{name}: no record, because the tree changed while it ran: {', '.join(changed)}")
+    elif code >= 0:
+        new = Record(
+            name=name, passed=code == 0, began=began.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds=seconds,
+            tree=tree.whole(parts), commit=tree.commit(root), dirty=dirty, parts=parts, settings=settings, seed=seed,
+            versions=versions(), machine=machine(),
+        )  # fmt: skip
+        store.add(new)
+        say(f"{name}: {'passed' if new.passed else 'failed'} after {seconds:.0f} s on tree {new.tree}")
+    return code if code >= 0 else 128 - code
+
+
+def _to_its_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run it; who stops this program waits until the command has come to its own end. Negative: ended by a signal."""
+    with subprocess.Popen(command, env=dict(environment)) as process:
+        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # A terminal interrupts both.
+            process.wait()
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def versions() -> dict[str, str]:
+    """Programs that a result may depend on."""
+    found = {
+        "Karmada": KARMADA_VERSION,
+        "Kubernetes": KUBERNETES_VERSION,
+        "etcd": ETCD_VERSION,
+        "Python": platform.python_version(),
+    }
+    for package in ("ansible-core", "kubernetes", "molecule"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, str]:
+    """What it ran on, without a name of it."""
+    kibibytes = int(Path("/proc/meminfo").read_text().split()[1])
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{kibibytes / 2**20:.0f} GiB",
+        "kernel": platform.release(),
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def say(text: str) -> None:
+    """A line for the person who waits."""
+    print(text, flush=True)
+
+
+def _seed(environment: Mapping[str, str]) -> int:
+    given = environment.get("SEED")
+    return int(given) if given else random.SystemRandom().randrange(100_000)
+
+
+def _render(root: Path) -> None:
+    store, names = Store(root / tree.RECORDS), [*tree.CHECKS, *tree.scenarios(root)]
+    records = {name: store.of(name) for name in names}
+    parts = tree.contents(root)
+    text = page(CAPABILITIES, records, {name: tree.digests(root, name, parts) for name in names})
+    (root / tree.CAPABILITIES).write_text(text, encoding="utf-8")
+    recorded = sum(bool(each) for each in records.values())
+    say(f"{tree.CAPABILITIES}: {recorded} of {len(names)} scenarios and checks have a record")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("run")
+    one.add_argument("name")
+    one.add_argument("--go-on", action="store_true")
+    one.add_argument("command", nargs="+")
+    one = verbs.add_parser("longest")
+    one.add_argument("names", nargs="+")
+    verbs.add_parser("render")
+    options = parser.parse_args(arguments)
+    if options.verb == "run":
+        try:
+            return run(ROOT, options.name, options.command, go_on=options.go_on, environment=os.environ)
+        except KeyboardInterrupt:
+            say(f"{options.name}: interrupted, so there is no record of it")
+            return 130
+    if options.verb == "render":
+        _render(ROOT)
+        return 0
+    store = Store(ROOT / tree.RECORDS)
+    last = [max(found, key=lambda each: each.began) for name in options.names if (found := store.of(name))]
+    say("\n".join(["What took longest:", *longest(last)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

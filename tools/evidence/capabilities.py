@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the product can do, in the words of whoever would use it, and which scenarios and checks show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Capability(NamedTuple):
+    """A sentence about the product, and names of those that would fail if it were not true."""
+
+    what: str
+    shown_by: tuple[str, ...]
+
+
+class Area(NamedTuple):
+    """Capabilities that a reader looks for in one place."""
+
+    title: str
+    capabilities: Sequence[Capability]
+
+
+def _can(what: str, *shown_by: str) -> Capability:
+    return Capability(what, shown_by)
+
+
+CAPABILITIES = (
+    Area(
+        "A control plane in pods of a host cluster",
+        (
+            _can("From nothing to an application on two members, with one command", "demo"),
+            _can("Each component has replicas, flags, feature gates, resources, images and labels of its own; a change "
+                 "of one touches nothing else", "pods_settings"),
+            _can("Optional components (scheduler estimator, descheduler, search, metrics adapter) come and go with "
+                 "the document", "pods_settings"),
+            _can("Fields of objects that the document has no word for, by an overlay", "pods_settings"),
+            _can("Reachable by port-forward, node port, load balancer, Ingress, Route or a name outside; a change of "
+                 "it makes one certificate anew", "pods_endpoints"),
+            _can("Reachable only through its host cluster, with restricted pods and Secrets encrypted at rest",
+                 "pods_cluster_ip"),
+            _can("Three etcd members", "pods_cluster_ip", "pods_etcd_storage"),
+            _can("etcd in directories of nodes; a member that is deleted comes back to its data",
+                 "pods_etcd_storage"),
+            _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
+            _can("IPv6 alone, and both families", "pods_ip_families"),
+            _can("Images from a private registry, by pull secrets", "pods_private_registry"),
+            _can("Several control planes in one host cluster, in one namespace, of different versions",
+                 "pods_many_instances"),
+            _can("An account on the host cluster with the listed rights and no more", "pods_least_rights"),
+            _can("Removal leaves nothing on host cluster and members, whoever is lost or holds an object; data can "
+                 "be kept and taken up again", "demo", "pods_uninstall"),
+        ),
+    ),
+    Area(
+        "A control plane on plain hosts, over SSH",
+        (
+            _can("Three hosts with a virtual IP, as systemd units, by a user that is not root", "hosts_plain"),
+            _can("Hardened units; nothing is left on a host after removal", "hosts_plain"),
+            _can("A changed flag starts one unit anew, on one host after the other, while the API answers",
+                 "hosts_plain"),
+            _can("etcd or load balancer on hosts of their own, or of the site's own", "hosts_variants"),
+            _can("Programs out of images, from a mirror, from a directory, or built from Go modules",
+                 "hosts_variants", "hosts_plain"),
+            _can("IPv6 alone", "hosts_variants"),
+            _can("Hosts come and go, and lose roles; every port can be chosen", "hosts_change"),
+            _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
+            _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
+                 "hosts_faults", "hosts_etcd_below_pods"),
+            _can("A host whose root lies has no power over other hosts or the machine with Ansible", "hosts_hostile"),
+        ),
+    ),
+    Area(
+        "Members",
+        (
+            _can("Join in mode Push, at once and many together; one that is broken stops no other", "demo",
+                 "members_change", "unit"),
+            _can("Join in mode Pull, where the control plane cannot connect to the member; an agent with a "
+                 "certificate of its own, which it renews", "members_pull"),
+            _can("An agent as a unit of a plain host; another host takes over", "members_agent_on_host"),
+            _can("Leave, with applications that stay untouched or go; a member that is lost is given up by name",
+                 "members_leave", "members_pull"),
+            _can("From Push to Pull and back without a pod being disturbed", "members_change"),
+            _can("Labels, region, provider, taints and credentials change in place", "members_change",
+                 "members_pull"),
+            _can("Cordon, drain and uncordon", "members_change"),
+            _can("Members that Karmada's own command registered or joined are left alone until they are listed",
+                 "members_of_others"),
+            _can("Scoped rights on a member: what is not listed is refused", "pods_settings"),
+            _can("A member's kubeconfig fetched from a host over SSH", "hosts_plain"),
+            _can("Members chosen by limit, name and tag", "members_change"),
+        ),
+    ),
+    Area(
+        "Runs",
+        (
+            _can("A second run changes nothing and writes nothing", "demo", "run_check_mode", "hosts_plain"),
+            _can("Check mode with diff says what a run would change, and changes nothing", "run_check_mode"),
+            _can("No run shows a secret, however much it says", "run_check_mode", "hosts_faults"),
+            _can("What drifted is put right, and nothing else", "run_convergence"),
+            _can("A new version of a component that does not start stops the run with the reason, while the old "
+                 "pods serve", "run_convergence"),
+            _can("Killed at any point and run again, in pods", "run_interrupted"),
+            _can("Killed at any point and run again, on plain hosts", "hosts_faults"),
+            _can("An API server that fails, refuses and goes away for a minute", "run_faulty_api"),
+            _can("Every mistake in a document is refused before the first change, with what, where and how to mend "
+                 "it", "run_bad_input", "unit"),
+            _can("Removal asks for the name once more", "pods_least_rights"),
+        ),
+    ),
+    Area(
+        "Karmada at work on the result",
+        (
+            _can("Policies, overrides and namespaces reach members", "functions_in_pods", "functions_on_hosts"),
+            _can("Requests to members through the control plane, as oneself and no further", "functions_in_pods",
+                 "functions_on_hosts"),
+            _can("A Service of one member used on another one", "functions_in_pods", "functions_on_hosts"),
+            _can("More pods where pods are busy, across members", "functions_in_pods", "functions_on_hosts"),
+            _can("A member that dies: its pods run elsewhere, and it comes back", "functions_in_pods",
+                 "functions_on_hosts"),
+        ),
+    ),
+    Area(
+        "Releases and other installers",
+        (
+            _can("Every known release of Karmada, with all its components", "release_all"),
+            _can("A control plane made by an earlier version of this collection is taken over",
+                 "release_adopts_earlier"),
+            _can("The newest ansible-core, from the built artifact", "release_newest_core"),
+            _can("The built artifact, by somebody who has nothing else", "pods_cluster_ip"),
+            _can("Control planes of karmadactl and of Karmada's operator are recognised and refused",
+                 "other_installers"),
+        ),
+    ),
+    Area(
+        "How it is made",
+        (
+            _can("Clean for ansible-lint (production), yamllint, ruff, mypy and shellcheck", "lint"),
+            _can("The engine, its invariants, and the refusals, without a cluster", "unit"),
+            _can("What is rendered, against the real programs: API servers, etcd, systemd, each flag", "contract"),
+            _can("A lab on one machine: clusters of several nodes, and plain hosts by SSH", "lab_hosts"),
+            _can("The lab, killed at any moment, comes up and goes down and leaves nothing", "lab_recovery"),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capabilities and records as a page of the documentation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from evidence.capabilities import Area
+from evidence.records import Record, newest_failure, newest_pass
+
+PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Generated from molecule/records/ by `make evidence`. Change tools/evidence/. -->
+
+# Capabilities, and what shows them
+
+Each line is shown by a scenario on real clusters and hosts ([what each of them does](../../molecule/README.md)), or by
+a level of tests (`lint`, `unit`, `contract`), which passed at the time and on the tree that it names. Each run leaves a
+record in `molecule/records/`. A *tree* is a digest of all that decides the result: the collection, the lab, what
+scenarios share, and the scenario itself. *Changed since* names the parts of it that have another content now than they
+had then: the scenario has not been seen to pass with them. `make test-full` runs each of which that is true, and goes
+on where it was stopped.
+
+{areas}
+
+## Scenarios and checks
+
+How each was run. Settings are variables of the environment; those that draw moments or faults at random do so by their
+seed, which repeats the run.
+
+{runs}
+
+## Where
+
+{machines}
+"""
+
+_NEVER = "no record"
+
+
+def page(areas: Iterable[Area], records: Mapping[str, Sequence[Record]], now: Mapping[str, Mapping[str, str]]) -> str:
+    """docs/reference/capabilities.md. ``now``: name of a scenario or check → part → digest of its present content."""
+    return PAGE.format(
+        areas="\n\n".join("\n".join(_area(each, records, now)) for each in areas),
+        runs="\n".join(_runs(records)),
+        machines="\n".join(_machines(records)),
+    )
+
+
+def state(records: Sequence[Record], now: Mapping[str, str]) -> tuple[str, str, str, str]:
+    """Cells of a row: when it passed, on which tree, in how many seconds, and what has changed or failed since."""
+    last, failed = newest_pass(records), newest_failure(records)
+    since = []
+    if failed and (last is None or failed.began > last.began):
+        since.append(f"**failed** {_day(failed)} on `{failed.tree}`")
+    if last is None:
+        return _NEVER, "", "", "; ".join(since)
+    if changed := last.changed_since(now):
+        since.append(f"changed since: {', '.join(changed)}")
+    return _day(last), f"`{last.tree}`", f"{last.seconds:.0f}", "; ".join(since)
+
+
+def _area(area: Area, records: Mapping[str, Sequence[Record]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    yield f"## {area.title}\n"
+    yield "| capability | shown by | passed | tree | s | since then |"
+    yield "|---|---|---|---|--:|---|"
+    for capability in area.capabilities:
+        what = capability.what
+        for name in capability.shown_by:
+            yield _row(what, f"`{name}`", *state(records.get(name, ()), now[name]))
+            what = ""
+
+
+def _runs(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    yield "| scenario or check | passed (UTC) | tree | commit | s | settings | seed |"
+    yield "|---|---|---|---|--:|---|--:|"
+    for name, found in records.items():
+        passes = [each for each in found if each.passed]
+        for each in passes:
+            settings = " ".join(f"{key}={value}" for key, value in sorted(each.settings.items()))
+            yield _row(
+                f"`{name}`", each.began.replace("T", " ").removesuffix("Z"), f"`{each.tree}`",
+                each.commit + (" with changes" if each.dirty else ""), f"{each.seconds:.0f}",
+                f"`{settings}`" if settings else "", "" if each.seed is None else str(each.seed),
+            )  # fmt: skip
+        if not passes:
+            yield _row(f"`{name}`", _NEVER, "", "", "", "", "")
+
+
+def _machines(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    """Each machine and set of versions once, with how many of the runs it had."""
+    counted: dict[str, int] = {}
+    for each in (each for found in records.values() for each in found if each.passed):
+        machine = ", ".join(f"{key} {value}" for key, value in sorted(each.machine.items()) if key != "load")
+        versions = ", ".join(f"{key} {value}" for key, value in sorted(each.versions.items(), key=_small))
+        counted[f"{machine}; {versions}"] = counted.get(f"{machine}; {versions}", 0) + 1
+    if not counted:
+        yield "There is no record yet."
+    for text, number in sorted(counted.items()):
+        yield f"- {number} runs: {text}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _day(record: Record) -> str:
+    return record.began[:10]
+
+
+def _small(item: tuple[str, str]) -> str:
+    return item[0].lower()

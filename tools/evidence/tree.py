@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which code decides the result of a check: the checkout cut into parts, and a digest of the content of each.
+
+Documentation decides nothing for a scenario, nor do tests of other levels, nor what git ignores. A digest is of
+contents, so a commit, a rebase or a branch does not change it, and an edit that is not committed does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+CHECKS = ("lint", "unit", "contract")
+"""What is recorded beside scenarios."""
+
+RECORDS = "molecule/records"
+CAPABILITIES = "docs/reference/capabilities.md"
+
+_COLLECTION = "collections/ansible_collections/karmada/installer/"
+_DOCUMENTATION, _TESTS, _BUILD, _ENVIRONMENT = "documentation", "tests", "build", "environment"
+_OF_ENVIRONMENT = (".ci", ".config", "ansible.cfg", "constraints.txt", "requirements.yml", "setup.cfg")
+_PARTS = {
+    **{first: first for first in ("bench", "lab", "operator", "playbooks", "tools")},
+    **dict.fromkeys(_OF_ENVIRONMENT, _ENVIRONMENT),
+    "docs": _DOCUMENTATION,
+    "inventory_plugins": "inventory",
+}
+_NO_PART_OF_SCENARIOS = frozenset({_DOCUMENTATION, _TESTS, _BUILD, "bench", "operator", "tools"})
+
+
+def part_of(path: str) -> str:
+    """The part of the checkout that a file belongs to; '' for what the records themselves are.
+
+    A package of the engine is a part (as in ``plugin_utils/kube``), as are each other kind of plugin, ``roles``,
+    ``playbooks`` and ``schemas``; a scenario's folder is the part of its name.
+    """
+    if path.startswith(f"{RECORDS}/") or path == CAPABILITIES:
+        return ""
+    folders, name = PurePosixPath(path).parts[:-1], PurePosixPath(path).name
+    if name == "LICENSE" or name.endswith(".md"):
+        return _DOCUMENTATION
+    if "tests" in folders:
+        return _TESTS
+    if path.startswith(_COLLECTION):
+        return _part_of_collection(folders[_COLLECTION.count("/") :])
+    if folders[:1] == ("molecule",):
+        return folders[1]
+    first = folders[0] if folders else name
+    return _PARTS.get(first, _BUILD)
+
+
+def _part_of_collection(folders: tuple[str, ...]) -> str:
+    if folders[:2] == ("plugins", "plugin_utils"):
+        return "/".join(folders[1:3])
+    if folders[:1] == ("plugins",):
+        return folders[1]
+    return folders[0] if folders else "collection"
+
+
+def scenarios(root: Path) -> list[str]:
+    """Names of all scenarios."""
+    return sorted(each.parent.name for each in (root / "molecule").glob("*/molecule.yml"))
+
+
+def taken_along(root: Path, scenario: str) -> set[str]:
+    """Scenarios whose files this one uses, itself included."""
+    known, found, new = set(scenarios(root)), set[str](), {scenario}
+    while new:
+        found |= new
+        texts = [_text(file) for name in new for file in _files_of(root, name)]
+        new = {
+            word
+            for text in texts
+            for word in re.findall(r"(?:\.\./|molecule/|SCENARIO_SHARED: )(\w+)", text)
+            if word in known
+        } - found
+    return found
+
+
+def asked_for(root: Path, name: str) -> set[str]:
+    """Variables of the environment by which the caller changes what a check does, ``SEED`` included."""
+    if name == "contract":
+        return {"TEST_ALL_RELEASES"}
+    if name in CHECKS:
+        return set()
+    texts = [_text(file) for each in taken_along(root, name) for file in _files_of(root, each)]
+    words = {word for text in texts for word in re.findall(r"ansible\.builtin\.env', '([A-Z_]+)'", text)}
+    return {word for word in words if not word.startswith(("MOLECULE_", "SCENARIO_"))}
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Part → digest of its content, of the whole checkout."""
+    files: dict[str, list[str]] = {}
+    for path in _paths(root):
+        part, file = part_of(path), root / path
+        if part and (file.is_symlink() or file.is_file()):
+            files.setdefault(part, []).append(path)
+    return {part: _digest(root, paths) for part, paths in sorted(files.items())}
+
+
+def digests(root: Path, name: str, parts: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of the ``contents``, which can be handed in, those parts that decide what becomes of a scenario or a check."""
+    parts = contents(root) if parts is None else parts
+    chosen = deciding(parts, name, () if name in CHECKS else taken_along(root, name), scenarios(root))
+    return {part: digest for part, digest in parts.items() if part in chosen}
+
+
+def deciding(parts: Iterable[str], name: str, along: Iterable[str], known: Iterable[str]) -> set[str]:
+    """Of these parts, those that decide the result; ``along`` are the scenarios that it uses, of all the ``known``."""
+    if name == "contract":
+        return set(parts) - {_DOCUMENTATION}
+    if name in CHECKS:
+        return set(parts)
+    return set(parts) - _NO_PART_OF_SCENARIOS - (set(known) - set(along))
+
+
+def whole(parts: Mapping[str, str]) -> str:
+    """One digest for all parts together."""
+    return hashlib.sha256("".join(f"{part} {digest}\n" for part, digest in sorted(parts.items())).encode()).hexdigest()[
+        :12
+    ]
+
+
+def commit(root: Path) -> str:
+    """The commit that is checked out, short; '' where there is none."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def edited(root: Path, parts: Iterable[str]) -> bool:
+    """Some file of these parts differs from the commit that is checked out."""
+    done = _git(root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    return any(part_of(entry[3:]) in set(parts) for entry in done.split("\0") if entry)
+
+
+def _paths(root: Path) -> list[str]:
+    """Files that git knows, or would add."""
+    return [path for path in _git(root, "ls-files", "-z", "-co", "--exclude-standard").split("\0") if path]
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def _files_of(root: Path, scenario: str) -> list[Path]:
+    return sorted(path for path in (root / "molecule" / scenario).rglob("*") if path.is_file())
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _digest(root: Path, paths: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        file = root / path
+        if file.is_symlink():
+            kind, content = "link", str(file.readlink()).encode()
+        else:
+            kind, content = "program" if file.stat().st_mode & 0o100 else "file", file.read_bytes()
+        digest.update(f"{kind} {path} {hashlib.sha256(content).hexdigest()}\n".encode())
+    return digest.hexdigest()[:12]
