@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("artifacts", help="bring binaries into the cache", parents=[versions, source])
     one.add_argument("action", nargs="?", choices=["path", "dir", "lock"])
-    one.add_argument("name", nargs="?", help="with path: name of a binary")
+    one.add_argument("name", nargs="?", help="with path: name of a binary, brought into the cache if it is not there")
     one.add_argument("--only", nargs="+", default=[], metavar="NAME", help="binaries or products")
     one.set_defaults(run=_artifacts)
 
@@ -161,7 +161,8 @@ def _artifacts(lab: Lab, options: argparse.Namespace) -> None:
     elif options.action == "path":
         if not options.name:
             raise LabError("lab artifacts path needs the name of a binary, like kubectl")
-        print(artifacts.present(lab, known, options.name))
+        artifacts.ensure(lab, known, [options.name], options.source)
+        print(artifacts.path_of(lab, known, options.name))
     elif options.action == "lock":
         upstream.lock([known["kubernetes"], known["etcd"]])
     else:
