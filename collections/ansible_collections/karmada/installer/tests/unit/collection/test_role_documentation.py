@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).parents[3] / "roles"
-NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "tasks/main.yml").is_file())
+NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "tasks").is_dir())
 #: What the inventory plugin and the play give; no role sets them.
 GIVEN = {"karmada_deployment": "dict", "karmada_connection": "dict", "karmada_operation": "str"}
 TYPES = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict}
@@ -21,8 +22,42 @@ def load(role: str, path: str) -> dict[str, Any]:
     return (yaml.safe_load(file.read_text(encoding="utf-8")) or {}) if file.is_file() else {}
 
 
+def entry_points(role: str) -> dict[str, dict[str, Any]]:
+    return load(role, "meta/argument_specs.yml")["argument_specs"]
+
+
 def options(role: str) -> dict[str, dict[str, Any]]:
-    return load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    """Those of all entry points; a role that only has parts (``tasks_from``) has no main one."""
+    return {name: option for entry in entry_points(role).values() for name, option in entry["options"].items()}
+
+
+def names_given(tasks: Any) -> Iterator[str]:
+    """The variables that tasks make: what they register, and what their loops go through."""
+    for task in tasks or ():
+        yield from filter(None, (task.get("register"), task.get("loop_control", {}).get("loop_var")))
+        for section in ("block", "rescue", "always"):
+            yield from names_given(task.get(section))
+
+
+def test_roles_without_documentation_are_not_passed_by() -> None:
+    assert sorted(path.name for path in ROLES.iterdir()) == NAMES
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_entry_points_have_tasks_and_one_that_is_whole_has_a_main_one(role: str) -> None:
+    names = set(entry_points(role))
+    assert {name for name in names if not (ROLES / role / f"tasks/{name}.yml").is_file()} == set()
+    assert ("main" in names) == (ROLES / role / "tasks/main.yml").is_file()
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_what_its_tasks_make_begins_with_its_name(role: str) -> None:
+    made = {
+        name
+        for path in (ROLES / role / "tasks").rglob("*.yml")
+        for name in names_given(yaml.safe_load(path.read_text(encoding="utf-8")))
+    }
+    assert {name for name in made if not name.startswith(f"{role}_")} == set()
 
 
 @pytest.mark.parametrize("role", NAMES)
@@ -55,5 +90,6 @@ def test_metadata_is_complete(role: str) -> None:
     meta = load(role, "meta/main.yml")
     assert meta["dependencies"] == []
     assert {"author", "description", "license", "min_ansible_version", "platforms"} <= set(meta["galaxy_info"])
-    short = load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["short_description"]
-    assert meta["galaxy_info"]["description"] == short
+    assert all(entry["short_description"] for entry in entry_points(role).values())
+    if "main" in entry_points(role):
+        assert meta["galaxy_info"]["description"] == entry_points(role)["main"]["short_description"]

@@ -39,14 +39,14 @@ PLAY = """\
   any_errors_fatal: true
   environment: {RUNNING: "{{ running }}", HOST: "{{ inventory_hostname }}"}
   vars:
-    control_plane_on_hosts_journal: {due: true}
+    host_units_journal: {due: true}
   tasks:
     - ansible.builtin.include_role:
-        name: karmada.installer.control_plane_on_hosts
-        tasks_from: start.yml
+        name: karmada.installer.host_units
+        tasks_from: start
         rolespec_validate: false
       vars:
-        control_plane_on_hosts_first: [etcd]
+        host_units_components: [etcd]
 """
 
 
