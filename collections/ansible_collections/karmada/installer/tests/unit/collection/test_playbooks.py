@@ -21,14 +21,14 @@ COLLECTION = Path(__file__).parents[3]
 NOTES = """
 import json, os
 from ansible.plugins.action import ActionBase
-from ansible_collections.karmada.installer.plugins.plugin_utils import selected_members
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection
 
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         name = self._task.action.rpartition(".")[2]
         with open(os.environ["STEPS"], "a") as steps:
-            selected = selected_members.of_variables(task_vars)
+            selected = selection.of_variables(task_vars)
             steps.write(json.dumps({"step": name, "selected": selected, **self._task.args}) + "\\n")
         results = json.loads(os.environ["RESULTS"])
         return results.get(f"{name} {self._task.args.get('stage')}") or results.get(name) or {"changed": False}
