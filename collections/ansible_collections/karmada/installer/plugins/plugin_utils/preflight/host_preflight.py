@@ -23,7 +23,7 @@ def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[
     refused = _refused(
         run, [*component_hosts.all_hosts(run.spec), *map(component_hosts.host_of, run.leaving.values())], abandoned
     )
-    return [_or_given_up(host, problem, "uninstall_on_hosts_abandon", abandoned) for host, problem in refused]
+    return [_or_given_up(host, problem, "uninstall_abandon_hosts", abandoned) for host, problem in refused]
 
 
 def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
@@ -32,7 +32,7 @@ def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Pr
     missing = [name for name in nodes if name not in run.hosts and name not in abandoned]
     if not missing:
         return []
-    names = json.dumps({"uninstall_on_hosts_abandon": [*abandoned, *missing]})
+    names = json.dumps({"uninstall_abandon_hosts": [*abandoned, *missing]})
     return [
         Problem(
             what=f"its etcd is on hosts ({', '.join(nodes)}), and the document does not name {', '.join(missing)}",

@@ -103,7 +103,7 @@ def test_an_uninstall_waits_for_hosts_that_have_left_and_were_not_cleaned() -> N
 
 def test_an_uninstall_says_how_a_lost_host_is_given_up() -> None:
     (problem,) = host_preflight.unreachable_hosts(run({**checks.three(), "host2": REFUSED}))
-    assert problem.remedy.endswith("""-e '{"uninstall_on_hosts_abandon": ["host2"]}'""")
+    assert problem.remedy.endswith("""-e '{"uninstall_abandon_hosts": ["host2"]}'""")
 
 
 def test_a_host_that_has_moved_may_be_another_machine() -> None:

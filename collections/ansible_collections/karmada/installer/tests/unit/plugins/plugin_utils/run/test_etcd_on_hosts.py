@@ -259,7 +259,7 @@ def test_an_uninstall_wants_the_hosts_that_a_killed_install_has_begun_with(
     (problem,) = findings.uninstall_problems(runs.step(stored))
     assert problem.where == "spec.hosts"
     assert "the document does not name etcd4, etcd5" in problem.what
-    assert problem.remedy.endswith("""-e '{"uninstall_on_hosts_abandon": ["etcd4", "etcd5"]}'""")
+    assert problem.remedy.endswith("""-e '{"uninstall_abandon_hosts": ["etcd4", "etcd5"]}'""")
     assert findings.uninstall_problems(runs.step(stored), ["etcd4", "etcd5"]) == []
 
 
