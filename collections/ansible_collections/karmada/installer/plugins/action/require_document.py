@@ -25,7 +25,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members"]}
+        "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members", "any"]}
     }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
             problems = [Problem("a run works on one control plane, and these name more", _listed(ours), remedy)]
-        elif known.get("ansible_limit"):
+        elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         problems = [*_of_debugging(), *problems]
         if problems:

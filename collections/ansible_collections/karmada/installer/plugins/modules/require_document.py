@@ -29,8 +29,9 @@ options:
       - What C(--limit) may choose.
       - V(control_plane) is that and its plain hosts, all of them.
       - V(members) are also single members, unless there are plain hosts, which such a limit would leave out.
+      - V(any) is whatever there is, for playbooks that work through the control plane only.
     type: str
-    choices: [control_plane, members]
+    choices: [control_plane, members, any]
     default: control_plane
 extends_documentation_fragment:
   - karmada.installer.attributes

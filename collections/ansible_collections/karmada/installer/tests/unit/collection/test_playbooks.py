@@ -58,7 +58,10 @@ def run(
     hosts: dict[str, Any] | None = None,
     grouped: bool = False,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    """The command, and what each step was given, in order. ``grouped`` has the hosts in the group of all hosts, too."""
+    """The command, and what each step was given, in order. ``playbook``: the name of one of ours, or the text of a play.
+
+    ``grouped`` has the hosts in the group of all hosts, too.
+    """
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
     for part in (
@@ -91,7 +94,10 @@ def run(
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}))
     steps = tmp_path / "steps"
     steps.touch()
-    command = ["-i", "hosts.yml", f"karmada.installer.{playbook}", *options]
+    if playbook.startswith("-"):
+        (tmp_path / "play.yml").write_text(playbook)
+    started = "play.yml" if playbook.startswith("-") else f"karmada.installer.{playbook}"
+    command = ["-i", "hosts.yml", started, *options]
     done = ansible_commands.run(
         "ansible-playbook",
         *command,
@@ -240,6 +246,7 @@ def test_members_are_chosen_by_limit_or_by_name_and_none_by_default(
 ) -> None:
     done, steps = run(playbook, tmp_path, {"member_scheduling": {"changed": False, "left": []}}, *options)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert [each["limit"] for each in given(steps, "require_document")] == ["any"]
     (step,) = given(steps, "member_scheduling")
     assert (step["state"], step["selected"]) == (state, members)
 
@@ -297,6 +304,47 @@ def test_on_hosts_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Pat
             "estimators": [["karmada-scheduler-estimator"]],
         }[tag]
     )
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+@pytest.mark.parametrize("tag", CHOSEN)
+def test_an_installation_has_no_part_that_a_tag_could_choose(tag: str, mode: str, tmp_path: Path) -> None:
+    """Members would leave without a check, without the lock, and without being asked twice."""
+    done, steps = run("install", tmp_path, RESULTS, "--tags", tag, mode=mode)
+    assert steps == [], done.stdout + done.stderr
+
+
+ROLE = """\
+- hosts: karmada_in_pods:karmada_on_hosts
+  gather_facts: false
+  vars: {preflight_result: {broken_members: []}}
+  tasks:
+    - ansible.builtin.include_role: {name: karmada.installer.NAME}
+"""
+PLACES = {
+    "control_plane": {"Container": "workloads", "Binary": "host_components"},
+    "members": {"Container": "member_join all", "Binary": "member_join registration"},
+    "uninstall": {"Container": "uninstall components", "Binary": "hosts_leaving"},
+}
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+@pytest.mark.parametrize("role", PLACES)
+def test_a_role_does_its_work_in_the_place_of_the_document(role: str, mode: str, tmp_path: Path) -> None:
+    due = {"instance_state": {"changed": False, "due": True}, "uninstall": {"changed": False, "installed": False}}
+    hosts = {"cp1": {"ansible_connection": "local", "karmada_host": {"name": "cp1"}}} if mode == "Binary" else None
+    play = ROLE.replace("NAME", role)
+    done, steps = run(play, tmp_path, {**RESULTS, **due}, mode=mode, hosts=hosts, grouped=mode == "Binary")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PLACES[role].values() & set(named(steps)) == {PLACES[role][mode]}
+
+
+@pytest.mark.parametrize("mode", ["Container", "Binary"])
+def test_stages_of_a_control_plane_have_one_order(mode: str, tmp_path: Path) -> None:
+    due = {"instance_state": {"changed": False, "due": True}}
+    _, steps = run("install", tmp_path, {**RESULTS, **due}, mode=mode)
+    order = ["rights", "foundation", "aggregation", "admission", "discovery", "addons"]
+    assert [each["stage"] for each in given(steps, "control_plane") if each["stage"] != "withdrawal"] == order
 
 
 @pytest.mark.parametrize("limit", ["m1", "karmada_members:!m2", "karmada_control:m1"])
