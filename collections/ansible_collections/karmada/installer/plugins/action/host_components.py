@@ -48,7 +48,7 @@ class ActionModule(HostAction):
         if not ends and not some and not self.view.may_have(tree["absent"]):
             return {"changed": False, "changes": [], "outdated": []}
         found = self.on_host(
-            "host_tree",
+            "_host_tree",
             check=True if state == "compared" else None,
             tree=json.dumps(tree),
             state=state if ends else "present",

@@ -50,9 +50,9 @@ class ActionModule(HostAction):
             kept = run.to_keep(self.host_name)
             wanted |= {"content": json.dumps(kept), "expected": self._expected}
         if arguments["required"]:
-            found = self.on_host("host_state", **wanted)
+            found = self.on_host("_host_state", **wanted)
         else:
-            found, refusal = refusal_of(lambda: self.on_host("host_state", **wanted))
+            found, refusal = refusal_of(lambda: self.on_host("_host_state", **wanted))
             if refusal:
                 self.note(lost={"step": self._task.name, "reason": refusal})
                 return {"changed": False}

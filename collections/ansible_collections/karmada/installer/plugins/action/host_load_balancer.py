@@ -23,7 +23,7 @@ class ActionModule(HostAction):
         run, state = self.karmada, arguments["state"]
         if state in ("held", "released"):
             tree = json.dumps(load_balancer.packages(run.instance))
-            return self.on_host("host_tree", tree=tree, state="held" if state == "held" else "present")
+            return self.on_host("_host_tree", tree=tree, state="held" if state == "held" else "present")
         serving, coming = load_balancer.in_turn(run.instance, run.observed)
         nothing = {"changed": False, "changes": [], "in_turn": serving + coming}
         wanted = not self.leaves and self.view.is_load_balancer
@@ -31,7 +31,7 @@ class ActionModule(HostAction):
             # Where nobody else serves it, the address stays until those that come do.
             return nothing
         tree = json.dumps(self.view.load_balancer_tree() if wanted else load_balancer.absent(run.instance))
-        found = self.on_host("host_tree", tree=tree, state="present", timeout=arguments["timeout"])
+        found = self.on_host("_host_tree", tree=tree, state="present", timeout=arguments["timeout"])
         if found.get("units"):
             seen = self.seen.get("units") or {}
             self.note(units={**seen, **found["units"]})

@@ -48,4 +48,4 @@ class ActionModule(HostAction):
         return {"changed": False, "reached": not refusal}
 
     def _ask(self, question: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        return refusal_of(lambda: self.on_host("host_state", **question))
+        return refusal_of(lambda: self.on_host("_host_state", **question))

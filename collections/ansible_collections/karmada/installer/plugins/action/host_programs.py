@@ -20,7 +20,7 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """What it lacks was found out when it was looked at, and was brought to this machine."""
         if arguments["state"] == "absent":
-            return self.on_host("host_program_files", state="absent")
+            return self.on_host("_host_program_files", state="absent")
         lacking = self.seen.get("lacking") or {}
         if not lacking:
             return {"changed": False, "installed": []}
@@ -32,7 +32,7 @@ class ActionModule(HostAction):
                 return lost
             arrived[each["sha256"]] = self._send(Path(each["file"]))
         found = self.on_host(
-            "host_program_files",
+            "_host_program_files",
             programs=[{"path": path, "sha256": each["sha256"]} for path, each in sorted(lacking.items())],
             arrived=arrived,
         )

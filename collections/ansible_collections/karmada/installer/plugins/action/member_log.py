@@ -29,6 +29,6 @@ class ActionModule(HostAction):
             "ignored": [member_log.consequence(name) for name in names],
             "seconds": member_log.SECONDS,
         }
-        found, refusal = refusal_of(lambda: self.on_host("host_log", **wanted))
+        found, refusal = refusal_of(lambda: self.on_host("_host_log", **wanted))
         self.note(member_log={} if refusal else found["lines"])
         return {"changed": False}

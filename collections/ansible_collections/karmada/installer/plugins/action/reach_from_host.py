@@ -20,7 +20,7 @@ class ActionModule(HostAction):
         targets = self.seen.get("targets") or []
         if not targets:
             return {"changed": False, "unreached": []}
-        found, refusal = refusal_of(lambda: self.on_host("host_reach", targets=targets, seconds=SECONDS))
+        found, refusal = refusal_of(lambda: self.on_host("_host_reach", targets=targets, seconds=SECONDS))
         unreached = {} if refusal else found["unreached"]
         self.note(unreached=unreached)
         return {"changed": False, "unreached": sorted(unreached)}

@@ -12,7 +12,7 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     Makes users, configuration, certificates and hardened units of the named components as the document and the role of
-    the host want them, and has M(karmada.installer.host_tree) bring the host to that.
+    the host want them, and has M(karmada.installer._host_tree) bring the host to that.
   - >-
     A unit is restarted if, and only if, its process was started with something older than what there is now.
   - >-

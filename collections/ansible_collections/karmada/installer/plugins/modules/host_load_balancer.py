@@ -12,8 +12,8 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     Makes users, configuration and hardened units of HAProxy and keepalived as the document wants them, for an endpoint
-    of type C(VirtualIP), and has M(karmada.installer.host_tree) bring the host to that. A host that is no load balancer
-    loses what it has of one.
+    of type C(VirtualIP), and has M(karmada.installer._host_tree) bring the host to that. A host that is no load
+    balancer loses what it has of one.
   - >-
     The units are the control plane's own. Those of the distribution's packages, C(haproxy.service) and
     C(keepalived.service), are not touched, unless they were held while the packages were installed: those are disabled.

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     KARMADA_AGENT,
     KARMADA_CONTROLLER_MANAGER,
@@ -19,7 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import reach_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Target
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, binary
-from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_reach import (
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_reach import (
     AUTHORITY,
     DAY,
     NOW,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ansible_collections.karmada.installer.plugins.module_utils import reach as module_reach
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as module_reach
 
 from ..components import releases
 from ..components.types import agent_hosts, pulls

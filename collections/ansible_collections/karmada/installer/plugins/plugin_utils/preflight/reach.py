@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others than this machine are asked to reach, and in words what keeps them from it. No I/O.
 
-``module_utils.reach`` looks from a plain host, ``reach_probe`` from a pod; what they find has one form.
+``module_utils.host_reach`` looks from a plain host, ``reach_probe`` from a pod; what they find has one form.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 
 _PORTS: Mapping[str, int] = {"https": 443, "http": 80, "socks5": 1080}
 
@@ -63,7 +63,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Fault:
-    """What keeps one from a target: a kind of ``module_utils.reach``, and what was said beside."""
+    """What keeps one from a target: a kind of ``module_utils.host_reach``, and what was said beside."""
 
     kind: str
     detail: str = ""

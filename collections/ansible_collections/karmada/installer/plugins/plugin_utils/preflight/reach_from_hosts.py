@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 
 from ..components import endpoint
 from ..components.hosts import CONTROL_PLANE_ROLE, hosts_of

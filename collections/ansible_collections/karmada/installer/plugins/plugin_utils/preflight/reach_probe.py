@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 
 from ..components import image_pins
 from ..components.instance import Instance

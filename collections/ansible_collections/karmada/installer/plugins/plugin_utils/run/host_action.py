@@ -18,7 +18,7 @@ from .plain import plain
 from .plain_hosts import HostView, RunWithHosts
 
 #: Modules that change what a host is; how far a host has come is told by the tasks that ran them. They ask the lock.
-CHANGING_MODULES = ("host_tree", "host_program_files")
+CHANGING_MODULES = ("_host_tree", "_host_program_files")
 #: What ``host_state`` renews the lock for.
 _RENEWING_STATES = ("locked", "kept", "written")
 #: After how many seconds without a step on a host its lock is renewed before more of them go by.
@@ -131,7 +131,7 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             found = _told(found)
         if module in CHANGING_MODULES and not checks:
             self.note(**{"stopped" if found.get("failed") else "done": self._task.name})
-        renews = module in CHANGING_MODULES or (module == "host_state" and arguments["state"] in _RENEWING_STATES)
+        renews = module in CHANGING_MODULES or (module == "_host_state" and arguments["state"] in _RENEWING_STATES)
         if renews and not checks and not found.get("failed"):
             self.note(renewed=host_lock.clock())
         return found
@@ -146,7 +146,7 @@ class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             return {}
         if host_lock.clock() - float(self.seen.get("renewed") or 0) < RENEW_SECONDS:
             return {}
-        found = self.on_host("host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept")
+        found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept")
         return found if found.get("failed") else {}
 
 

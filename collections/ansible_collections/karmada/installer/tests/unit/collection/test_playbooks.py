@@ -58,9 +58,9 @@ def run(
     hosts: dict[str, Any] | None = None,
     grouped: bool = False,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    """The command, and what each step was given, in order. ``playbook``: the name of one of ours, or the text of a play.
+    """The command, and what each step was given, in order.
 
-    ``grouped`` has the hosts in the group of all hosts, too.
+    ``playbook`` is the name of one of ours, or the text of a play. ``grouped`` has the hosts in the group of all hosts, too.
     """
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)

@@ -17,8 +17,9 @@ from ansible_collections.karmada.installer.plugins.action import host_journal, h
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
-from ansible_collections.karmada.installer.plugins.modules import host_program_files, host_tree
-from ansible_collections.karmada.installer.plugins.modules import host_state as host_state_module
+from ansible_collections.karmada.installer.plugins.modules import _host_program_files as host_program_files
+from ansible_collections.karmada.installer.plugins.modules import _host_state as host_state_module
+from ansible_collections.karmada.installer.plugins.modules import _host_tree as host_tree
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
@@ -204,9 +205,9 @@ def test_actions_have_hosts_changed_in_the_name_of_their_run(runs: Runs, module:
 
 def test_no_other_module_that_runs_on_hosts_changes_them() -> None:
     """One that is new belongs to CHANGING_MODULES, or never writes."""
-    reading = {"host_log", "host_reach"}
+    reading = {"_host_log", "_host_reach"}
     on_hosts = {path.stem for path in (ROOT / "plugins/modules").glob("*.py") if "AnsibleModule(" in path.read_text()}
-    assert on_hosts == {*host_action.CHANGING_MODULES, "host_state", *reading}
+    assert on_hosts == {*host_action.CHANGING_MODULES, "_host_state", *reading}
     called = {
         name
         for path in (ROOT / "plugins/action").glob("*.py")
@@ -219,14 +220,14 @@ def test_a_lock_is_renewed_when_no_step_has_for_a_while(runs: Runs, monkeypatch:
     now = [50000.0]
     monkeypatch.setattr(host_lock, "clock", lambda: now[0])
     asking = Asking(host_journal.ActionModule, runs)
-    kept = [{"module": "host_state", "checks": False, "name": "prod", "holder": "me@here", "state": "kept"}]
+    kept = [{"module": "_host_state", "checks": False, "name": "prod", "holder": "me@here", "state": "kept"}]
 
     def keep() -> list[Object]:
         asking.asked.clear()
         assert asking.action.perform({"state": "kept", "required": True}) == {"changed": False}
         return list(asking.asked)
 
-    asking.action.on_host("host_tree", state="present")
+    asking.action.on_host("_host_tree", state="present")
     now[0] += host_action.RENEW_SECONDS - 1
     assert keep() == []
     now[0] += 1
@@ -268,7 +269,7 @@ def test_sending_programs_renews_the_lock_between_them_and_ends_when_it_is_lost(
     found = asking.action.perform({"state": "present"})
     if lost:
         assert (found["msg"], sent) == ("this run has lost the lock", ["a", "b"])
-        assert [each["module"] for each in asking.asked] == ["host_state"]
+        assert [each["module"] for each in asking.asked] == ["_host_state"]
     else:
         assert sent == ["a", "b", "c", "d"]
-        assert [each["module"] for each in asking.asked] == ["host_state", "host_program_files"]
+        assert [each["module"] for each in asking.asked] == ["_host_state", "_host_program_files"]

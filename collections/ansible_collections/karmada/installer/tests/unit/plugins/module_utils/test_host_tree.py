@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_system, host_tree
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import Tree
-from ansible_collections.karmada.installer.plugins.modules import host_tree as host_tree_module
+from ansible_collections.karmada.installer.plugins.modules import _host_tree as host_tree_module
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 
 OWNER = "5f0c3f0e-54a1-4a53-b7de-4ffb0a7c7a51"

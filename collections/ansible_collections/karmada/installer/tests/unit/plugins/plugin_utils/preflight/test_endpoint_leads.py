@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.reach_targets import ActionModule as Targets
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
@@ -28,7 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.endpoi
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun, Stored
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_reach import certificate, server
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_reach import certificate, server
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render import test_agent_units as of_agents
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
     Runs,

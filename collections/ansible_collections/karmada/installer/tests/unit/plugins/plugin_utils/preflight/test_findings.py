@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import findings, member_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.tests.unit.plugins.module_utils import test_reach
+from ansible_collections.karmada.installer.tests.unit.plugins.module_utils import test_host_reach
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import SYSTEM, host, installed, problems
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
@@ -275,13 +275,13 @@ def test_a_member_that_does_not_answer_is_told_and_the_others_are_checked(monkey
 
 def test_a_member_that_shows_a_certificate_of_another_authority_than_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Karmada would not get in, though the kubeconfig works."""
-    ours, theirs = test_reach.AUTHORITY.certificate.decode(), test_reach.OTHER.certificate.decode()
+    ours, theirs = test_host_reach.AUTHORITY.certificate.decode(), test_host_reach.OTHER.certificate.decode()
     published = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": ours}}
     metadata = {"name": "kube-root-ca.crt", "namespace": "kube-system"}
-    with test_reach.server(test_reach.certificate(test_reach.OTHER)) as port:
+    with test_host_reach.server(test_host_reach.certificate(test_host_reach.OTHER)) as port:
         # A loopback address is refused for another reason.
         one = member("m1", server=f"https://ip6-localhost:{port}")
-        monkeypatch.setattr(test_reach.socket, "getaddrinfo", test_reach.always("127.0.0.1"))
+        monkeypatch.setattr(test_host_reach.socket, "getaddrinfo", test_host_reach.always("127.0.0.1"))
         one.access.ca_pem = theirs
         run = with_members(monkeypatch, m1=one, m2=member("m2"))
         assert problems(run) == []

@@ -12,7 +12,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action.reach_from_host import ActionModule as FromHost
 from ansible_collections.karmada.installer.plugins.action.reach_targets import ActionModule as Targets
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import (
@@ -138,7 +138,7 @@ def test_a_host_is_sent_the_address_and_who_may_have_signed_and_nothing_else(sit
     site.look(HOSTS[0], {})
     expected = {"host": "192.0.2.7", "port": 6443, "tls": True, "authority": CA, "server_name": "192.0.2.7"}
     assert site.sent["targets"] == [{"name": name, "url": URL, **expected} for name in ("m1", "m2")]
-    assert (site.sent["module"], site.sent["seconds"]) == ("host_reach", 5)
+    assert (site.sent["module"], site.sent["seconds"]) == ("_host_reach", 5)
     assert SECRET not in json.dumps(site.sent)
 
 

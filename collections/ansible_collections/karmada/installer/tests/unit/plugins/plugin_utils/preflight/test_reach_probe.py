@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_CONTROLLER_MANAGER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent

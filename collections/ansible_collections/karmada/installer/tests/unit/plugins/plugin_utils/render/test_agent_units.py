@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.action import (
     host_programs,
     hosts_outcome,
 )
-from ansible_collections.karmada.installer.plugins.module_utils import reach as kinds
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import known_flags, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State

@@ -45,7 +45,7 @@ def test_no_secret_of_a_journal_is_in_what_a_module_tells(asking: Asking, module
 
 def test_any_module_that_fails_tells_no_secret(asking: Asking) -> None:
     asking.answer = {"failed": True, "module_stderr": JOURNAL}
-    found, refusal = host_action.refusal_of(lambda: asking.action.on_host("host_state", state="read"))
+    found, refusal = host_action.refusal_of(lambda: asking.action.on_host("_host_state", state="read"))
     assert TOKEN not in f"{found}{refusal}"
     assert "last lines" in refusal
 
@@ -66,4 +66,4 @@ def test_the_files_of_a_host_are_read_as_they_are(asking: Asking) -> None:
         "files": {"/etc/karmada/a": key},
         "stored": {"serial": 1, "files": {"ca.key": key}},
     }
-    assert asking.action.on_host("host_state", state="read") == asking.answer
+    assert asking.action.on_host("_host_state", state="read") == asking.answer

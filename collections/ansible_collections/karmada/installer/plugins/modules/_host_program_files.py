@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: host_program_files
+module: _host_program_files
 short_description: Install the programs of a control plane on a plain host
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
@@ -13,7 +13,7 @@ description:
   - >-
     Puts programs that were sent to a host into their places, side by side by version, so that an upgrade can go back.
     Each is looked at by its checksum there. M(karmada.installer.host_programs) sends them.
-  - It fails, and changes nothing, unless O(holder) has the lock that M(karmada.installer.host_state) takes.
+  - It fails, and changes nothing, unless O(holder) has the lock that M(karmada.installer._host_state) takes.
 options:
   name:
     description: Name of the control plane.
@@ -63,7 +63,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Install a program that was sent before
-  karmada.installer.host_program_files:
+  karmada.installer._host_program_files:
     name: prod
     holder: me
     programs:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: host_state
+module: _host_state
 short_description: Read or write what a plain host knows of a control plane
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
@@ -83,7 +83,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Look at the hosts
-  karmada.installer.host_state:
+  karmada.installer._host_state:
     name: prod
     holder: me
   become: true

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import reach
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
@@ -95,35 +95,35 @@ def target(port: int, **more: Any) -> dict[str, Any]:
 
 
 def kind(port: int, **more: Any) -> str:
-    return reach.look([target(port, **more)], ENOUGH).get("m1", {}).get("fault", "")
+    return host_reach.look([target(port, **more)], ENOUGH).get("m1", {}).get("fault", "")
 
 
 def test_one_with_the_right_certificate_is_reached() -> None:
     with server(certificate()) as port:
-        assert reach.look([target(port)], ENOUGH) == {}
-        assert reach.look([target(port, host="localhost", server_name="localhost")], ENOUGH) == {}
+        assert host_reach.look([target(port)], ENOUGH) == {}
+        assert host_reach.look([target(port, host="localhost", server_name="localhost")], ENOUGH) == {}
 
 
 def test_without_a_port_the_name_is_looked_up_and_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach.socket, "create_connection", None)
-    monkeypatch.setattr(reach.socket, "getaddrinfo", always("192.0.2.1"))
-    assert reach.look([target(0, host="karmada.example.com")], ENOUGH) == {}
+    monkeypatch.setattr(host_reach.socket, "create_connection", None)
+    monkeypatch.setattr(host_reach.socket, "getaddrinfo", always("192.0.2.1"))
+    assert host_reach.look([target(0, host="karmada.example.com")], ENOUGH) == {}
 
     def unknown(*_where: Any, **_how: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(reach.socket, "getaddrinfo", unknown)
-    told = {"fault": reach.UNKNOWN_NAME, "detail": "Name or service not known"}
-    assert reach.look([target(0, host="karmada.example.com")], ENOUGH) == {"m1": told}
+    monkeypatch.setattr(host_reach.socket, "getaddrinfo", unknown)
+    told = {"fault": host_reach.UNKNOWN_NAME, "detail": "Name or service not known"}
+    assert host_reach.look([target(0, host="karmada.example.com")], ENOUGH) == {"m1": told}
 
 
 def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> None:
     with server(certificate(addresses=())) as port:
-        assert kind(port) == reach.OTHER_NAME
-        assert kind(port, server_name="m1.example.com") == reach.OTHER_NAME
+        assert kind(port) == host_reach.OTHER_NAME
+        assert kind(port, server_name="m1.example.com") == host_reach.OTHER_NAME
         assert kind(port, server_name="localhost") == ""
     with server(certificate(OTHER)) as port:
-        assert kind(port) == reach.OTHER_AUTHORITY
+        assert kind(port) == host_reach.OTHER_AUTHORITY
         assert kind(port, authority=OTHER.certificate.decode()) == ""
         assert kind(port, authority=AUTHORITY.certificate.decode() + OTHER.certificate.decode()) == ""
 
@@ -131,15 +131,15 @@ def test_a_certificate_for_another_name_or_of_another_authority_is_told() -> Non
 def test_the_common_name_of_a_certificate_counts_for_nothing() -> None:
     about = x509.Certificate("s", "s", "localhost", ip_addresses=("127.0.0.1",), server=True)
     with server(x509.issue(about, AUTHORITY, "ECDSA-P256", NOW, DAY)) as port:
-        assert kind(port, server_name="localhost") == reach.OTHER_NAME
+        assert kind(port, server_name="localhost") == host_reach.OTHER_NAME
         assert kind(port) == ""
 
 
 def test_a_certificate_that_has_ended_or_not_begun_is_told() -> None:
     with server(certificate(at=NOW - 3 * DAY)) as port:
-        assert kind(port) == reach.EXPIRED
+        assert kind(port) == host_reach.EXPIRED
     with server(certificate(at=NOW + 3 * DAY)) as port:
-        assert kind(port) == reach.NOT_YET_VALID
+        assert kind(port) == host_reach.NOT_YET_VALID
 
 
 def test_a_certificate_itself_may_be_what_is_trusted() -> None:
@@ -156,50 +156,50 @@ def test_without_an_authority_it_only_has_to_be_reached() -> None:
 def test_of_a_proxy_only_the_port_is_tried() -> None:
     with server(None) as port:
         assert kind(port, tls=False) == ""
-        assert kind(port) == reach.NOT_TLS
+        assert kind(port) == host_reach.NOT_TLS
 
 
 def test_nobody_who_listens_nobody_who_answers_no_such_name_and_no_way_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with closed_port() as port:
-        assert kind(port) == reach.REFUSED
-        assert kind(port, authority="nonsense", host="127.0.0.1") == reach.REFUSED
+        assert kind(port) == host_reach.REFUSED
+        assert kind(port, authority="nonsense", host="127.0.0.1") == host_reach.REFUSED
     with server(None, answers=False) as port:
-        assert reach.look([target(port)], 2)["m1"]["fault"] == reach.SILENT
+        assert host_reach.look([target(port)], 2)["m1"]["fault"] == host_reach.SILENT
 
     def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     with monkeypatch.context() as patched:
         patched.setattr(socket, "getaddrinfo", unknown)
-        assert kind(1, host="m1.example.com") == reach.UNKNOWN_NAME
+        assert kind(1, host="m1.example.com") == host_reach.UNKNOWN_NAME
 
     def no_route(*_: Any) -> Any:
         raise OSError(errno.EHOSTUNREACH, "No route to host")
 
     monkeypatch.setattr(socket, "create_connection", no_route)
-    assert reach.look([target(1)], ENOUGH) == {"m1": {"fault": reach.NO_ROUTE, "detail": "No route to host"}}
+    assert host_reach.look([target(1)], ENOUGH) == {"m1": {"fault": host_reach.NO_ROUTE, "detail": "No route to host"}}
 
 
 def test_an_authority_that_cannot_be_read_is_told_as_it_is() -> None:
     with server(certificate()) as port:
-        assert kind(port, authority="nonsense") in (reach.OTHER, reach.NOT_TLS)
+        assert kind(port, authority="nonsense") in (host_reach.OTHER, host_reach.NOT_TLS)
 
 
 def test_many_are_tried_at_once_and_the_time_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "AT_ONCE", 4)
+    monkeypatch.setattr(host_reach, "AT_ONCE", 4)
     with server(None, answers=False) as silent, server(certificate()) as sound:
         targets = [target(silent, name=f"s{number}") for number in range(6)]
         # More of them than are tried at once never answer, and nobody waits for them one after the other.
-        found = reach.look([target(sound, name="sound"), *targets], 5)
+        found = host_reach.look([target(sound, name="sound"), *targets], 5)
     assert "sound" not in found
     faults = sorted(each["fault"] for each in found.values())
-    assert set(faults) == {reach.NOT_TRIED, reach.SILENT}
+    assert set(faults) == {host_reach.NOT_TRIED, host_reach.SILENT}
 
 
 def test_a_name_with_several_addresses_is_reached_by_any_and_none_takes_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = {("127.0.0.2", "127.0.0.1"): "", ("127.0.0.2",): reach.REFUSED, (): reach.OTHER}
+    found = {("127.0.0.2", "127.0.0.1"): "", ("127.0.0.2",): host_reach.REFUSED, (): host_reach.OTHER}
     with server(certificate()) as port:
         for addresses, expected in found.items():
             with monkeypatch.context() as patched:
@@ -216,19 +216,19 @@ def test_a_name_service_that_never_answers_does_not_hold_it_up(monkeypatch: pyte
 
     monkeypatch.setattr(socket, "getaddrinfo", resolving)
     begun = time.monotonic()
-    found = reach.look([target(1, host="m1.example.com")], 2)
+    found = host_reach.look([target(1, host="m1.example.com")], 2)
     assert time.monotonic() - begun < 300
     over.set()
-    assert found["m1"]["fault"] == reach.UNKNOWN_NAME
+    assert found["m1"]["fault"] == host_reach.UNKNOWN_NAME
 
 
 def test_what_nobody_has_thought_of_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(*_: Any) -> Any:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(reach, "_connected", odd)
-    assert reach.look([target(1)], ENOUGH) == {"m1": {"fault": reach.OTHER, "detail": "RuntimeError: odd"}}
+    monkeypatch.setattr(host_reach, "_connected", odd)
+    assert host_reach.look([target(1)], ENOUGH) == {"m1": {"fault": host_reach.OTHER, "detail": "RuntimeError: odd"}}
 
 
 def test_nothing_to_try_is_no_trouble() -> None:
-    assert reach.look([], 1) == {}
+    assert host_reach.look([], 1) == {}

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: host_tree
+module: _host_tree
 short_description: Bring users, files and systemd units of a host to what they should be
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
@@ -20,8 +20,8 @@ description:
   - >-
     Units and users under the same names that are not of this control plane are refused, before anything is changed.
   - >-
-    It fails, and changes nothing, unless O(holder) has the lock that M(karmada.installer.host_state) takes. The lock is
-    renewed as long as this works and waits; who loses it meanwhile waits no longer.
+    It fails, and changes nothing, unless O(holder) has the lock that M(karmada.installer._host_state) takes. The lock
+    is renewed as long as this works and waits; who loses it meanwhile waits no longer.
 options:
   name:
     description: Name of the control plane.
@@ -78,7 +78,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 # The form of a tree, by a unit without any file of its own beside it.
 - name: Run a unit
-  karmada.installer.host_tree:
+  karmada.installer._host_tree:
     name: example
     holder: me
     tree: "{{ tree | to_json }}"

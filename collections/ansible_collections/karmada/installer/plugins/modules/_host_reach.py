@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: host_reach
+module: _host_reach
 short_description: Try whether a host reaches others by TLS
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
@@ -69,7 +69,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Does this host reach the API server of the member
-  karmada.installer.host_reach:
+  karmada.installer._host_reach:
     targets:
       - name: m1
         host: m1.example.com
@@ -89,7 +89,7 @@ unreached:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.karmada.installer.plugins.module_utils import reach
+from ansible_collections.karmada.installer.plugins.module_utils import host_reach
 
 
 def main() -> None:
@@ -114,7 +114,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, unreached=reach.look(module.params["targets"], module.params["seconds"]))
+    module.exit_json(changed=False, unreached=host_reach.look(module.params["targets"], module.params["seconds"]))
 
 
 if __name__ == "__main__":

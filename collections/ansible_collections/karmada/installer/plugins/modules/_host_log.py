@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: host_log
+module: _host_log
 short_description: Find the newest lines of a unit's log
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
@@ -48,7 +48,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: What does Karmada say of the member
-  karmada.installer.host_log:
+  karmada.installer._host_log:
     unit: karmada-prod-controller-manager.service
     texts: ['cluster="m1"']
     seconds: 180
