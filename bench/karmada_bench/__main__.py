@@ -29,7 +29,7 @@ from measure import users_environment
 
 from karmada_bench.clusters import KARMADA, ROOT, Clusters
 from karmada_bench.command import BenchError, Ran, Runner, rest, stop_left_over
-from karmada_bench.figures import figures, results, table
+from karmada_bench.figures import Side, figures, results, table
 from karmada_bench.hosts import HOSTS, INSTANCE, OursOnHosts
 from karmada_bench.page import Record, page, rows
 from karmada_bench.sides import Contender, Karmadactl, Ours
@@ -88,7 +88,7 @@ class Benchmark:
         self._propagation(ours)
         self._uninstall(ours)
         self._rest()
-        self._measured(ours, "list", ours.list_inventory(self._log(ours, "list")).seconds)
+        self._ran(ours, "list", ours.list_inventory(self._log(ours, "list")))
         self._long_list()
         self.clusters.clean()
         self._volume()
@@ -101,7 +101,7 @@ class Benchmark:
         listed = set(json.loads(done.output)["_meta"]["hostvars"])
         if not listed.issuperset(names):
             raise BenchError(f"the inventory has {len(listed)} hosts for {LONG_LIST} members")
-        self._measured(ours, "list_5000", done.seconds)
+        self._ran(ours, "list_5000", done)
 
     def _peer(self) -> None:
         peer = self.peer
@@ -118,13 +118,13 @@ class Benchmark:
     def _install(self, side: Contender) -> None:
         side.begin()
         self._rest()
-        self._measured(side, "help", side.help(self._log(side, "help")).seconds)
+        self._ran(side, "help", side.help(self._log(side, "help")))
         started = time.monotonic()
         done = side.install(self._log(side, "install"))
         missing = self.clusters.wait_until_complete(side.control_plane)
         complete = time.monotonic() - started
-        self._measured(side, "install", complete if side is self.ours else done.seconds)
-        self._measured(side, "install_complete", complete)
+        self._ran(side, "install", done, complete if side is self.ours else done.seconds)
+        self._ran(side, "install_complete", done, complete)
         self._measured(side, "memory", done.mebibytes)
         if side is self.ours:
             self._note_tasks("install", done)
@@ -140,7 +140,7 @@ class Benchmark:
         if not first:
             raise BenchError("the audit log of the control plane has nothing of the first installation")
         done = ours.install(self._log(ours, "again"))
-        self._measured(ours, "again", done.seconds)
+        self._ran(ours, "again", done)
         self._measured(ours, "again_changed", changed_tasks(done.output))
         writes = self.clusters.writes_since(marks) + self.clusters.writes_inside()[len(first) :]
         self._measured(ours, "again_writes", len(writes))
@@ -152,7 +152,7 @@ class Benchmark:
         done = side.join(self._log(side, "join"))
         self.clusters.wait_until_joined(side.control_plane)
         seconds = time.monotonic() - started
-        self._measured(side, "join", seconds)
+        self._ran(side, "join", done, seconds)
         if side is self.ours:
             tasks = self._note_tasks("join", done)
             self._measured(side, "join_task", sum(each["seconds"] for each in tasks if _joins(each)))
@@ -169,16 +169,17 @@ class Benchmark:
         done = side.uninstall(self._log(side, "uninstall"))
         self.clusters.wait_until_gone()
         seconds = time.monotonic() - started
-        self._measured(side, "uninstall", seconds)
+        self._ran(side, "uninstall", done, seconds)
         left, files = self.clusters.left(), side.files_left()
         self._measured(side, "left_objects", len(left))
         self._measured(side, "left_files", len(files))
         if side is self.ours:
             self._note_tasks("uninstall", done)
         else:
-            self._fact(f"`karmadactl deinit` leaves in the clusters: {_listed(each[2:] for each in left)}.")
+            remains = _listed(each[2:] for each in left)
+            self._fact(f"`karmadactl unjoin` and `karmadactl deinit` leave in the clusters: {remains}.")
             secret = [each for each in files if each.endswith((".key", ".config"))]
-            self._fact(f"Of the files that it leaves where it ran, these let people in: {_listed(secret)}.")
+            self._fact(f"Of the files that they leave where they ran, these let people in: {_listed(secret)}.")
         say(f"  {side.side}: uninstalled after {seconds:.1f} s; left: {len(left)} objects, {len(files)} files")
 
     def _volume(self) -> None:
@@ -187,9 +188,9 @@ class Benchmark:
         ours.write_document(volume=True)
         self._rest()
         started = time.monotonic()
-        ours.install(self._log(ours, "install-volume"))
+        done = ours.install(self._log(ours, "install-volume"))
         self.clusters.wait_until_complete(ours.control_plane)
-        self._measured(ours, "install_volume", time.monotonic() - started)
+        self._ran(ours, "install_volume", done, time.monotonic() - started)
         ours.uninstall(self._log(ours, "uninstall-volume"))
 
     # -- plain hosts -----------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class Benchmark:
         hosts.begin_on(HOSTS[:1])
         self._install_on_hosts("one_host")
         self._rest()
-        self._measured(hosts, "one_host_uninstall", hosts.uninstall(self._log(hosts, "one_host-uninstall")).seconds)
+        self._ran(hosts, "one_host_uninstall", hosts.uninstall(self._log(hosts, "one_host-uninstall")))
 
     def _three_hosts(self) -> None:
         hosts = self.on_hosts
@@ -211,7 +212,7 @@ class Benchmark:
         self._power_cut()
         self._rest()
         done = hosts.uninstall(self._log(hosts, "hosts-uninstall"))
-        self._measured(hosts, "hosts_uninstall", done.seconds)
+        self._ran(hosts, "hosts_uninstall", done)
         self._measured(hosts, "hosts_left", len(hosts.things() ^ before))
 
     def _install_on_hosts(self, case: str) -> None:
@@ -221,7 +222,7 @@ class Benchmark:
         done = hosts.install(self._log(hosts, case))
         self.clusters.wait_until_complete(hosts.control_plane, hosts.units)
         seconds = time.monotonic() - started
-        self._measured(hosts, case, seconds)
+        self._ran(hosts, case, done, seconds)
         self._note_tasks(f"install, {len(hosts.hosts)} plain hosts", done)
         say(f"  ours, on {len(hosts.hosts)} plain hosts: installed after {seconds:.1f} s")
 
@@ -230,7 +231,7 @@ class Benchmark:
         started = hosts.started()
         self._rest()
         done = hosts.install(self._log(hosts, "hosts-again"))
-        self._measured(hosts, "hosts_again", done.seconds)
+        self._ran(hosts, "hosts_again", done)
         self._measured(hosts, "hosts_again_changed", changed_tasks(done.output))
         self._measured(hosts, "hosts_again_restarts", len(started.items() ^ hosts.started().items()))
 
@@ -244,7 +245,7 @@ class Benchmark:
         schedulers = {unit for unit in anew if unit.endswith(f"karmada-{INSTANCE}-scheduler.service")}
         if len(schedulers) != len(hosts.hosts):
             raise BenchError(f"the flag has reached the scheduler of {len(schedulers)} of {len(hosts.hosts)} hosts")
-        self._measured(hosts, "hosts_flag", done.seconds)
+        self._ran(hosts, "hosts_flag", done)
         self._measured(hosts, "hosts_flag_restarts", len(anew - schedulers))
         self._measured(hosts, "hosts_flag_unanswered", unanswered)
 
@@ -270,8 +271,8 @@ class Benchmark:
         options = [f"--karmadactl={self.clusters.karmadactl}", f"--output={output}"]
         self.ours.runner.run(name, [*command, *options], timeout=1800)
         for side, cases in json.loads(output.read_text()).items():
-            for case, value in cases.items():
-                self.measurements.append({"round": self._round, "side": side, "case": case, "value": round(value, 2)})
+            for case, found in cases.items():
+                self._keep(side, case, **found)
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
@@ -279,7 +280,17 @@ class Benchmark:
         return f"round-{self._round}-{side.side}-{step}"
 
     def _measured(self, side: Contender, case: str, value: float) -> None:
-        self.measurements.append({"round": self._round, "side": side.side, "case": case, "value": round(value, 2)})
+        self._keep(side.side, case, value)
+
+    def _ran(self, side: Contender, case: str, done: Ran, seconds: float | None = None) -> None:
+        """The time of a run, or until what it is for was proved, with the time of processors that the run has used."""
+        self._keep(side.side, case, done.seconds if seconds is None else seconds, done.cpu_seconds)
+
+    def _keep(self, side: Side, case: str, value: float, cpu_seconds: float | None = None) -> None:
+        kept: dict[str, Any] = {"round": self._round, "side": side, "case": case, "value": round(value, 2)}
+        if cpu_seconds is not None:
+            kept["cpu_seconds"] = round(cpu_seconds, 2)
+        self.measurements.append(kept)
 
     def _rest(self) -> None:
         self.rests.append(rest())

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kill_tree
+
+from karmada_bench import spend
 
 #: Each look at all processes costs some milliseconds of processor, on both sides alike.
 SAMPLE_SECONDS = 0.2
@@ -29,12 +32,26 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did: seconds from start to end, exit code, output, and most memory of its processes together."""
+    """What a command did: seconds from start to end, exit code, output, and most memory of its processes together.
+
+    cpu_seconds: user and system, of all its processes on this machine (see ``spend``).
+    """
 
     seconds: float
     code: int
     output: str
     mebibytes: float
+    cpu_seconds: float
+
+    def then(self, other: Ran) -> Ran:
+        """Both as one: this one, and the other after it."""
+        return Ran(
+            self.seconds + other.seconds,
+            self.code or other.code,
+            self.output + other.output,
+            max(self.mebibytes, other.mebibytes),
+            self.cpu_seconds + other.cpu_seconds,
+        )
 
 
 class Runner:
@@ -56,19 +73,18 @@ class Runner:
 
         ``codes`` None takes any. ``settings`` are variables of the environment for this command.
         """
-        log = self.logs / f"{name}.log"
+        log, spent = self.logs / f"{name}.log", self.logs / f"{name}.spent.json"
         log.parent.mkdir(parents=True, exist_ok=True)
+        spent.unlink(missing_ok=True)
         with log.open("wb") as stream:
-            started = time.monotonic()
             process = subprocess.Popen(
-                list(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                spending(spent, command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
                 env=self.environment | dict(settings or {}),
             )  # fmt: skip
             self.note.write_text(json.dumps({"pid": process.pid, "started": start_time(process.pid)}))
             memory = _Memory(process.pid)
             try:
                 code = process.wait(timeout)
-                seconds = time.monotonic() - started
             except subprocess.TimeoutExpired:
                 raise BenchError(f"{name} did not end within {timeout:.0f} s; see {log}") from None
             finally:
@@ -79,7 +95,15 @@ class Runner:
                 self.note.unlink()
         if codes is not None and code not in codes:
             raise BenchError(f"{name} ended with {code}; see {log}")
-        return Ran(seconds, code, log.read_text(errors="replace"), memory.most / 2**20)
+        found = json.loads(spent.read_text())
+        output = log.read_text(errors="replace")
+        return Ran(found["seconds"], code, output, memory.most / 2**20, found["cpu_seconds"])
+
+
+def spending(report: Path, command: Sequence[str]) -> list[str]:
+    """The command, run by the program that measures it; what it finds is in ``report`` then."""
+    # Without site-packages and settings of Python: it is there after some milliseconds, which it does not count.
+    return [sys.executable, "-I", "-S", spend.__file__, str(report), *command]
 
 
 def stop_left_over(note: Path) -> bool:
@@ -129,16 +153,16 @@ def start_time(pid: int) -> int | None:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process and all below it have; what they share counts for each."""
+    """Bytes of memory that all processes below this one have; what they share counts for each."""
     total = 0
-    for each in (pid, *kill_tree.descendants(pid)):
+    for each in kill_tree.descendants(pid):
         with contextlib.suppress(OSError, IndexError):
             total += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
     return total
 
 
 class _Memory:
-    """Looks at the memory of a process and all below it again and again."""
+    """Looks at the memory of all below a process again and again."""
 
     def __init__(self, pid: int) -> None:
         self.most = 0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 Side = Literal["ours", "peer"]
 Measurement = Mapping[str, Any]
-"""``round`` (from 1), ``side``, ``case`` (key of a Case) and ``value`` in the unit of the case."""
+"""``round`` (from 1), ``side``, ``case`` (key of a Case), ``value`` in its unit, and of what is run ``cpu_seconds``."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ CASES = (
     Case("registered_again", "the 1,000 again, with nothing to do", goal=20, absolute=True),
     Case("registered_again_changed", "changes of the 1,000 then", "changes", goal=0, absolute=True),
     Case("propagation", "application and policy until 2 replicas are ready"),
-    Case("uninstall", "uninstall until the namespace is gone", goal=0.5),
+    Case("uninstall", "uninstall with the member, until the namespace is gone", goal=0.6),
     Case("left_objects", "objects left in the clusters", "objects", goal=0, absolute=True),
     Case("left_files", "files left on the machine it ran on", "files", goal=0, absolute=True),
     Case("memory", "memory of the install, at most", "MiB"),
@@ -84,12 +84,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class Figure:
-    """A case with what was found for each side; None where a side was not measured."""
+    """A case with what was found for each side; None where a side was not measured.
+
+    ours_cpu, peer_cpu: seconds of processors, where what was measured is a run.
+    """
 
     case: Case
     ours: Spread | None
     peer: Spread | None
     ratio: float | None
+    ours_cpu: Spread | None = None
+    peer_cpu: Spread | None = None
 
     @property
     def reached(self) -> bool | None:
@@ -100,7 +105,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """A line of results.json. ``goal`` bounds ``ratio``, or ``ours`` where there is no ratio."""
+    """A line of results.json. ``goal`` bounds ``ratio``, or ``ours`` where there is no ratio; ``_cpu``: seconds."""
 
     case: str
     ours: float | None
@@ -108,6 +113,8 @@ class Result:
     unit: str
     ratio: float | None
     goal: float | None
+    ours_cpu: float | None
+    peer_cpu: float | None
 
 
 def figures(measurements: Sequence[Measurement]) -> list[Figure]:
@@ -120,7 +127,8 @@ def figures(measurements: Sequence[Measurement]) -> list[Figure]:
         side, key = case.ratio_to or ("peer", case.key)
         base = _spread(measurements, key, side)
         ratio = ours.median / base.median if ours and base and base.median and not case.absolute else None
-        found.append(Figure(case, ours, peer, None if ratio is None else round(ratio, 2)))
+        spent = (_spread(measurements, case.key, each, "cpu_seconds") for each in ("ours", "peer"))
+        found.append(Figure(case, ours, peer, None if ratio is None else round(ratio, 2), *spent))
     return found
 
 
@@ -135,6 +143,8 @@ def results(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
                 unit=each.case.unit,
                 ratio=each.ratio,
                 goal=each.case.goal,
+                ours_cpu=each.ours_cpu.median if each.ours_cpu else None,
+                peer_cpu=each.peer_cpu.median if each.peer_cpu else None,
             )
         )
         for each in figures(measurements)
@@ -166,8 +176,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _spread(measurements: Sequence[Measurement], key: str, side: Side) -> Spread | None:
-    values = [each["value"] for each in measurements if each["case"] == key and each["side"] == side]
+def _spread(measurements: Sequence[Measurement], key: str, side: Side, of: str = "value") -> Spread | None:
+    values = [each[of] for each in measurements if each["case"] == key and each["side"] == side and of in each]
     if not values:
         return None
     return Spread(*(round(one, 2) for one in (statistics.median(values), min(values), max(values))))

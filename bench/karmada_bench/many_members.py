@@ -6,7 +6,7 @@ Ready. The members are served by this process. Ours is the step that joins, in a
 the last member that is Ready; karmadactl is called once for each member.
 
     python -m karmada_bench.many_members join CONFIGURATION   the step, in the process that is measured
-    python -m karmada_bench.many_members measure --karmadactl FILE   all of it, as JSON: side → case → value
+    python -m karmada_bench.many_members measure --karmadactl FILE   all of it, as JSON: side → case → figure
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,12 +26,14 @@ from ansible_collections.karmada.installer.tests.contract.conftest import runnin
 from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
 from ansible_collections.karmada.installer.tests.unit.support.simulated_members import BROKEN, SimulatedMembers
 
-from karmada_bench.command import BenchError
+from karmada_bench.command import BenchError, spending
 
 SOUND, REGISTERED = 95, 1000
 #: Namespace, two accounts with a token each, role, binding, and the two types of services across clusters.
 ON_A_MEMBER = 9
 NAMESPACE = "karmada-system"
+#: ``value``, and with a time ``cpu_seconds``.
+Figure = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,17 @@ class Site:
     members: SimulatedMembers
     folder: Path
 
-    def join(self, names: Sequence[str]) -> tuple[float, dict[str, Any]]:
-        """Seconds that the step takes in a process of its own, and what it answers."""
+    def join(self, names: Sequence[str]) -> tuple[Figure, dict[str, Any]]:
+        """What the step takes in a process of its own, and what it answers."""
         configuration = self.folder / "join.json"
         settings = {"kubeconfig": self.control_plane.kubeconfig, "secrets": self.control_plane.secrets}
         configuration.write_text(json.dumps({"names": names, **{key: str(each) for key, each in settings.items()}}))
         command = [sys.executable, "-m", "karmada_bench.many_members", "join", str(configuration)]
-        started = time.monotonic()
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        seconds = time.monotonic() - started
+        report = self.folder / "spent.json"
+        done = subprocess.run(spending(report, command), stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise BenchError(f"the step that joins ended with {done.returncode}")
-        return seconds, json.loads(done.stdout)
+        return _spent([report]), json.loads(done.stdout)
 
 
 @contextmanager
@@ -71,11 +71,11 @@ def site(names: Sequence[str], broken: dict[str, str]) -> Iterator[Site]:
             yield Site(control_plane, members, folder)
 
 
-def ours(sound: int) -> dict[str, float]:
+def ours(sound: int) -> dict[str, Figure]:
     """Some sound members and one that is broken in each way, and the same again."""
     names, broken = _names(sound), {f"broken-{way}": way for way in BROKEN}
     with site(names, broken) as made:
-        seconds, result = made.join([*names, *broken])
+        first, result = made.join([*names, *broken])
         joined = {each["name"] for each in result["members"] if each["joined"]}
         told = [each for each in result["members"] if not each["joined"] and each["problem"]]
         left = sum(len(made.members.members[name].names()) for name in broken)
@@ -85,35 +85,34 @@ def ours(sound: int) -> dict[str, float]:
                 raise BenchError(f"{name} has {made.members.members[name].names()}")
         again, second = made.join([*names, *broken])
         return {
-            "many_members": seconds,
-            "many_members_missing": sound - len(joined),
-            "many_members_untold": len(broken) - len(told),
-            "many_members_left": left,
+            "many_members": first,
+            "many_members_missing": _count(sound - len(joined)),
+            "many_members_untold": _count(len(broken) - len(told)),
+            "many_members_left": _count(left),
             "many_members_again": again,
-            "many_members_again_changed": sum(len(each["changes"]) for each in second["members"]),
+            "many_members_again_changed": _count(sum(len(each["changes"]) for each in second["members"])),
         }
 
 
-def karmadactl(program: str, sound: int) -> float:
-    """Seconds of one call for each of the same members."""
+def karmadactl(program: str, sound: int) -> Figure:
+    """One call for each of these members."""
     names = _names(sound)
     with site(names, {}) as made:
-        started = time.monotonic()
-        for name in names:
+        reports = [made.folder / f"spent-{name}.json" for name in names]
+        for name, report in zip(names, reports, strict=True):
             command = [
                 *(program, "join", name, f"--kubeconfig={made.control_plane.kubeconfig}"),
                 f"--cluster-kubeconfig={made.control_plane.secrets / name / 'kubeconfig'}",
             ]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(spending(report, command), capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise BenchError(f"karmadactl join {name} ended with {done.returncode}: {done.stderr[-2000:]}")
-        seconds = time.monotonic() - started
         if made.control_plane.registered() != set(names):
             raise BenchError("karmadactl has not registered all of them")
-        return seconds
+        return _spent(reports)
 
 
-def registered(number: int) -> dict[str, float]:
+def registered(number: int) -> dict[str, Figure]:
     """So many that are joined, and then nothing to do."""
     names = _names(number)
     with site(names, {}) as made:
@@ -125,8 +124,21 @@ def registered(number: int) -> dict[str, float]:
         return {
             "registered_join": first,
             "registered_again": again,
-            "registered_again_changed": sum(len(each["changes"]) for each in second["members"]),
+            "registered_again_changed": _count(sum(len(each["changes"]) for each in second["members"])),
         }
+
+
+def _count(number: int) -> Figure:
+    return {"value": number}
+
+
+def _spent(reports: Sequence[Path]) -> Figure:
+    """Of commands that ran one after the other."""
+    found = [json.loads(report.read_text()) for report in reports]
+    return {
+        "value": sum(each["seconds"] for each in found),
+        "cpu_seconds": sum(each["cpu_seconds"] for each in found),
+    }
 
 
 def _names(number: int) -> list[str]:

@@ -62,7 +62,7 @@ class Contender(ABC):
 
     @abstractmethod
     def uninstall(self, name: str) -> Ran:
-        """Remove the control plane; its namespace may be gone by then, or not."""
+        """Let the member leave and remove the control plane; its namespace may be gone by then, or not."""
 
     @abstractmethod
     def help(self, name: str) -> Ran:
@@ -218,8 +218,16 @@ class Karmadactl(Contender):
         )
 
     def uninstall(self, name: str) -> Ran:
-        """See Contender."""
-        return self._run(name, "deinit", *self._host, "--purge-namespace", "--force")
+        """See Contender. The member leaves first, or what joining put there would stay."""
+        left = self._run(
+            f"{name}-unjoin",
+            "unjoin",
+            MEMBER,
+            f"--kubeconfig={self.control_plane}",
+            f"--cluster-kubeconfig={self.clusters.kubeconfig(MEMBER)}",
+            f"--cluster-context={MEMBER}",
+        )
+        return left.then(self._run(name, "deinit", *self._host, "--purge-namespace", "--force"))
 
     def help(self, name: str) -> Ran:
         """See Contender."""

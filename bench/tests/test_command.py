@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from karmada_bench import command
-from karmada_bench.command import BenchError, Runner, busy_share, resident, start_time, stop_left_over
+from karmada_bench.command import BenchError, Ran, Runner, busy_share, resident, start_time, stop_left_over
 
 
 @pytest.fixture
@@ -39,6 +40,39 @@ def test_memory_is_that_of_all_processes_together():
         assert resident(running.pid) > 80 * 2**20
         running.communicate("\n\n")
     assert running.returncode == 0
+
+
+BURN = f"'{sys.executable}' -c 'import time\nwhile time.process_time() < 0.5: pass'"
+
+
+def test_the_time_of_processors_is_that_of_children_too(runner):
+    found = runner.run("burn", ["sh", "-c", f"{BURN} & {BURN}; wait"])
+    assert found.cpu_seconds >= 1
+    assert found.seconds > 0
+    assert runner.run("idle", ["sleep", "0.1"]).cpu_seconds < 0.5
+
+
+def test_what_has_lost_its_parent_counts_when_it_has_ended(runner, tmp_path):
+    begun = f'(setsid sh -c "{BURN}; touch {tmp_path}/over" &)'
+    found = runner.run("orphan", ["sh", "-c", f"{begun}; until test -e {tmp_path}/over; do sleep 0.05; done"])
+    assert found.cpu_seconds >= 0.5
+
+
+def test_what_outlives_a_command_counts_until_then_and_is_left_alone(runner, tmp_path):
+    number = tmp_path / "number"
+    begun = f'(setsid sh -c "{BURN}; echo \\$\\$ >{number}.new; mv {number}.new {number}; exec sleep 300" &)'
+    found = runner.run("daemon", ["sh", "-c", f"{begun}; until test -e {number}; do sleep 0.05; done"])
+    left = int(number.read_text())
+    try:
+        assert found.cpu_seconds >= 0.5
+        assert start_time(left) is not None
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_two_commands_count_as_one():
+    one, two = Ran(1, 0, "a", 30, 2), Ran(10, 3, "b", 20, 20)
+    assert one.then(two) == Ran(11, 3, "ab", 30, 22)
 
 
 def test_the_busy_share_is_what_was_not_idle():

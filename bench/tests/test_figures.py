@@ -10,7 +10,7 @@ from karmada_bench.__main__ import ROUNDS, changed_tasks, files
 from karmada_bench.clusters import writes_in_log
 from karmada_bench.command import BenchError
 from karmada_bench.figures import CASES, figures, longest_tasks, results, table
-from karmada_bench.page import page
+from karmada_bench.page import page, rows
 
 
 def measured(case, side, *values):
@@ -67,7 +67,26 @@ def test_results_have_the_agreed_fields():
         "unit": "s",
         "ratio": 0.75,
         "goal": 1.0,
+        "ours_cpu": None,
+        "peer_cpu": None,
     }
+
+
+def test_the_time_of_processors_stands_beside_that_of_a_clock():
+    ours = [
+        each | {"cpu_seconds": spent} for each, spent in zip(measured("join", "ours", 3, 4, 9), (5, 6, 1), strict=True)
+    ]
+    peer = measured("join", "peer", 4)
+    assert (figure(ours + peer, "join").ours_cpu.median, figure(ours + peer, "join").peer_cpu) == (5, None)
+    [found] = results(ours + peer)
+    assert (found["ours_cpu"], found["peer_cpu"]) == (5, None)
+    [_, row] = rows(figures(ours + peer))
+    assert row[2:6] == ("4 (3 to 9)", "5 (1 to 6)", "4", "")
+
+
+def test_an_uninstall_is_compared_with_the_same_end():
+    found = figure(measured("uninstall", "ours", 12) + measured("uninstall", "peer", 20), "uninstall")
+    assert (found.ratio, found.case.goal, found.reached) == (0.6, 0.6, True)
 
 
 def test_times_of_a_task_that_is_there_twice_count_together():
@@ -132,7 +151,7 @@ def record(rounds, *facts):
 
 def test_a_page_shows_figures_machine_facts_and_tasks():
     text = page(record(2, (1, "It failed."), (2, "It failed."), (2, "Once.")))
-    assert "| install | s | 11 (10 to 12) | 40.5 (40 to 41) | 0.27 | 0.45 | yes |" in text
+    assert "| install | s | 11 (10 to 12) |  | 40.5 (40 to 41) |  | 0.27 | 0.45 | yes |" in text
     assert "- Processor: 2 cores" in text
     assert "- It failed.\n" in text
     assert "- Once. (round 2)\n" in text
