@@ -35,6 +35,8 @@ from .reach import Target
 ROOT_CA = "kube-root-ca.crt"
 #: How long preflight tries to get an answer.
 PATIENCE_SECONDS = 5.0
+#: And how long any later one. One answer may take longer: all others wait for what never ends, but once only.
+LATER_SECONDS = 30.0
 #: (verb, API group, resource, namespace) that joining needs on a member.
 RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
     ("create", "", "namespaces", None),
@@ -68,7 +70,7 @@ class MemberChecks:
             yield from self._problems(entry)
 
     def _problems(self, entry: member_join.Entry) -> Iterable[Problem]:
-        with member_join.connected(self.run, entry) as member:
+        with member_join.connected(self.run, entry, LATER_SECONDS) as member:
             if ending := member_access.expiring(member.access, self.run.now):
                 self.run.say(f"{member.name}: {ending}")
             try:

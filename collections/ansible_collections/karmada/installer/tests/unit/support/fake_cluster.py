@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied, Permission
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Conflict, NotFound, Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import RETRY_SECONDS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import is_another
 
@@ -46,6 +47,7 @@ class FakeCluster:
         self.on_trouble: Any = None
         self.before_write: Any = None
         self.closed = 0
+        self.retry_seconds = RETRY_SECONDS
         #: for how long each call of version() was to be tried again
         self.patience: list[float | None] = []
         for each in objects:

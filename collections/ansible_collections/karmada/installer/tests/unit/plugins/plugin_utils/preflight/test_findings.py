@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.answer import OF_A_MEMBER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden, Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
@@ -174,8 +175,9 @@ SPEC = {"members": [{"name": "m1", "secretRef": {"name": "m1"}}, {"name": "m2", 
 
 def with_members(monkeypatch: pytest.MonkeyPatch, **clusters: FakeCluster) -> Run:
     class connected:  # noqa: N801 - stands for the function of that name
-        def __init__(self, _run: Run, entry: Any) -> None:
+        def __init__(self, _run: Run, entry: Any, patience: float) -> None:
             self.found = clusters[entry["name"]]
+            self.found.retry_seconds = min(self.found.retry_seconds, patience)
 
         def __enter__(self) -> FakeCluster:
             return self.found
@@ -198,6 +200,13 @@ def test_what_is_wrong_with_a_member_is_its_own_problem(monkeypatch: pytest.Monk
     found = findings.findings(with_members(monkeypatch, m1=dead, m2=member("m2")))
     assert (found.problems, list(found.members)) == ([], ["m1"])
     assert found.all == found.members["m1"]
+
+
+def test_no_answer_that_takes_all_the_time_it_may_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody else waits for it, and one that answers a byte a second does so whenever it is asked."""
+    one = member("m1")
+    findings.findings(with_members(monkeypatch, m1=one, m2=member("m2")))
+    assert one.retry_seconds < OF_A_MEMBER.answer_seconds
 
 
 def test_a_member_that_was_not_selected_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
