@@ -148,6 +148,19 @@ def test_a_user_has_nothing_of_the_ansible_that_runs_the_scenario():
     }
 
 
+def test_the_memory_of_a_run_is_that_of_its_largest_process(tmp_path):
+    """Here of one that another one started, as forks of Ansible are."""
+    large = f"x = b'a' * {150 * 2**20}"
+    command = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {large!r}])"]
+    found = []
+    for name, each in (("small", ["true"]), ("large", command)):
+        told = tmp_path / name
+        subprocess.run([sys.executable, measure.__file__, "run", "--memory", told, "--", *each], check=True)
+        found.append(int(told.read_text()))
+    assert found[0] < 100
+    assert 150 < found[1] < 250
+
+
 def test_the_newest_time_is_shown():
     lines = [json.dumps({"scenario": "s", "step": "install", "seconds": seconds}) for seconds in (9, 7)]
     assert [line.split() for line in measure.table(lines, "s")] == [["s", "install", "7.0", "s"]]

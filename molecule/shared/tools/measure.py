@@ -1,12 +1,14 @@
 # Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command as a user would, keep its output, and note how long it took.
+"""Run a command as a user would, keep its output, and note how long it took and how much memory.
 
-    measure.py run [--log FILE] [--times FILE --scenario NAME --step WHAT] [--set NAME=VALUE...] -- COMMAND...
+    measure.py run [--log FILE] [--times FILE --scenario NAME --step WHAT] [--memory FILE] [--set NAME=VALUE...]
+        -- COMMAND...
     measure.py show FILE [--scenario NAME]
 
 A user's environment has nothing of the Ansible and molecule that run the scenario. Output goes to the log while it is
-made: `tail -f` shows how far a long step is.
+made: `tail -f` shows how far a long step is. Memory is the most that any one process of the command had at any moment
+(MiB of RSS), as the kernel has kept it of every process that its parent has waited for.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -45,6 +48,11 @@ def run(command: list[str], log: Path | None, environment: Mapping[str, str]) ->
         return process.wait()
 
 
+def most_memory() -> int:
+    """MiB that the largest process had of all that have ended below this one."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+
+
 def table(lines: list[str], scenario: str | None) -> list[str]:
     """The measured times, one line each; of the latest run where a step was run before."""
     newest = {}
@@ -69,6 +77,7 @@ def main() -> int:
     one.add_argument("--times", type=Path)
     one.add_argument("--scenario", default="")
     one.add_argument("--step", default="")
+    one.add_argument("--memory", type=Path)
     one.add_argument("--set", action="append", type=_pair, default=[], metavar="NAME=VALUE")
     one.add_argument("command", nargs="+")
     one = commands.add_parser("show")
@@ -82,11 +91,13 @@ def main() -> int:
     started, when = time.monotonic(), datetime.now(UTC)
     code = run(options.command, options.log, users_environment(os.environ, dict(options.set)))
     seconds = round(time.monotonic() - started, 2)
+    if options.memory:
+        options.memory.write_text(f"{most_memory()}\n", encoding="utf-8")
     if options.times and code == 0:
         options.times.parent.mkdir(parents=True, exist_ok=True)
         entry = {
             "scenario": options.scenario, "step": options.step, "seconds": seconds,
-            "when": when.isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1),
+            "when": when.isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1), "mib": most_memory(),
         }  # fmt: skip
         with options.times.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")
