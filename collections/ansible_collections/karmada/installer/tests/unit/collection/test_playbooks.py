@@ -60,7 +60,7 @@ def run(
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """The command, and what each step was given, in order.
 
-    ``playbook`` is the name of one of ours, or the text of a play. ``grouped``: its hosts are in the group of all hosts, too.
+    ``playbook`` is the name of one of ours, or the text of a play. With ``grouped`` the group of all hosts has its hosts.
     """
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
