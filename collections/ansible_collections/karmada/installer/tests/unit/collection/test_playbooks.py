@@ -60,7 +60,7 @@ def run(
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """The command, and what each step was given, in order.
 
-    ``playbook`` is the name of one of ours, or the text of a play. With ``grouped`` the group of all hosts has its hosts.
+    ``playbook`` is the name of one of ours, or the text of a play. With ``grouped`` the group of all hosts has them.
     """
     collection = tmp_path / "ansible_collections/karmada/installer"
     (collection / "plugins/action").mkdir(parents=True)
