@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 

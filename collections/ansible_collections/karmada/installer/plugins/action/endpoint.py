@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import endpoint, ip_families
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 #: Endpoint type → kind of the object whose status says how it is reached.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.rollout import (
     Round,
@@ -20,7 +21,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, ETCD, ON_HOSTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import load_balancer, units
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
@@ -17,7 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.registra
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.facts import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 

@@ -230,6 +230,7 @@ if not __name__.startswith("ansible_collections."):
         *(str(Path(path).parent) for path in AnsibleCollectionConfig.playbook_paths),
     ]
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import is_true
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
@@ -346,7 +347,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             host = f"member_{name}" if name in taken else name
             variables = {"karmada_member_name": name, "karmada_member": member}
             if registered is not None:
-                variables["karmada_member_ready"] = _is_ready(cluster)
+                variables["karmada_member_ready"] = is_true(cluster, "Ready")
             self.inventory.add_host(host, group=MODE_GROUPS.get(member.get("mode", "")))
             # The Cluster is there to group by and to take from; thousands of them are too much to be shown whole.
             self._add_host(host, group, variables, {"karmada_cluster": cluster} if cluster else {})
@@ -401,12 +402,6 @@ def _entry_of(name: str, cluster: Mapping[str, Any] | None) -> dict[str, Any]:
     found = {"name": name, "mode": spec.get("syncMode", "Push")}
     found.update({key: spec[key] for key in ("provider", "region", "zones") if spec.get(key)})
     return {**found, "labels": labels} if labels else found
-
-
-def _is_ready(cluster: Mapping[str, Any] | None) -> bool:
-    """Whether the control plane finds it ready."""
-    conditions = ((cluster or {}).get("status") or {}).get("conditions") or []
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _at_path(expression: Any, variables: Any) -> Any:

@@ -41,6 +41,8 @@ PATCHES: dict[str, Object] = {
     ),
     "a mount that goes": _of_container(volumeMounts=[{"mountPath": "/etc/karmada/encryption", "$patch": "delete"}]),
     "a probe": _of_container(livenessProbe={"periodSeconds": 30, "httpGet": {"path": "/healthz", "port": 5443}}),
+    "a resize policy": _of_container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "NotRequired"}]),
+    "a resource claim": _of_pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}]),
     "a port": _of_container(ports=[{"containerPort": 6060, "name": "pprof"}]),
     "tolerations": _of_pod(tolerations=[{"key": "a", "operator": "Exists"}]),
     "host aliases": _of_pod(hostAliases=[{"ip": "192.0.2.1", "hostnames": ["a.example.com"]}]),

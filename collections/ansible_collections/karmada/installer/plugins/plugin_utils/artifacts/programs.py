@@ -52,7 +52,8 @@ SUMS_FILE = "sha256sums"
 MACHINES: Mapping[str, int] = {"amd64": 62, "arm64": 183}
 #: Architecture as the kernel of a host names it → that name.
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
-AT_ONCE = 4
+#: Programs that are fetched and unpacked at the same moment: two fill a network, and each takes a processor.
+PROGRAMS_AT_ONCE = 4
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
 _SUM_LINE = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?(.+)")
@@ -486,7 +487,7 @@ def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsErro
 def _each(items: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """Do this for all items, several at once; raises one ProblemsError with the problems of all of them."""
     results, problems = [], []
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=PROGRAMS_AT_ONCE) as pool:
         for running in [pool.submit(work, item) for item in items]:
             try:
                 results.append(running.result())

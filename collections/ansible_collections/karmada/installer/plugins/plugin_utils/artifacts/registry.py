@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from ..encoding import base64_text
 from ..problems import Problem, ProblemsError
 from .https import Answer, FetchError, Https, StatusError
 
@@ -95,7 +96,7 @@ class Login:
     @property
     def basic(self) -> str:
         """The value of the header Authorization."""
-        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return "Basic " + base64_text(f"{self.user}:{self.password}".encode())
 
 
 class Logins:

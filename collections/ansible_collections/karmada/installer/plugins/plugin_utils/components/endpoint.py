@@ -7,7 +7,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-Object = Mapping[str, Any]
+from ..api_object import Object
+
 T = TypeVar("T")
 
 #: Port of the API server's Service, and of a name or address of the site's own unless it says otherwise.

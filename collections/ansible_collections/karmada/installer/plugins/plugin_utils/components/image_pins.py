@@ -20,13 +20,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..api_object import Object
 from ..problems import Problem
 from .instance import Instance
 from .releases import MIRRORS, REGISTRIES, Release, is_digest
 from .table import KARMADA_AGENT, PROGRAMS, wanted_rows
 from .types import Component, agent_hosts, pulls, settings_of
 
-Object = Mapping[str, Any]
 #: Image → digest → the nodes whose pods run that.
 Running = Mapping[str, Mapping[str, list[str]]]
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..api_object import Object
 from ..problems import Problem
 
-Object = Mapping[str, Any]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 IPV4, IPV6 = 4, 6

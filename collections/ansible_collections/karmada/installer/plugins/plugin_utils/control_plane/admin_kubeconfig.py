@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from ..api_object import Object
 from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..components.types import KeyPair
 from ..pki import files as pki_files
 from ..render import workloads
-from ..run.facts import InstanceFacts, Object
+from ..run.facts import InstanceFacts
 
 
 def secret(run: InstanceFacts) -> Object:

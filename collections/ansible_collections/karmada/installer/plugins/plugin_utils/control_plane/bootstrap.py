@@ -7,7 +7,6 @@ Karmada v1.18 ships (``artifacts/deploy``), with all 22 webhooks, which no other
 
 from __future__ import annotations
 
-import base64
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ..api_object import Object
 from ..components import types
 from ..components.flags import ESTIMATOR_PORT, ESTIMATOR_SERVICE_PREFIX
 from ..components.table import (
@@ -26,9 +26,8 @@ from ..components.table import (
     KARMADA_SEARCH,
 )
 from ..components.types import SYSTEM_NAMESPACE, Addresses, LeafCertificate
+from ..encoding import base64_text
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, OWNER_LABEL
-
-Object = dict[str, Any]
 
 MEMBER_NAMESPACE = types.MEMBER_NAMESPACE
 SYSTEM_LABEL = "karmada.io/system"
@@ -255,7 +254,7 @@ def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
             "version": api.version,
             "groupPriorityMinimum": api.group_priority,
             "versionPriority": api.version_priority,
-            "caBundle": _base64(addresses.ca_bundle),
+            "caBundle": base64_text(addresses.ca_bundle),
             "service": {
                 "name": api.component,
                 "namespace": SYSTEM_NAMESPACE,
@@ -281,7 +280,10 @@ def discovery(owner: str, addresses: Addresses) -> list[Object]:
         "clusters": [
             {
                 "name": "",
-                "cluster": {"certificate-authority-data": _base64(addresses.ca_bundle), "server": addresses.public_url},
+                "cluster": {
+                    "certificate-authority-data": base64_text(addresses.ca_bundle),
+                    "server": addresses.public_url,
+                },
             }
         ],
     }
@@ -323,7 +325,7 @@ def with_conversion(crds: Iterable[Object], addresses: Addresses) -> list[Object
                 "webhook": {
                     "clientConfig": {
                         "url": f"{addresses.webhook_url}/convert",
-                        "caBundle": _base64(addresses.ca_bundle),
+                        "caBundle": base64_text(addresses.ca_bundle),
                     },
                     "conversionReviewVersions": ["v1"],
                 },
@@ -452,7 +454,7 @@ def _webhook(webhook: Webhook, addresses: Addresses) -> Object:
         ],
         "clientConfig": {
             "url": f"{addresses.webhook_url}{webhook.path}",
-            "caBundle": _base64(addresses.ca_bundle),
+            "caBundle": base64_text(addresses.ca_bundle),
         },
         "failurePolicy": "Fail",
         "sideEffects": webhook.side_effects,
@@ -467,7 +469,3 @@ def _webhook(webhook: Webhook, addresses: Addresses) -> Object:
 def _labelled(owner: str, each: Object) -> Object:
     metadata = each["metadata"]
     return {**each, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **owner_labels(owner)}}}
-
-
-def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from .. import private_file
+from ..api_object import Object
 from ..components.state import COLLECTION_VERSION
 from ..components.table import BY_NAME, ETCD, pod_components
 from ..document import overlay
@@ -25,7 +26,6 @@ from ..kube.objects import Ref
 from ..kube.readiness import reason_not_ready
 from ..problems import ProblemsError
 from ..run.etcd_on_hosts import EtcdOnHostsRun
-from ..run.facts import Object
 from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 from . import admin_kubeconfig, probes, removal, stages

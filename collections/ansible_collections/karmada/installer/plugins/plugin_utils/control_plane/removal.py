@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..api_object import Object
 from ..components.endpoint import PASSAGES
 from ..components.table import BY_NAME, ETCD, KARMADA_CA
+from ..encoding import base64_text
 from ..etcd import external as external_etcd
-from ..kube.apply import WORKERS, Change, delete_all
+from ..kube.apply import Change, delete_all
 from ..kube.cluster import Cluster
 from ..kube.errors import Forbidden
+from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
-from ..run.facts import Object
 from ..run.run import HOST, Run
 
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
@@ -173,7 +174,7 @@ def remove_local_files(run: Run) -> bool:
 
 
 def _holds(path: Path, authority: bytes) -> bool:
-    return base64.b64encode(authority).decode() in path.read_text(errors="replace")
+    return base64_text(authority) in path.read_text(errors="replace")
 
 
 def _bookkeeping(run: Run) -> set[Ref]:
@@ -187,7 +188,7 @@ def _ours(run: Run, *kinds: tuple[str, str]) -> list[Object]:
     """Objects of these kinds in the instance's namespace that are ours by label and by record."""
     host, owner, uids = run.host, run.state.owner, run.state.uids(HOST)
     selector = f"{INSTANCE_LABEL}={run.name},{OWNER_LABEL}={owner}"
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         lists = list(pool.map(lambda kind: host.list(kind[0], kind[1], run.namespace, labels=selector), kinds))
     return [each for found in lists for each in found if owned_by(each, owner, uids)]
 
@@ -257,7 +258,7 @@ def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[s
         except Forbidden:
             return None
 
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = dict(zip(kinds, pool.map(listed, kinds), strict=True))
     found = {each["metadata"]["uid"]: each for answer in answers.values() for each in answer or []}
     return list(found.values()), sorted({kind for (_version, kind), answer in answers.items() if answer is None})

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from ..api_object import Object
 from ..components.table import COMPONENTS, KARMADA_AGGREGATED_APISERVER, administrator, wanted_components
 from ..kube.objects import Ref
-from ..run.facts import InstanceFacts, Object
+from ..run.facts import InstanceFacts
 from . import bootstrap
 
 #: Kinds that are of use only some time after they were created.

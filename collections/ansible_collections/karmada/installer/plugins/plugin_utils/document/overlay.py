@@ -13,27 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..api_object import Object
+from ..kube.merge_keys import merge_keys
 from ..problems import Problem
 from ..yaml_document import UnreadableError, documents_of
 from .crd import nearest
 
-Object = dict[str, Any]
-
 WHERE = "spec.overlay.configMapRef"
 DIRECTIVE = "$patch"
-#: List → what tells its entries apart, as Kubernetes' strategic merge has it. All other lists are replaced as a whole.
-_MERGE_KEYS: Mapping[str, str] = {
-    "containers": "name",
-    "initContainers": "name",
-    "volumes": "name",
-    "env": "name",
-    "imagePullSecrets": "name",
-    "resizePolicy": "resourceName",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-}
 #: Labels and annotations by which the installer and its Services find what is ours.
 _OUR_PREFIXES = ("app.kubernetes.io/", "installer.karmada.io/")
 
@@ -227,10 +214,9 @@ def _malformed(value: Any, where: str, path: str, *, entry: bool = False, merged
 
 
 def _merge_key(name: str, entries: list[Any]) -> str | None:
-    if name == "ports":  # of containers, of Services, and (replaced as a whole) of NetworkPolicies
-        of_containers = all(isinstance(each, dict) and "containerPort" in each for each in entries)
-        return "containerPort" if of_containers else "port"
-    return _MERGE_KEYS.get(name)
+    """The key of a list that a strategic merge patch merges; all others are replaced as a whole."""
+    keys = merge_keys(name, entries)
+    return keys[0] if keys else None
 
 
 def _merged_map(base: Object, patch: Object) -> Object:

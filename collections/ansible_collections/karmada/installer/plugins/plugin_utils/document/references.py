@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..encoding import files_of
 from ..kube import kubeconfig
 from ..kube.cluster import Cluster
 from ..problems import Problem, ProblemsError
@@ -55,7 +55,7 @@ class References:
                     remedy="create it, or name a directory in the inventory source: secrets: ./secrets",
                 )
             )
-        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        return files_of(found.get("data"))
 
     def config_maps(self) -> dict[str, dict[str, str]]:
         """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out."""

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from urllib3.util.ssltransport import SSLTransport
 
+from ..encoding import base64_text
 from ..kube.errors import ApiError, explain
 from ..kube.kubeconfig import load_client_certificate, tls_context
 
@@ -131,31 +132,31 @@ class EtcdClient:
 
     def get(self, key: bytes) -> Found | None:
         """One key, as the majority has it. Raises EtcdError."""
-        found = self._ask("/v3/kv/range", {"key": _coded(key)}).get("kvs") or []
-        return Found(key, _decoded(found[0].get("value", ""))) if found else None
+        found = self._ask("/v3/kv/range", {"key": base64_text(key)}).get("kvs") or []
+        return Found(key, base64.b64decode(found[0].get("value", ""))) if found else None
 
     def count_below(self, prefix: bytes) -> int:
         """The number of keys that begin with ``prefix``, as the majority has it. Raises EtcdError."""
-        request = {"key": _coded(prefix), "range_end": _coded(range_end(prefix)), "count_only": True}
+        request = {"key": base64_text(prefix), "range_end": base64_text(range_end(prefix)), "count_only": True}
         return int(self._ask("/v3/kv/range", request).get("count", 0))
 
     def put_if_none_below(self, key: bytes, value: bytes, prefix: bytes) -> bool:
         """Write a key unless any key begins with ``prefix``; one transaction. Raises EtcdError."""
         # Compared with a whole range, 0 means that no key of it was ever made.
         guard = {
-            "key": _coded(prefix),
-            "range_end": _coded(range_end(prefix)),
+            "key": base64_text(prefix),
+            "range_end": base64_text(range_end(prefix)),
             "target": "CREATE",
             "result": "EQUAL",
             "create_revision": "0",
         }
-        put = {"request_put": {"key": _coded(key), "value": _coded(value)}}
+        put = {"request_put": {"key": base64_text(key), "value": base64_text(value)}}
         return bool(self._ask("/v3/kv/txn", {"compare": [guard], "success": [put]}).get("succeeded"))
 
     def put_if_absent(self, key: bytes, value: bytes) -> bool:
         """Write a key unless it is there; one transaction. Raises EtcdError."""
-        guard = {"key": _coded(key), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
-        put = {"request_put": {"key": _coded(key), "value": _coded(value)}}
+        guard = {"key": base64_text(key), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
+        put = {"request_put": {"key": base64_text(key), "value": base64_text(value)}}
         return bool(self._ask("/v3/kv/txn", {"compare": [guard], "success": [put]}).get("succeeded"))
 
     def delete_below(self, prefix: bytes, guard: Found) -> int | None:
@@ -163,8 +164,13 @@ class EtcdClient:
 
         The number of deleted keys, or None if the guard was not as expected. Raises EtcdError.
         """
-        compare = {"key": _coded(guard.key), "target": "VALUE", "result": "EQUAL", "value": _coded(guard.value)}
-        delete = {"request_delete_range": {"key": _coded(prefix), "range_end": _coded(range_end(prefix))}}
+        compare = {
+            "key": base64_text(guard.key),
+            "target": "VALUE",
+            "result": "EQUAL",
+            "value": base64_text(guard.value),
+        }
+        delete = {"request_delete_range": {"key": base64_text(prefix), "range_end": base64_text(range_end(prefix))}}
         found = self._ask("/v3/kv/txn", {"compare": [compare], "success": [delete]})
         if not found.get("succeeded"):
             return None
@@ -259,11 +265,3 @@ def _mapping(text: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _coded(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _decoded(value: str) -> bytes:
-    return base64.b64decode(value)

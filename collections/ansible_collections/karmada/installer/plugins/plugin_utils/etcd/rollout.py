@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ..api_object import Object
 from ..kube.readiness import reason_not_ready, reason_stale
-
-Object = dict[str, Any]
 
 REVISION_LABEL = "controller-revision-hash"
 #: The revision that a change to the StatefulSet would bring; no pod has it.

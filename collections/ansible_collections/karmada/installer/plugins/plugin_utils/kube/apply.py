@@ -15,21 +15,18 @@ from typing import Any, Literal
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import is_uid
 
+from ..api_object import Object, conditions
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
 from ..problems import Problem, ProblemsError
 from .cluster import Cluster
 from .errors import ApiError, Conflict, Invalid, NotFound
+from .limits import AT_ONCE, QUIET_SECONDS, SAY_SECONDS
 from .objects import Ref, applied_hash, claimed_by, covers, diff, recorded_hash, with_applied_hash
-from .transport import Object
 
-WORKERS = 16
 # Above so many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3
 # How often we look whether what was deleted is gone: what is found late is paid for by whoever waits.
 LONGEST_PAUSE = 0.2
-# A wait of a blink is not worth a line; a long one speaks now and then.
-QUIET_SECONDS = 2.0
-SAY_SECONDS = 10.0
 
 Action = Literal["created", "changed", "deleted", "unchanged"]
 
@@ -75,7 +72,7 @@ class Comparison:
 
 
 def plan(
-    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = AT_ONCE
 ) -> list[Change]:
     """What ``apply_all`` would do, without writing anything. The diffs are those of the API server where it can tell.
 
@@ -85,7 +82,7 @@ def plan(
 
 
 def compare(
-    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = AT_ONCE
 ) -> list[Comparison]:
     """Each object beside what is there, and what to do with it, by reading only. Raises like ``plan``."""
     wanted = list(objects)
@@ -99,7 +96,7 @@ def compare(
 
 
 def survey(
-    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = WORKERS
+    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = AT_ONCE
 ) -> list[Change]:
     """Which of the objects are to be created or changed, by reading only; without diffs. Raises like ``plan``."""
     return [step.change for step in compare(cluster, objects, adopt=adopt, workers=workers)]
@@ -110,7 +107,7 @@ def apply_all(
     objects: Iterable[Object],
     *,
     check: bool = False,
-    workers: int = WORKERS,
+    workers: int = AT_ONCE,
     on_change: Callable[[Change], None] | None = None,
     adopt: Collection[Ref] = (),
 ) -> list[Change]:
@@ -151,7 +148,7 @@ def delete_all(
     targets: Iterable[tuple[Ref, str | None]],
     *,
     check: bool = False,
-    workers: int = WORKERS,
+    workers: int = AT_ONCE,
     timeout: float = 120.0,
     progress: Callable[[str], None] | None = None,
     propagation: str = "Background",
@@ -346,7 +343,6 @@ def _remains(
 def _what_holds(live: Object) -> str:
     """What keeps an object that is being deleted; a namespace tells it in conditions."""
     finalizers = live["metadata"].get("finalizers") or []
-    conditions = (live.get("status") or {}).get("conditions") or []
-    remains = [str(one["message"]) for one in conditions if one.get("status") == "True" and one.get("message")]
+    remains = [str(one["message"]) for one in conditions(live) if one.get("status") == "True" and one.get("message")]
     texts = [f"finalizers: {', '.join(finalizers)}"] if finalizers else []
     return "; ".join([*texts, *(remains if live["kind"] == "Namespace" else [])]) or "no finalizers"

@@ -12,12 +12,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from ..api_object import Object
 from ..labels import FIELD_MANAGER
 from . import kubeconfig as kubeconfig_module
 from .answer import MIB, Limits
 from .errors import ApiError, Conflict, Expired, NotFound, TooMuch, too_much
 from .kubeconfig import Access
 from .kubeconfig_fields import Origin
+from .limits import AT_ONCE
 from .resources import ApiResources
 from .transport import CONFLICTS, RETRY_SECONDS, Object, pause
 from .watch import Watch
@@ -282,7 +284,7 @@ class Cluster(ApiResources):
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/log"
         return self._request("logs", "GET", path, query).data.decode("utf-8", "replace")
 
-    def can_i(self, wanted: Iterable[tuple[Any, ...]], *, workers: int = 16) -> Permissions:
+    def can_i(self, wanted: Iterable[tuple[Any, ...]], *, workers: int = AT_ONCE) -> Permissions:
         """Of these (verb, group, resource, namespace, subresource, name) the ones we are not allowed to do.
 
         ``workers`` are how many may be asked for at the same moment, each over a connection of its own.

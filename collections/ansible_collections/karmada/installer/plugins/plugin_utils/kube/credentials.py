@@ -21,6 +21,7 @@ from typing import Any
 from cryptography import x509
 
 from .. import run_process
+from ..encoding import base64_text
 from ..redaction import redacted
 from . import kubeconfig_fields as fields
 from .kubeconfig_fields import Origin, problem
@@ -102,7 +103,7 @@ def of_user(user: Mapping[str, Any], base: Path, origin: Origin, place: str, clu
         found = _ask_auth_provider(provider, origin, f"{place}.auth-provider")
     elif name:
         password = fields.value(user, "password", str, place) or ""
-        found = Credential("Basic " + base64.b64encode(f"{name}:{password}".encode(errors="replace")).decode())
+        found = Credential("Basic " + base64_text(f"{name}:{password}".encode(errors="replace")))
     else:
         found = Credential()
     if cert:

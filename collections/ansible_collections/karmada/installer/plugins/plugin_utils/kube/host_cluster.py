@@ -13,12 +13,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..api_object import Object
 from ..labels import FIELD_MANAGER
 from ..problems import Problem, ProblemsError
 from .cluster import Applied, Cluster, Items
 from .errors import NotFound
 from .kubeconfig import Access
-from .transport import Object
 
 if TYPE_CHECKING:
     from .openshift import OpenShiftClient

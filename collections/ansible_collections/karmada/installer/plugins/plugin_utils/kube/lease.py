@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
 from ..problems import Problem, ProblemsError
 from ..run_process import holder_is_dead
 from .cluster import Cluster
 from .errors import ApiError, Conflict, NotFound
-from .transport import READ_SECONDS, Object
+from .limits import SAY_SECONDS
+from .transport import READ_SECONDS
 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 DURATION_SECONDS = 30
@@ -28,7 +30,6 @@ POLL_SECONDS = 2.0
 # How long after its end we still try to renew a lock, in periods: nobody has taken it if that succeeds.
 REGAIN_PERIODS = 2
 CROSSINGS = 10
-SAY_SECONDS = 10.0
 
 
 class LockLost(Exception):  # noqa: N818 - reads as what happened

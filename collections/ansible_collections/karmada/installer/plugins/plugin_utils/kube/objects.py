@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -14,31 +13,13 @@ from typing import Any
 
 import yaml
 
+from ..api_object import Object
+from ..encoding import base64_text
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
-
-Object = dict[str, Any]
+from .merge_keys import DEFAULTS, merge_keys
 
 HASH_ANNOTATION = "installer.karmada.io/applied-hash"
 
-# By which of its fields the API server tells the entries of a list apart. None of these is unique in every list, so the
-# first that every entry of both lists has, with different values, is taken.
-_MERGE_KEYS: tuple[tuple[str, ...], ...] = (
-    ("name",),
-    ("containerPort", "protocol"),
-    ("port", "protocol"),
-    ("mountPath",),
-    ("devicePath",),
-    ("topologyKey", "whenUnsatisfiable"),
-    ("key",),
-    ("type",),
-    ("ip",),
-    ("uid",),
-)
-_MERGE_DEFAULTS = {"protocol": "TCP", "whenUnsatisfiable": "DoNotSchedule"}
-# Lists that the API server keeps as one value, and all lists below them: an entry more in live is a difference there.
-_EXACT = frozenset(
-    {"affinity", "egress", "ingress", "matchExpressions", "matchFields", "rules", "subjects", "tolerations", "versions"}
-)
 # An empty map that is a choice between several, and so does not equal an absent one.
 _CHOICES = frozenset({"emptyDir"})
 
@@ -135,13 +116,16 @@ def _stored_form(obj: Object) -> Object:
     plain = _without_hash(obj)
     if plain.get("kind") != "Secret" or not plain.get("stringData"):
         return plain
-    text = {key: base64.b64encode(value.encode()).decode() for key, value in plain["stringData"].items()}
+    text = {key: base64_text(value.encode()) for key, value in plain["stringData"].items()}
     rest = {key: value for key, value in plain.items() if key != "stringData"}
     return {**rest, "data": {**(plain.get("data") or {}), **text}}
 
 
 def _drift(live: Any, desired: Any, path: str, field: str, *, exact: bool = False) -> list[str]:
-    """``field`` is the key that led here: "=" inside a map of texts, "#" inside a map of quantities."""
+    """``field`` is the key that led here: "=" inside a map of texts, "#" inside a map of quantities.
+
+    ``exact``: inside a list that the API server keeps as one value, where all lists are one value.
+    """
     if _empty(desired):
         # Empty values are dropped on the way, and an empty map asks for nothing where live has content.
         if field in _CHOICES:
@@ -154,7 +138,7 @@ def _drift(live: Any, desired: Any, path: str, field: str, *, exact: bool = Fals
         for key, value in desired.items():
             inner = "=" if field in _TEXT_MAPS else "#" if field in _QUANTITY_MAPS else key
             place = f"{path}.{key}" if path else key
-            found += _drift(live.get(key), value, place, inner, exact=exact or inner in _EXACT)
+            found += _drift(live.get(key), value, place, inner, exact=exact)
         return found
     if isinstance(desired, list):
         return _drift_of_list(live, desired, path, field, exact=exact)
@@ -164,12 +148,13 @@ def _drift(live: Any, desired: Any, path: str, field: str, *, exact: bool = Fals
 def _drift_of_list(live: Any, desired: list[Any], path: str, field: str, *, exact: bool) -> list[str]:
     if not isinstance(live, list):
         return [path]
-    keys = None if exact else _merge_keys(live, desired)
+    keys = None if exact else _keys_of(field, live, desired)
     if keys is None:
+        # The API server keeps this list as one value: an entry more in live is a difference.
         if len(live) != len(desired):
             return [path]
         pairs = enumerate(zip(live, desired, strict=True))
-        return [one for index, (a, b) in pairs for one in _drift(a, b, f"{path}[{index}]", field, exact=exact)]
+        return [one for index, (a, b) in pairs for one in _drift(a, b, f"{path}[{index}]", field, exact=True)]
     known = {_identity(one, keys): one for one in live}
     found: list[str] = []
     for entry in desired:
@@ -179,22 +164,20 @@ def _drift_of_list(live: Any, desired: list[Any], path: str, field: str, *, exac
     return found
 
 
-def _merge_keys(live: list[Any], desired: list[Any]) -> tuple[str, ...] | None:
-    """The fields that tell the entries of both lists apart, or None when position does."""
-    if not all(isinstance(one, dict) for one in (*live, *desired)):
+def _keys_of(field: str, live: list[Any], desired: list[Any]) -> tuple[str, ...] | None:
+    """The fields that tell the entries of both lists apart, or None where position does."""
+    keys = merge_keys(field, [*live, *desired])
+    if keys is None or not all(isinstance(one, dict) for one in (*live, *desired)):
         return None
-    for keys in _MERGE_KEYS:
-        for entries in (live, desired):
-            identities = [_identity(one, keys) for one in entries]
-            if any(identity[0] is None for identity in identities) or len(set(identities)) != len(identities):
-                break
-        else:
-            return keys
-    return None
+    for entries in (live, desired):
+        identities = [_identity(one, keys) for one in entries]
+        if any(None in identity for identity in identities) or len(set(identities)) != len(identities):
+            return None
+    return keys
 
 
 def _identity(entry: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
-    values = [entry.get(key, _MERGE_DEFAULTS.get(key)) for key in keys]
+    values = [entry.get(key, DEFAULTS.get(key)) for key in keys]
     return tuple(value if isinstance(value, (str, int, type(None))) else str(value) for value in values)
 
 

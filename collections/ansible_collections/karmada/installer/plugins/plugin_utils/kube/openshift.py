@@ -15,10 +15,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from ..api_object import Object
 from ..problems import Problem, ProblemsError
 from .cluster import Applied
 from .errors import Forbidden, NotFound
-from .transport import Object
 
 try:
     from kubernetes.client.exceptions import ApiException

@@ -23,6 +23,7 @@ import urllib3.connection
 import websocket
 from urllib3.util.ssltransport import SSLTransport
 
+from ..api_object import is_true
 from .answer import Ending, hurry
 from .cluster import Cluster
 from .errors import Forbidden, Unreachable
@@ -217,9 +218,7 @@ class Forwarder:
 
 
 def _ready(pod: dict[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-    return ready and "deletionTimestamp" not in pod["metadata"]
+    return is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
 
 
 class _ForwardedConnection(Ending, urllib3.connection.HTTPSConnection):  # type: ignore[misc]  # see there

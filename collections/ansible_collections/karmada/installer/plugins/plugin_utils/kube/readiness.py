@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
+from ..api_object import Object, condition, is_true
 from ..redaction import shown
 
-Object = dict[str, Any]
 Related = Collection[Object]
 
 # Waiting reasons of containers that no waiting mends.
@@ -42,11 +41,9 @@ def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
 
 def hopeless(obj: Object, related: Related = ()) -> str | None:
     """Why this object cannot become ready by waiting, or None. To be believed only when it stays so for a while."""
-    for condition in _conditions(obj):
-        failed_to_create = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
-        if failed_to_create and _refused(condition.get("message", "")):
-            return str(condition["message"])
-    if obj.get("kind") == "Job" and _condition(obj, "Failed"):
+    if (message := _not_created(obj)) and _refused(message):
+        return message
+    if obj.get("kind") == "Job" and is_true(obj, "Failed"):
         return _job(obj)
     for one in related:
         if one.get("kind") == "Pod":
@@ -62,8 +59,13 @@ def hopeless(obj: Object, related: Related = ()) -> str | None:
 
 def _refused_pods(obj: Object) -> list[str]:
     """What a Deployment says when the API server does not let it create its pods."""
-    failures = [one for one in _conditions(obj) if one["type"] == "ReplicaFailure" and one["status"] == "True"]
-    return [f"its pods are refused: {one['message']}" for one in failures if one.get("message")]
+    message = _not_created(obj)
+    return [f"its pods are refused: {message}"] if message else []
+
+
+def _not_created(obj: Object) -> str:
+    """The API server's words about pods that it did not let a controller create; empty where there are none."""
+    return str(condition(obj, "ReplicaFailure").get("message") or "") if is_true(obj, "ReplicaFailure") else ""
 
 
 def not_pulled(related: Related) -> str | None:
@@ -149,17 +151,17 @@ def _daemon_set(obj: Object) -> str | None:
 
 def _pod(obj: Object) -> str | None:
     status = obj.get("status") or {}
-    if status.get("phase") == "Succeeded" or _condition(obj, "Ready"):
+    if status.get("phase") == "Succeeded" or is_true(obj, "Ready"):
         return None
     return _pod_trouble(obj) or f"it is {status.get('phase') or 'Pending'}"
 
 
 def _job(obj: Object) -> str | None:
-    if _condition(obj, "Complete"):
+    if is_true(obj, "Complete"):
         return None
-    for condition in _conditions(obj):
-        if condition["type"] == "Failed" and condition["status"] == "True":
-            return f"it failed: {condition.get('message') or condition.get('reason') or 'no reason given'}"
+    if is_true(obj, "Failed"):
+        failed = condition(obj, "Failed")
+        return f"it failed: {failed.get('message') or failed.get('reason') or 'no reason given'}"
     status = obj.get("status") or {}
     return f"it is not complete ({status.get('active') or 0} running, {status.get('failed') or 0} failed)"
 
@@ -180,12 +182,12 @@ def _namespace(obj: Object) -> str | None:
 def _needs(*types: str) -> Callable[[Object], str | None]:
     def check(obj: Object) -> str | None:
         for kind in types:
-            found = [one for one in _conditions(obj) if one["type"] == kind]
+            found = condition(obj, kind)
             if not found:
                 return f"{kind} is not reported yet"
-            if found[0]["status"] != "True":
-                told = ": ".join(filter(None, (found[0].get("reason"), found[0].get("message"))))
-                return f"{kind} is {found[0]['status']}{f' ({told})' if told else ''}"
+            if found["status"] != "True":
+                told = ": ".join(filter(None, (found.get("reason"), found.get("message"))))
+                return f"{kind} is {found['status']}{f' ({told})' if told else ''}"
         return None
 
     return check
@@ -212,7 +214,7 @@ _CHECKS: dict[str, Callable[[Object], str | None]] = {
 def _cause(one: Object) -> str | None:
     name = one["metadata"]["name"]
     if one.get("kind") == "Pod":
-        trouble = None if _condition(one, "Ready") else _pod_trouble(one)
+        trouble = None if is_true(one, "Ready") else _pod_trouble(one)
         return f"pod {name}: {trouble}" if trouble else None
     if one.get("kind") == "PersistentVolumeClaim":
         trouble = _claim(one)
@@ -224,9 +226,9 @@ def _pod_trouble(pod: Object) -> str | None:
     """What keeps a pod from being ready: the scheduler, a container, or a probe."""
     if pod["metadata"].get("deletionTimestamp"):
         return "it is being deleted"
-    for condition in _conditions(pod):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return f"no node for it: {condition.get('message') or condition.get('reason') or 'no reason given'}"
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"no node for it: {scheduled.get('message') or scheduled.get('reason') or 'no reason given'}"
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         return f"it failed: {status.get('message') or status.get('reason') or 'no reason given'}"
@@ -289,14 +291,6 @@ def _containers(pod: Object) -> list[Object]:
     inits = [one for one in status.get("initContainerStatuses") or [] if not one.get("ready")]
     # While an init container is at work the others only say PodInitializing.
     return inits or list(status.get("containerStatuses") or [])
-
-
-def _conditions(obj: Object) -> list[Object]:
-    return list((obj.get("status") or {}).get("conditions") or [])
-
-
-def _condition(obj: Object, kind: str) -> bool:
-    return any(one["type"] == kind and one["status"] == "True" for one in _conditions(obj))
 
 
 def _replicas(obj: Object) -> int:

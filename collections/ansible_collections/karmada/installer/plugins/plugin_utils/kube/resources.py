@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
+from ..api_object import Object
 from .errors import NotFound
 from .kubeconfig import Access
-from .transport import RETRY_SECONDS, Object, Transport
+from .limits import AT_ONCE
+from .transport import RETRY_SECONDS, Transport
 
 # Kinds whose resource name never changes; saves one discovery request per group version. value: (resource, namespaced)
 KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
@@ -80,7 +82,7 @@ class ApiResources(Transport):
             except NotFound:
                 return {}  # the last CRD of this group has gone since the groups were told
 
-        with ThreadPoolExecutor(16) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             found = list(pool.map(types, roots))
         return [
             (str(each["groupVersion"]), str(one["kind"]))

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
+from ..api_object import Object
 from .cluster import Cluster
 from .objects import Ref
-from .transport import Object
 
 #: apiVersion, kind and namespace.
 Group = tuple[str, str, str | None]

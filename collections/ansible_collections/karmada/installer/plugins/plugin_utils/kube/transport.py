@@ -23,6 +23,7 @@ from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
+from ..api_object import Object
 from ..labels import FIELD_MANAGER
 from ..problems import Problem, ProblemsError
 from ..redaction import printable
@@ -34,7 +35,6 @@ if not hasattr(urllib3, "BaseHTTPResponse"):
     # It checks the names in certificates in its own way, and not at all inside a port-forward.
     raise ImportError("urllib3 2 or newer is needed")
 
-Object = dict[str, Any]
 Taken = TypeVar("Taken")
 
 POOL = 32

@@ -10,20 +10,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ..api_object import Object
 from ..redaction import redacted
 from .cluster import Cluster
 from .errors import ApiError, Expired
+from .limits import QUIET_SECONDS, SAY_SECONDS
 from .objects import Ref
 from .readiness import crashing, hopeless, not_pulled, reason_not_ready
-from .transport import Object
 from .watch import Watch
 
 Related = list[Object]
 
-# A wait of a blink is not worth a line; a long one speaks when something changes, but not with every pod.
-QUIET_SECONDS = 2.0
+# A long wait speaks when something changes, but not with every pod.
 CHANGE_SECONDS = 3.0
-SAY_SECONDS = 10.0
 # How often pods and events are read to explain; readiness itself comes by watch.
 EXPLAIN_SECONDS = 5.0
 # How long a state that no waiting mends must last before it is believed.

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import urllib3
 
+from ..api_object import Object
 from .answer import MIB, TooMuchError, lines, parsed
 from .errors import ApiError
 
-Object = dict[str, Any]
 #: Of JSON in one event.
 MAX_VALUES = 300_000
 

@@ -21,11 +21,13 @@ from typing import Any
 import yaml
 from ansible_collections.karmada.installer.plugins.module_utils import agent_identity
 
+from ..api_object import Object
 from ..components.flags import AGENT_IDENTITY
 from ..components.instance import Instance
 from ..components.table import KARMADA_AGENT
 from ..components.types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, KeyPair, Layout, settings_of
 from ..control_plane.bootstrap import AGENT_GROUP, AGENT_PREFIX, SYSTEM_LABEL, owner_labels
+from ..encoding import base64_text
 from ..kube.objects import Ref
 from ..labels import MEMBER_LABEL
 from ..pki import kubeconfig as pki_kubeconfig
@@ -35,8 +37,6 @@ from ..render.cluster_layout import BASE
 from ..render.pods import pod_template
 from . import registration
 from .works import WORK_API, execution_namespace
-
-Object = dict[str, Any]
 
 ROW = KARMADA_AGENT
 ACCOUNT = "karmada-agent-sa"
@@ -146,7 +146,7 @@ def signing_request(member: str, owner: str, request_pem: bytes, validity: timed
         "kind": "CertificateSigningRequest",
         "metadata": {"name": f"{member}-{secrets.token_hex(4)}", "labels": _labels(member, owner)},
         "spec": {
-            "request": base64.b64encode(request_pem).decode(),
+            "request": base64_text(request_pem),
             "signerName": "kubernetes.io/kube-apiserver-client",
             "expirationSeconds": max(_SHORTEST_SECONDS, min(int(validity.total_seconds()), 2**31 - 1)),
             "usages": _USAGES,
@@ -254,7 +254,7 @@ def identity_secret(member: str, owner: str, control_plane: str, identity: Ident
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {"name": SECRET, "namespace": MEMBER_NAMESPACE},
-        "data": {SECRET: base64.b64encode(yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode()).decode()},
+        "data": {SECRET: base64_text(yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode())},
     }
     (marked,) = registration.marked([secret], owner, control_plane)
     marked["metadata"]["annotations"] = {ISSUED_ANNOTATION: identity.issued}

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from ..api_object import Object
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_CA
 from ..components.types import KeyPair, agent_hosts, pulls
 from ..control_plane.bootstrap import AGENT_GROUP, MEMBER_NAMESPACE
@@ -26,7 +27,6 @@ from ..kube.wait import wait_until
 from ..pki import x509
 from ..problems import Problem, ProblemsError
 from ..render.agent_units import AgentAccess
-from ..run.facts import Object
 from ..run.run import Run
 from . import account_tokens, agent
 from .agent import Identity

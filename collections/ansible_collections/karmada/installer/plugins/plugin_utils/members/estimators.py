@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..api_object import Object
 from ..components.table import KARMADA_SCHEDULER_ESTIMATOR, wanted_components
 from ..components.types import SYSTEM_NAMESPACE, Component
 from ..control_plane import bootstrap, removal
@@ -21,7 +22,6 @@ from ..kube.readiness import reason_not_ready
 from ..kube.wait import wait_until
 from ..labels import NAME_LABEL, OWNER_LABEL
 from ..render import workloads as render
-from ..run.facts import Object
 from ..run.run import HOST, Run
 from . import broken as broken_members
 from . import one_member, registration

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..api_object import Object
 from ..components.state import State
 from ..components.table import KARMADA_CONTROLLER_MANAGER, KARMADA_METRICS_ADAPTER, KARMADA_SEARCH, wanted_components
 from ..components.types import MEMBER_NAMESPACE, pulls
@@ -24,7 +25,6 @@ from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref
 from ..kube.wait import wait_until
-from ..run.facts import Object
 from ..run.run import Run
 from . import mode as member_mode
 from . import registration

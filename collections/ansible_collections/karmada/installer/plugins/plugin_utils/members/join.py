@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import is_uid
 
+from ..api_object import Object
 from ..components.state import FORMER_MODE, State
 from ..components.table import administrator
 from ..components.types import agent_hosts, has_estimators, pulls
@@ -29,7 +30,6 @@ from ..kube.snapshot import listed
 from ..kube.wait import NotReady, wait_until
 from ..problems import Problem, ProblemsError
 from ..render.agent_units import AgentAccess
-from ..run.facts import Object
 from ..run.run import Run
 from . import access as member_access
 from . import account_tokens, agent_join, former_connections, kubeconfig_by_ssh, one_member, registration, service_types
@@ -39,6 +39,7 @@ from . import taints as member_taints
 from .broken import BrokenMember, reason_and_next_step
 from .plan import Clusters
 
+#: Members that join at the same moment: each waits for its own cluster, and all write to one control plane.
 AT_ONCE = 16
 #: How long a member may take for its first answer; afterwards it is as patiently asked again as any API server.
 FIRST_ANSWER_SECONDS = 8.0

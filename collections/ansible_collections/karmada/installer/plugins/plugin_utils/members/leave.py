@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+from ..api_object import Object
 from ..components.state import FORMER_MODE
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
-from ..kube.apply import SAY_SECONDS, WORKERS, Change, delete_all
+from ..kube.apply import Change, delete_all
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, NotFound
+from ..kube.limits import AT_ONCE, SAY_SECONDS
 from ..kube.objects import Ref, claimed_by, diff
 from ..kube.readiness import reason_not_ready
 from ..kube.wait import wait_until
 from ..labels import FIELD_MANAGER
 from ..problems import Problem, ProblemsError
-from ..run.facts import Object
 from ..run.run import Run
 from . import agent, agent_join, one_member, registration
 from . import cleanup as member_cleanup
@@ -413,9 +414,9 @@ class _Settled:
         now = time.monotonic()
         going = [work for work in works if member_works.is_going(work) and member_works.retains(work)]
         due = [work for work in going if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS]
-        due = due[:WORKERS]
+        due = due[:AT_ONCE]
         self._since.update({work["metadata"]["uid"]: now for work in due})
-        with ThreadPoolExecutor(WORKERS) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             settled = [work for work, done in zip(due, pool.map(self._nothing_left, due), strict=True) if done]
         _strip(control_plane, settled)
 
@@ -445,7 +446,7 @@ def _strip(control_plane: Cluster, works: Sequence[Object]) -> None:
 
 
 def _on_each(found: Sequence[Object], work: Callable[[Object], None]) -> None:
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(work, found))
 
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..api_object import Object
 from ..components.state import FORMER_MODE, State
 from ..components.types import pulls
-from ..run.facts import Object
 from . import registration
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from ..api_object import Object
 from ..kube.objects import claimed_by
 from ..labels import FIELD_MANAGER
 from ..problems import Problem
-
-Object = dict[str, Any]
 
 
 class Clusters(dict[str, Object]):

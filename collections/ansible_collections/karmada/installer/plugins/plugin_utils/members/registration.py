@@ -15,10 +15,12 @@ from typing import Any
 
 import yaml
 
+from ..api_object import Object
 from ..components.state import FORMER_MODE
 from ..components.table import ADMIN
 from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import MEMBER_NAMESPACE, SYSTEM_LABEL, owner_labels
+from ..encoding import base64_files, files_of
 from ..pki import kubeconfig as pki_kubeconfig
 from ..problems import Problem, ProblemsError
 from . import rights as member_rights
@@ -26,8 +28,6 @@ from . import rights as member_rights
 #: The namespace on a member, which has none of ours before it is joined; there as long as the pod is.
 NAMESPACE_ON_MEMBER = "karmada-installer-reach-probe"
 
-
-Object = dict[str, Any]
 
 #: The field of a member, and of its Cluster, that allows for a certificate that is not verified.
 INSECURE = "insecureSkipTLSVerification"
@@ -226,7 +226,7 @@ def secrets_in_control_plane(
                 "kind": "Secret",
                 "type": "Opaque",
                 "metadata": metadata,
-                "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+                "data": base64_files(data),
             }
         )
     return [_labelled(owner, each, system=True) for each in secrets]
@@ -349,20 +349,16 @@ def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes
 
 def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> bytes:
     """The kubeconfig of a member's estimator: the Cluster says where, the Secret of the control plane as whom."""
-    member, data = cluster["metadata"]["name"], secret["data"]
+    member, data = cluster["metadata"]["name"], files_of(secret["data"])
     config = pki_kubeconfig.kubeconfig(
         member,
         cluster["spec"]["apiEndpoint"],
-        base64.b64decode(data["caBundle"]),
+        data["caBundle"],
         "karmada-scheduler-estimator",
-        _decoded(data["token"]),
+        data["token"].decode(),
         context=member,
     )
     return yaml.safe_dump(config, sort_keys=False).encode()
-
-
-def _decoded(text: str) -> str:
-    return base64.b64decode(text).decode()
 
 
 def made_by_karmada_for(member: str, live: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-Object = dict[str, Any]
+from ..api_object import Object
 
 #: The field of a member with what can be propagated there.
 FIELD = "scopedRights"

@@ -11,8 +11,6 @@ from ..kube.objects import Ref
 from ..problems import Problem
 from .taints import Taint, name_of
 
-Object = dict[str, Any]
-
 #: The taint that ``karmadactl cordon`` sets and ``uncordon`` takes away.
 CORDON: Taint = {"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}
 #: Beside it on a member that is drained: what runs there goes elsewhere.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ..api_object import Object
 from ..kube.apply import Change, apply_all
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..kube.snapshot import listed
 from ..labels import FIELD_MANAGER
-from ..run.facts import Object
 from ..run.run import Run
 from . import registration
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..api_object import Object
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.errors import Conflict
@@ -18,7 +19,6 @@ from ..kube.objects import Ref, diff
 from ..problems import Problem, ProblemsError
 from .registration import CLUSTER_API
 
-Object = dict[str, Any]
 Taint = Mapping[str, Any]
 
 #: On a Cluster: which of its taints the document has put there, as ``key:effect`` with commas between them.

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..api_object import Object
 from ..control_plane.bootstrap import owner_labels
 from ..kube.objects import Ref
 from .registration import RETAIN
-
-Object = dict[str, Any]
 
 WORK_API = "work.karmada.io/v1alpha1"
 #: On the execution namespace of a member that leaves and whose workloads stay. It goes with that namespace.

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from ..components.types import KeyPair
+from ..encoding import base64_text
 
 
 def kubeconfig(
@@ -20,12 +20,12 @@ def kubeconfig(
     namespace: str | None = None,
 ) -> dict[str, Any]:
     """A kubeconfig with everything inside, as plain data; `credentials` is a client certificate or a bearer token."""
-    cluster = {"server": server, "certificate-authority-data": _base64(ca_pem)}
+    cluster = {"server": server, "certificate-authority-data": base64_text(ca_pem)}
     if tls_server_name:
         cluster["tls-server-name"] = tls_server_name
     if isinstance(credentials, KeyPair):
-        identity = {"client-certificate-data": _base64(credentials.certificate)}
-        identity["client-key-data"] = _base64(credentials.key)
+        identity = {"client-certificate-data": base64_text(credentials.certificate)}
+        identity["client-key-data"] = base64_text(credentials.key)
     else:
         identity = {"token": credentials}
     use = {"cluster": cluster_name, "user": user} | ({"namespace": namespace} if namespace else {})
@@ -37,7 +37,3 @@ def kubeconfig(
         "contexts": [{"name": context, "context": use}],
         "current-context": context,
     }
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

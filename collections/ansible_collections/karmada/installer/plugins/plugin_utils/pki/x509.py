@@ -17,7 +17,6 @@ the two `reasons_to_reissue` functions turn it into a reason instead.
 
 from __future__ import annotations
 
-import base64
 import functools
 import ipaddress
 import re
@@ -35,6 +34,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..components.types import KeyPair
+from ..encoding import base64_text
 
 KeyAlgorithm = Literal["ECDSA-P256", "RSA-3072"]
 _PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -274,7 +274,7 @@ def public_key_of(private_pem: bytes) -> bytes:
 
 def encryption_key() -> str:
     """Base64 of 32 random bytes: the size that aescbc, aesgcm and secretbox take in an EncryptionConfiguration."""
-    return base64.b64encode(secrets.token_bytes(32)).decode()
+    return base64_text(secrets.token_bytes(32))
 
 
 def fingerprint(cert_pem: bytes) -> str:

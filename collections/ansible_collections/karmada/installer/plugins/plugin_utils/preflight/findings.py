@@ -34,7 +34,8 @@ from . import (
     reach_from_hosts,
 )
 
-#: One that does not answer takes its time, and is not to delay the others.
+#: More than join at the same moment (``members.join.AT_ONCE``): a look is a few requests, and one that does not answer
+#: takes its time and is not to delay the others.
 MEMBERS_AT_ONCE = 32
 
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..api_object import Object
 from ..components.instance import Instance
 from ..problems import Problem
 from ..render import cluster_layout
 from ..render import workloads as render
-from ..run.facts import Object
 from ..run.run import Run
 from . import probe_pods
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as module_reach
 
+from ..api_object import Object
 from ..components import releases
 from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
@@ -26,7 +27,6 @@ from ..members import rights as member_rights
 from ..members.plan import Clusters, same_cluster
 from ..members.registration import CLUSTER_API, CONTROL_PLANE_ANNOTATION, IMPERSONATOR, role
 from ..problems import Problem, ProblemsError
-from ..run.facts import Object
 from ..run.run import Run
 from . import cluster_checks, member_rights_checks
 from .reach import Target

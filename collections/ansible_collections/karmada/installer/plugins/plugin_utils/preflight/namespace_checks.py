@@ -7,19 +7,18 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from ..api_object import Object
 from ..components.table import BY_NAME
 from ..components.types import settings_path
 from ..kube.errors import collected
+from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL
 from ..problems import Problem
 from ..render import cluster_layout
 from ..render import workloads as render
-from ..run.facts import Object
 from ..run.run import Run
 from . import other_installers, pod_security, quota
-
-_WORKERS = 16
 
 
 def problems(run: Run) -> Iterable[Problem]:
@@ -29,7 +28,7 @@ def problems(run: Run) -> Iterable[Problem]:
         return
     # As far as it can be said without keys.
     outline = render.outline(run.instance, cluster_layout.layout(run.instance), run.state.etcd)
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         refs = map(Ref.of, outline)
         found = pool.map(lambda ref: run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
     present = [each for each in found if each]

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
 from ..problems import Problem
-
-Object = Mapping[str, Any]
 
 #: What Karmada's operator makes a control plane of; ``list`` takes these two.
 KARMADA = ("operator.karmada.io/v1alpha1", "Karmada")

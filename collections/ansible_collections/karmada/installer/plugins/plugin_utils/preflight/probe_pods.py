@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..api_object import Object
 from ..components.instance import Instance
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..labels import NAME_LABEL
-from ..run.facts import Object
 
 #: Reasons of a waiting container that are about its image.
 UNPULLED = frozenset(

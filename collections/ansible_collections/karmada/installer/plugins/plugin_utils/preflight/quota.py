@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from ..api_object import Object
 from ..kube.objects import quantity
 from ..labels import NAME_LABEL
 from ..problems import Problem
 
-Object = Mapping[str, Any]
 #: resource of a quota (``requests.cpu``, ``count/services``) → amount
 Usage = Counter[str]
 

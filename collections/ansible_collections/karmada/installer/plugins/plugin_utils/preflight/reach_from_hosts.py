@@ -31,7 +31,7 @@ from . import member_checks
 from .reach import Fault, Target, sentences
 
 #: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
-AT_ONCE = 32
+KUBECONFIGS_AT_ONCE = 32
 #: Behind the name of a member: what its agent has to reach beside it. Without one: what everybody has to find.
 ENDPOINT = "/endpoint"
 _OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
@@ -111,7 +111,7 @@ def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
         except one_member.TOLD:
             return None
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(KUBECONFIGS_AT_ONCE) as pool:
         found = [each for each in pool.map(of_entry, due) if each]
     for each in found:
         if not each.tls:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
+from ..api_object import Object
 from ..components.table import KARMADA_CA, KARMADA_CONTROLLER_MANAGER
 from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import owner_labels
@@ -25,7 +26,6 @@ from ..members.plan import Clusters
 from ..members.registration import NAMESPACE_ON_MEMBER
 from ..problems import Problem, ProblemsError
 from ..run import selection as selected_members
-from ..run.facts import Object
 from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 from . import member_checks, probe_pods, reach_from_hosts, reach_probe

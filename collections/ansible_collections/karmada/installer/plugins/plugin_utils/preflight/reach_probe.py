@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 
+from ..api_object import Object
 from ..components import image_pins
 from ..components.instance import Instance
 from ..components.ip_families import bracketed
@@ -27,7 +28,6 @@ from ..kube.errors import Forbidden
 from ..problems import Problem, ProblemsError
 from ..redaction import redacted
 from ..render.pods import pod_template
-from ..run.facts import Object
 from . import probe_pods
 from .reach import Fault, Target
 

@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import agent_ide
 from ..components.flags import AGENT_IDENTITY, CONTROL_PLANE_CONFIG
 from ..components.instance import Instance
 from ..components.types import MEMBER_NAMESPACE, Component, Layout
+from ..encoding import base64_text
 from ..pki import kubeconfig as pki_kubeconfig
 from ..pki import x509
 from ..pki.files import CLUSTER_NAME, MEMBER_CONFIG
@@ -55,7 +56,7 @@ class AgentAccess:
     @property
     def plain(self) -> dict[str, str]:
         """As one step of a run hands it on to the next."""
-        return {"kubeconfig": base64.b64encode(self.kubeconfig).decode(), "identity": self.identity}
+        return {"kubeconfig": base64_text(self.kubeconfig), "identity": self.identity}
 
     @property
     def server(self) -> str:

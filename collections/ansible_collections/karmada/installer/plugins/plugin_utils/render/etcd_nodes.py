@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..api_object import Object, is_true
 from ..components.table import ETCD
 from ..components.types import settings_of
-
-Object = dict[str, Any]
 
 #: By this label a volume says which node it is on.
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -27,8 +26,7 @@ def is_wanted(spec: Mapping[str, Any]) -> bool:
 def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:
     """Why no member can run on this node, empty if one can. ``settings`` are those of etcd in the document."""
     labels = node["metadata"].get("labels") or {}
-    conditions = (node.get("status") or {}).get("conditions") or []
-    if not any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+    if not is_true(node, "Ready"):
         return "it is not ready"
     if (node.get("spec") or {}).get("unschedulable"):
         return "it takes no pods (cordoned)"

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
+from ..api_object import Object
 from ..components import etcd_configuration
 from ..components.instance import Instance
 from ..components.state import EtcdState
@@ -16,7 +15,6 @@ from .cluster_layout import BASE, ETCD_DATA
 from .etcd_nodes import HOSTNAME_LABEL
 from .pods import pod_template, workload_metadata
 
-Object = dict[str, Any]
 DEFAULT_CLAIM = {"size": "5Gi"}
 #: A class that no provisioner serves, so that nobody else's claim gets one of our volumes, and ours no other.
 HOST_PATH_CLASS = "karmada-installer-host-path"

@@ -7,13 +7,10 @@ namespace are not touched. Probes and port-forward come from the pod's own node,
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import BY_NAME, COMPONENTS
 from ..components.types import Call, Component
-
-Object = dict[str, Any]
 
 #: Of the name service, before and after its Service: OpenShift's pods listen on the second.
 _DNS_PORTS = (53, 5353)

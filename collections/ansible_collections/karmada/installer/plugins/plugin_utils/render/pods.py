@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from ..api_object import Object
 from ..components import image_pins
 from ..components.instance import Instance
 from ..components.table import ETCD, enabled_file_sets
 from ..components.types import Component, Health, settings_of
 from .cluster_layout import BASE
 
-Object = dict[str, Any]
 #: Not root, and no user of any distribution.
 USER_ID = 65532
 CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"

@@ -25,6 +25,7 @@ from ..components.ip_families import bracketed
 from ..components.state import EtcdState
 from ..components.table import AGGREGATED_SERVERS, ETCD, KARMADA_APISERVER, KARMADA_WEBHOOK
 from ..components.types import SYSTEM_NAMESPACE, Component, Layout, Names, Scheme, settings_of
+from ..encoding import base64_text
 from ..pki.files import MEMBER_CONFIG, Material, contents
 from . import unit_text
 
@@ -307,7 +308,7 @@ def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool)
     """A file of a tree."""
     return {
         "path": path,
-        "content": base64.b64encode(content).decode(),
+        "content": base64_text(content),
         "user": user,
         "mode": mode,
         "secret": secret,

@@ -3,23 +3,22 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..api_object import Object
 from ..components import endpoint, table
 from ..components.instance import Instance
 from ..components.state import EtcdState
 from ..components.table import ETCD, KARMADA_APISERVER
 from ..components.types import Component, Layout, settings_of
+from ..encoding import base64_files
 from ..pki.files import Material, contents
 from . import etcd_pods, network_policies
 from .cluster_layout import SERVICE_PORTS
 from .pods import config_files, pod_template, workload_metadata
-
-Object = dict[str, Any]
 
 #: etcd reads these for every connection, so a renewal replaces no member; one with its data in the pod could not be.
 _READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
@@ -48,7 +47,7 @@ def secret(instance: Instance, component: str, name: str, files: Mapping[str, by
         "kind": "Secret",
         "type": "Opaque",
         "metadata": instance.metadata(component, instance.object_name(name), member),
-        "data": {key: base64.b64encode(value).decode() for key, value in sorted(files.items())},
+        "data": base64_files(dict(sorted(files.items()))),
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..api_object import Object, condition, is_true
 from ..components import image_pins
 from ..components.table import BY_NAME, COMPONENTS, ETCD, pod_components
 from ..components.types import etcd_client_urls, of_member
@@ -22,7 +23,6 @@ from ..pki import certificates, x509
 from ..pki.files import certificate_files
 from ..redaction import printable
 from ..render.etcd_pods import host_directory
-from ..run.facts import Object
 from ..run.run import Run
 from .report import ComponentStatus, MemberStatus, Observation
 
@@ -212,17 +212,15 @@ def control_plane_answers(run: Run) -> dict[str, Any]:
         crds = control_plane.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         found["crds"] = any(crd["spec"]["group"].endswith("karmada.io") for crd in crds)
         found["members"] = [_member(each) for each in control_plane.list(CLUSTER_API, "Cluster")]
-        service = control_plane.get("apiregistration.k8s.io/v1", "APIService", "v1alpha1.cluster.karmada.io") or {}
-        conditions = service.get("status", {}).get("conditions") or []
-        found["aggregated"] = any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+        service = control_plane.get("apiregistration.k8s.io/v1", "APIService", "v1alpha1.cluster.karmada.io")
+        found["aggregated"] = is_true(service, "Available")
     except ApiError:
         return found
     return found
 
 
 def _member(cluster: Object) -> MemberStatus:
-    status = cluster.get("status") or {}
-    ready: Object = next((each for each in status.get("conditions") or [] if each["type"] == "Ready"), {})
+    status, ready = cluster.get("status") or {}, condition(cluster, "Ready")
     return MemberStatus(
         name=cluster["metadata"]["name"],
         mode=cluster["spec"].get("syncMode", ""),

@@ -6,7 +6,6 @@ Nothing here writes. ``run`` adds that, under the lock.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..api_object import Object
 from ..artifacts import crd_files
 from ..artifacts import source as artifact_source
 from ..artifacts.source import Source
@@ -36,6 +36,7 @@ from ..components.types import Addresses, Component, KeyPair, Layout, etcd_on_ho
 from ..document import overlay
 from ..document.recorded import read_state
 from ..document.references import Connection, References, cluster_from_secret
+from ..encoding import files_of
 from ..kube import host_cluster
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
@@ -46,8 +47,6 @@ from ..pki.files import Material
 from ..problems import Problem, ProblemsError
 from ..render import cluster_layout, etcd_nodes
 from ..render import workloads as render
-
-Object = dict[str, Any]
 
 STEP_LIFETIME = timedelta(hours=12)  # longer than any step works
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
@@ -235,7 +234,7 @@ class InstanceFacts(ABC):
         self.stored_as = version_of(found) if found else NOT_STORED
         if found is None:
             return None
-        files = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        files = files_of(found.get("data"))
         return read_state(files, f"Secret {self.namespace}/{self.name}-installer-state of the host cluster")
 
     @cached_property

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import yaml
 
+from ..api_object import Object
 from ..components import endpoint, ip_families, releases
 from ..components import hosts as component_hosts
 from ..components.hosts import CONTROL_PLANE_ROLE
@@ -36,6 +37,7 @@ from ..components.table import (
     wanted_components,
 )
 from ..components.types import Addresses, Component, KeyPair, agent_hosts, external_etcd, members_with_agent_hosts
+from ..encoding import base64_files
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
@@ -45,7 +47,6 @@ from ..problems import Problem, ProblemsError
 from ..render import units
 from ..render.agent_units import AgentAccess
 from . import host_access, state_on_hosts
-from .facts import Object
 from .plain_hosts import RunWithHosts
 from .state_on_hosts import Stored
 
@@ -329,7 +330,7 @@ class HostsRun(RunWithHosts):
 
     def hand_on_members(self, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
         """What hosts need to look at members, for the steps that follow; returns whether any host lacks something."""
-        encoded = {name: base64.b64encode(config).decode() for name, config in access.items()}
+        encoded = base64_files(access)
         self.handover.members = {"access": encoded, "ready": list(ready)}
         differs = any(self.on_host(name).differs([KARMADA_SCHEDULER_ESTIMATOR.name]) for name in self.hosts)
         if differs and not self.check:

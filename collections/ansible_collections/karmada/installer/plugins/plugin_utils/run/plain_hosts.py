@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import UNIT_FOLDER
 
+from ..api_object import Object
 from ..artifacts import programs
 from ..artifacts.programs import ARCHITECTURES
 from ..artifacts.source import Source
@@ -21,12 +22,12 @@ from ..components.state import State
 from ..components.table import BY_NAME, KARMADA_AGENT_ON_HOST, KARMADA_CA, ON_HOSTS, wanted_leaf_certificates
 from ..components.types import Component, Holds, KeyPair, Layout
 from ..document.references import Connection
+from ..encoding import files_of
 from ..pki import certificates
 from ..pki import files as pki_files
 from ..problems import Problem, ProblemsError
 from ..render import load_balancer, units
 from ..render.agent_units import AgentAccess, addition
-from .facts import Object
 from .handover import Handover
 from .run import Run
 
@@ -262,7 +263,7 @@ class HostView:
         """What the control plane said of estimators in this run, else what is here."""
         handed_on = self.run.handover.members
         if handed_on is not None:
-            return {name: base64.b64decode(config) for name, config in handed_on["access"].items()}
+            return files_of(handed_on["access"])
         found = {}
         for component in component_hosts.all_components(self.run.instance):
             for files in component.file_sets if component.row in BY_NAME else ():

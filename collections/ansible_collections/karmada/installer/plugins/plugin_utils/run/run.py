@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from ..api_object import Object
 from ..components import endpoint, image_pins
 from ..components.state import COLLECTION_VERSION, State, to_files
 from ..components.table import KARMADA_APISERVER, clashing_names
@@ -28,7 +29,7 @@ from ..kube.objects import Ref, claimed_by, owned_by
 from ..labels import INSTANCE_LABEL
 from ..problems import Problem, ProblemsError
 from ..render import workloads
-from .facts import NOT_STORED, InstanceFacts, Object, version_of
+from .facts import NOT_STORED, InstanceFacts, version_of
 
 #: How long a run waits for another one to end before it gives up.
 LOCK_WAIT_SECONDS = 120

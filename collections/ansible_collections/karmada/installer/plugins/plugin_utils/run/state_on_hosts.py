@@ -9,7 +9,6 @@ however new, does not; and a host whose state the others do not know is named.
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_state impor
 
 from ..components.state import State, to_files
 from ..document.recorded import read_state
+from ..encoding import base64_files, files_of
 from ..problems import Problem, ProblemsError
 
 #: How many states before the last one a host is known by, when it was away and comes back.
@@ -59,12 +59,12 @@ class Stored:
         """What it says. Raises ProblemsError when it cannot be read."""
         if not self.serial:
             return None
-        files = {name: base64.b64decode(content) for name, content in (self.files or {}).items()}
+        files = files_of(self.files)
         return read_state(files, f"{STATE_FOLDER} of the hosts")
 
     def after(self, state: State, *, on_hosts: bool = True) -> Stored:
         """The next one, or this one if nothing differs. ``on_hosts``: whether any host has got this one."""
-        files = {name: base64.b64encode(content).decode() for name, content in to_files(state).items()}
+        files = base64_files(to_files(state))
         if files == self.files:
             return self
         lineage = (self.digest, *self.lineage) if on_hosts and self.serial else self.lineage

@@ -88,6 +88,12 @@ def test_lists_with_a_key_are_merged_by_it(field: str, entry: Object, key: str) 
     assert container(of_container(**{field: [entry]}), of_container(**{field: [gone]}))[field] == plain
 
 
+def test_a_list_of_objects_without_a_key_is_replaced_as_an_api_server_does() -> None:
+    cpu, memory = ({"resourceName": each, "restartPolicy": "NotRequired"} for each in ("cpu", "memory"))
+    found = container(of_container(resizePolicy=[cpu]), of_container(resizePolicy=[memory]))
+    assert found["resizePolicy"] == [memory]
+
+
 def test_a_container_or_volume_beside_ours_and_one_of_ours_that_is_changed() -> None:
     sidecar = {"name": "proxy", "image": "example.com/proxy:1"}
     found = pod(of_pod(containers=[sidecar], volumes=[{"name": "scratch", "emptyDir": {}}]))

@@ -138,6 +138,23 @@ def test_a_port_added_to_a_network_policy_is_drift() -> None:
     assert not covers(wider, policy)
 
 
+@pytest.mark.parametrize(
+    ("of", "more"),
+    [
+        (lambda entries: {"dnsConfig": {"options": entries}}, {"name": "ndots", "value": "1"}),
+        (lambda entries: {"securityContext": {"sysctls": entries}}, {"name": "net.core.somaxconn", "value": "1"}),
+        (lambda entries: {"volumes": [{"name": "v", "secret": {"items": entries}}]}, {"key": "a", "path": "a"}),
+    ],
+    ids=["options", "sysctls", "items"],
+)
+def test_an_entry_more_in_a_list_that_is_one_value_is_drift(of: Any, more: dict[str, str]) -> None:
+    """Their entries have a name or a key, and still the API server does not merge them by it."""
+    first = dict.fromkeys(more, "first")
+    desired = {"kind": "Pod", "metadata": {"name": "p"}, "spec": of([first])}
+    assert covers({**desired, "spec": of([first])}, desired)
+    assert not covers({**desired, "spec": of([first, more])}, desired)
+
+
 LEAVES = st.one_of(st.booleans(), st.integers(), st.text(min_size=1, max_size=8))
 KEYS = st.text("abcdefgh", min_size=1, max_size=4)
 VALUES = st.recursive(
