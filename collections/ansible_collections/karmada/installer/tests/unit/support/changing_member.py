@@ -19,9 +19,9 @@ import pytest
 from ansible_collections.karmada.installer.plugins.action import member_join as member_join_action
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, former_connections, registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
@@ -112,7 +112,7 @@ class Site(test_agent_join.Site):
         monkeypatch.setattr(Run, "writing", self._writing)
         monkeypatch.setattr(Run, "workloads", self._workloads)
         monkeypatch.setattr(former_connections, "wait_until", self._starts)
-        for module in (member_leave, removal):
+        for module in (member_leave, member_cleanup):
             monkeypatch.setattr(module, "connected", lambda run, entry, *_: self._connected(run, entry))
 
     # -- what runs -----------------------------------------------------------------------------------------------------

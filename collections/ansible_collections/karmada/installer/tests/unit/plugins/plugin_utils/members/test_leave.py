@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.member_leave import ActionModule
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import apply
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import READ_SECONDS
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
@@ -43,7 +43,7 @@ class World:
         record = {**RECORD, "onLeave": on_leave, "mode": "Pull" if how.get("pull") else "Push"}
         self.state = state(members={"m1": record}, owned={"member/m1": uids})
         self.said: list[str] = []
-        for module in (member_leave, removal):
+        for module in (member_leave, member_cleanup):
             monkeypatch.setattr(module, "connected", lambda *_: memory.to(self.member))
         #: of the step; what it hands to others takes no time at all
         self.clock = Clock()
