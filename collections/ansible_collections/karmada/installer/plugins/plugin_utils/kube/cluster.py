@@ -21,7 +21,7 @@ from .kubeconfig import Access
 from .kubeconfig_fields import Origin
 from .limits import AT_ONCE
 from .resources import ApiResources
-from .transport import CONFLICTS, RETRY_SECONDS, Object, pause
+from .transport import CONFLICTS, RETRY_SECONDS, pause
 from .watch import Watch
 
 PAGE = 500

@@ -23,13 +23,13 @@ import urllib3.connection
 import websocket
 from urllib3.util.ssltransport import SSLTransport
 
-from ..api_object import is_true
+from ..api_object import Object, is_true
 from .answer import Ending, hurry
 from .cluster import Cluster
 from .errors import Forbidden, Unreachable
 from .kubeconfig import Access, from_dict, from_parts
 from .kubeconfig_fields import Origin
-from .transport import POOL, Object
+from .transport import POOL
 
 CONNECT_SECONDS = 10.0
 # Sixteen connections opened at once look the pods up once.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +43,7 @@ URL = "https://192.0.2.7:6443"
 
 
 def kubeconfig(**cluster: Any) -> dict[str, bytes]:
-    described = {"server": URL, "certificate-authority-data": x509.base64.b64encode(CA.encode()).decode(), **cluster}
+    described = {"server": URL, "certificate-authority-data": base64.b64encode(CA.encode()).decode(), **cluster}
     described = {key: value for key, value in described.items() if value is not None}
     config = {
         "current-context": "c",
