@@ -14,7 +14,7 @@ from pathlib import Path
 found = [
     f"{path}:{number}: {character!a}"
     for path in map(Path, sys.argv[1:])
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"), start=1)
+    for number, line in enumerate(path.read_bytes().decode(errors="surrogateescape").split("\n"), start=1)
     for character in sorted(set(line) - {"\t"})
     if unicodedata.category(character) in ("Cc", "Cf", "Cs")
 ]
