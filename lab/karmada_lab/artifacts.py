@@ -40,6 +40,12 @@ def present(lab: Lab, products: Mapping[str, Product], binary: str) -> Path:
     return path
 
 
+def source(products: Mapping[str, Product], binary: str) -> Path:
+    """Folder with the module that the binary is built from, and with what its publisher has put beside the program."""
+    product = product_of(binary, products)
+    return gobuild.module_directory(product.modules[0], product.version)
+
+
 def wanted(products: Mapping[str, Product], only: Iterable[str]) -> list[str]:
     """Names of binaries: all default ones, or the given names, each a binary or a whole product."""
     names = list(only)

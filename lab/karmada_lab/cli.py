@@ -73,8 +73,8 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(run=_prepare)
 
     one = commands.add_parser("artifacts", help="bring binaries into the cache", parents=[versions, source])
-    one.add_argument("action", nargs="?", choices=["path", "dir", "lock"])
-    one.add_argument("name", nargs="?", help="with path: name of a binary, brought into the cache if it is not there")
+    one.add_argument("action", nargs="?", choices=["path", "source", "dir", "lock"])
+    one.add_argument("name", nargs="?", help="with path and source: name of a binary; path brings it into the cache")
     one.add_argument("--only", nargs="+", default=[], metavar="NAME", help="binaries or products")
     one.set_defaults(run=_artifacts)
 
@@ -158,11 +158,14 @@ def _artifacts(lab: Lab, options: argparse.Namespace) -> None:
     known = _settings(options).products
     if options.action == "dir":
         print(lab.artifacts)
-    elif options.action == "path":
+    elif options.action in ("path", "source"):
         if not options.name:
-            raise LabError("lab artifacts path needs the name of a binary, like kubectl")
-        artifacts.ensure(lab, known, [options.name], options.source)
-        print(artifacts.path_of(lab, known, options.name))
+            raise LabError(f"lab artifacts {options.action} needs the name of a binary, like kubectl")
+        if options.action == "source":
+            print(artifacts.source(known, options.name))
+        else:
+            artifacts.ensure(lab, known, [options.name], options.source)
+            print(artifacts.path_of(lab, known, options.name))
     elif options.action == "lock":
         upstream.lock([known["kubernetes"], known["etcd"]])
     else:

@@ -46,6 +46,7 @@ def go_mod(product: Product, name: str = "karmada.lab/build") -> str:
     lines.append(f"go {language}")
     lines += [f"require {module} {product.version}" for module in product.modules]
     lines += [f"require {module} {version}" for module, version in product.pins.items()]
+    replaced |= {module: f"./{_folder_of_copy(module)}" for module in product.replaced}
     lines += [f"replace {old} => {new}" for old, new in sorted(replaced.items())]
     return "\n".join(dict.fromkeys(lines)) + "\n"
 
@@ -83,7 +84,9 @@ def build(product: Product, binaries: Sequence[str], work: Path, into: Path) -> 
 
 
 def _write_module(product: Product, work: Path) -> None:
-    """go.mod and, where the product has one, main.go; a go.sum that is there stays and keeps pinning content.
+    """go.mod and, where the product has them, main.go and copies of modules.
+
+    A go.sum that is there stays and keeps pinning content.
 
     A new go.sum begins as the product's own, which came with its verified module: what its publisher built with.
     """
@@ -94,8 +97,35 @@ def _write_module(product: Product, work: Path) -> None:
         marker.write_text(text)
     if not (work / "go.sum").exists():
         (work / "go.sum").write_text(publishers_sums(product))
+    _copy_replaced(product, work)
     if product.main:
         (work / "main.go").write_text(product.main)
+
+
+def _copy_replaced(product: Product, work: Path) -> None:
+    """Copies of modules in which files of ours stand in the place of some, where ``go_mod`` looks for them."""
+    for module, files in product.replaced.items():
+        copy = work / _folder_of_copy(module)
+        shutil.rmtree(copy, ignore_errors=True)
+        # What the module cache holds is for reading only.
+        source = module_directory(module, _required_version(product, module))
+        shutil.copytree(source, copy, copy_function=shutil.copyfile)
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        for name, text in files.items():
+            if not (copy / name).is_file():
+                raise LabError(f"{product.name} {product.version}: its module {module} has no file {name} to replace")
+            (copy / name).write_text(text)
+
+
+def _folder_of_copy(module: str) -> str:
+    return f"copies/{module.replace('/', '_')}"
+
+
+def _required_version(product: Product, module: str) -> str:
+    manifests = (_read_go_mod(Path(_download(each, product.version)["GoMod"])) for each in product.modules)
+    required = (entry for manifest in manifests for entry in manifest.get("Require") or [])
+    return next(str(entry["Version"]) for entry in required if entry["Path"] == module)
 
 
 def publishers_sums(product: Product) -> str:

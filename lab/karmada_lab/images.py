@@ -30,6 +30,7 @@ from karmada_lab.products import (
     KUBERNETES_VERSION,
     LOCAL_PATH_VERSION,
     METALLB_VERSION,
+    TRAEFIK_VERSION,
 )
 from karmada_lab.state import Lab
 
@@ -162,6 +163,15 @@ def metrics_server_image(karmada: str) -> Image:
     )
 
 
+def traefik_image() -> Image:
+    """An Ingress controller, without its web interface and DNS providers."""
+    return Image(
+        reference=f"docker.io/library/traefik:{TRAEFIK_VERSION}",
+        binaries={"/usr/local/bin/traefik": "traefik"},
+        entrypoint=("/usr/local/bin/traefik",),
+    )
+
+
 KARMADA_BASE = ("karmada-aggregated-apiserver", "karmada-controller-manager", "karmada-scheduler", "karmada-webhook")
 KARMADA_OPTIONAL = ("karmada-agent", "karmada-descheduler", "karmada-metrics-adapter", "karmada-scheduler-estimator",
                     "karmada-search")  # fmt: skip
@@ -170,7 +180,7 @@ _KARMADA_SINGLE = (*KARMADA_BASE, *KARMADA_OPTIONAL, "karmada-operator")
 
 def image_set(name: str, lab_base: Path) -> list[Image]:
     """The images of a set: `karmada[:VERSION]`, `karmada-optional[:VERSION]`, `kubernetes[:VERSION]` (kube-apiserver,
-    kube-controller-manager), `etcd[:VERSION]`, `workload`, `metrics-server`, or one component of Karmada:
+    kube-controller-manager), `etcd[:VERSION]`, `workload`, `metrics-server`, `traefik`, or one component of Karmada:
     `karmada-search[:VERSION]`.
 
     `karmada` has all that a default control plane needs, kube-apiserver and etcd included, as the collection's release
@@ -195,11 +205,10 @@ def image_set(name: str, lab_base: Path) -> list[Image]:
         return control_plane_images(KUBERNETES_VERSION, version, [])
     if kind == "workload":
         return workload_images(lab_base)
-    if kind == "metrics-server":
-        return [metrics_server_image(version)]
-    known = ", ".join(
-        ("karmada", "karmada-optional", "kubernetes", "etcd", "workload", "metrics-server", *_KARMADA_SINGLE)
-    )
+    if kind in ("metrics-server", "traefik"):
+        return [metrics_server_image(version) if kind == "metrics-server" else traefik_image()]
+    kinds = ("karmada", "karmada-optional", "kubernetes", "etcd", "workload", "metrics-server", "traefik")
+    known = ", ".join((*kinds, *_KARMADA_SINGLE))
     raise LabError(f"no image set is called {name!r}; known: {known}, each with `:VERSION` or without")
 
 

@@ -23,7 +23,8 @@ class Product:
     optional: binaries that are built only when asked for by name. version_variables: linker variables; `{version}`,
     `{major}`, `{minor}` are filled in. pins: further modules, raised to a version of another product so that common
     dependencies are compiled once. main: source of a main package of ours, where the product's own would pull in
-    far more than the lab uses. tags: build constraints.
+    far more than the lab uses. replaced: module that the product requires -> file in it -> source of ours in its place,
+    for the same reason. tags: build constraints.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Product:
     version_variables: Mapping[str, str] = field(default_factory=dict)
     pins: Mapping[str, str] = field(default_factory=dict)
     main: str = ""
+    replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
     @property
@@ -52,6 +54,9 @@ ETCD_VERSION = "v3.6.16"
 COREDNS_VERSION = "v1.14.7"
 LOCAL_PATH_VERSION = "v0.0.30"
 METALLB_VERSION = "v0.15.2"
+# Of the releases that read annotations of ingress-nginx, the newest whose module is whole: that of v3.7 leaves out a
+# package that its go.mod takes from a folder beside it.
+TRAEFIK_VERSION = "v3.6.12"
 
 # Beside what the collection installs:
 _KUBERNETES_COMMANDS = ("kubeadm", "kubelet", "kubectl", "kube-scheduler", "kube-proxy")
@@ -122,6 +127,20 @@ func main() {
 \t\t\t}
 \t\t}
 \t}
+}
+"""
+
+# In the place of the client libraries of some 180 providers of DNS, which Traefik has for certificates of ACME.
+_WITHOUT_DNS_PROVIDERS = """package dns
+
+import (
+\t"fmt"
+
+\t"github.com/go-acme/lego/v4/challenge"
+)
+
+func NewDNSChallengeProviderByName(name string) (challenge.Provider, error) {
+\treturn nil, fmt.Errorf("built without the DNS provider %s", name)
 }
 """
 
@@ -197,6 +216,15 @@ def catalogue(
                 "metallb-speaker": "go.universe.tf/metallb/speaker",
             },
             optional=frozenset({"metallb-controller", "metallb-speaker"}),
+        ),
+        Product(
+            name="traefik",
+            version=TRAEFIK_VERSION,
+            modules=("github.com/traefik/traefik/v3",),
+            packages={"traefik": "github.com/traefik/traefik/v3/cmd/traefik"},
+            optional=frozenset({"traefik"}),
+            version_variables={"github.com/traefik/traefik/v3/pkg/version.Version": "{version}"},
+            replaced={"github.com/go-acme/lego/v4": {"providers/dns/zz_gen_dns_providers.go": _WITHOUT_DNS_PROVIDERS}},
         ),
     ]
     return {product.name: product for product in products}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from karmada_lab import artifacts, gobuild, images, upstream
 from karmada_lab.errors import LabError
-from karmada_lab.products import catalogue, product_of, staging_version
+from karmada_lab.products import Product, catalogue, product_of, staging_version
 from karmada_lab.state import Lab
 
 PRODUCTS = catalogue()
@@ -75,6 +75,39 @@ def test_go_mod_replaces_staging_modules_by_published_ones(monkeypatch, tmp_path
     assert "require k8s.io/kubernetes v1.35.4" in lines
     assert "go 1.25.0" in lines
     assert "godebug default=go1.25" in lines
+
+
+def test_a_file_of_ours_stands_in_a_copy_of_the_module_that_the_product_requires(monkeypatch, tmp_path):
+    module = tmp_path / "module"
+    (module / "providers").mkdir(parents=True)
+    (module / "providers/all.go").write_text("all of them")
+    (module / "go.mod").write_text("module example.org/a/v4")
+    (module / "go.mod").chmod(0o444)
+    (module / "providers").chmod(0o555)
+    manifest = {"Require": [{"Path": "example.org/a/v4", "Version": "v4.1.0"}]}
+    product = Product(
+        "p", "v1.0.0", {}, ("example.org/p",), replaced={"example.org/a/v4": {"providers/all.go": "none"}}
+    )
+    asked = []
+
+    def download(name, version):
+        asked.append((name, version))
+        return {"GoMod": str(tmp_path), "Dir": str(module)}
+
+    monkeypatch.setattr(gobuild, "_download", download)
+    monkeypatch.setattr(gobuild, "_read_go_mod", lambda _: manifest)
+    (tmp_path / "work").mkdir()
+    for _ in range(2):
+        gobuild._write_module(product, tmp_path / "work")
+    assert ("example.org/a/v4", "v4.1.0") in asked
+    (replacement,) = [line for line in gobuild.go_mod(product).splitlines() if line.startswith("replace")]
+    copy = tmp_path / "work" / replacement.removeprefix("replace example.org/a/v4 => ")
+    assert (copy / "go.mod").read_text() == "module example.org/a/v4"
+    assert (copy / "providers/all.go").read_text() == "none"
+    assert (module / "providers/all.go").read_text() == "all of them"
+    odd = dataclasses.replace(product, replaced={"example.org/a/v4": {"providers/some.go": ""}})
+    with pytest.raises(LabError, match=r"has no file providers/some\.go to replace"):
+        gobuild._write_module(odd, tmp_path / "work")
 
 
 def test_staging_versions():
