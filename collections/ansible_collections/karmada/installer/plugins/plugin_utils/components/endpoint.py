@@ -50,7 +50,8 @@ PASS_THROUGH_ANNOTATIONS: Mapping[str, tuple[str, str]] = {
 }
 #: Ingress controllers that cannot do it for an Ingress → what can be used in its place.
 WITHOUT_PASS_THROUGH: Mapping[str, str] = {
-    "traefik.io/ingress-controller": "an IngressRouteTCP with tls.passthrough of your own and type: External",
+    "traefik.io/ingress-controller": "an IngressRouteTCP with tls.passthrough of your own and type: External, or an "
+    "IngressClass of its provider kubernetesIngressNGINX",
     "projectcontour.io": "an HTTPProxy with tls.passthrough of your own and type: External",
     "ingress-controllers.konghq.com/kong": "a TLSRoute of your own and type: External",
     "istio.io/ingress-controller": "a Gateway with tls.mode PASSTHROUGH of your own and type: External",

@@ -41,6 +41,7 @@ def test_an_ingress_controller_that_cannot_pass_tls_through_is_refused() -> None
     (problem,) = problems(fake_run(document({"endpoint": INGRESS}), host(traefik)))
     assert "traefik.io/ingress-controller, which cannot pass TLS through" in problem.what
     assert "IngressRouteTCP" in problem.remedy
+    assert "kubernetesIngressNGINX" in problem.remedy
     openshift = ingress_class("openshift-default", "openshift.io/ingress-to-route", default=True)
     (problem,) = problems(fake_run(document({"endpoint": INGRESS}), host(openshift)))
     assert "type: Route" in problem.remedy

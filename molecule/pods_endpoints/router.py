@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Ingress controller and OpenShift router for this scenario, which can do nothing but pass TLS through.
+"""The router of an OpenShift for this scenario, which can do nothing but pass TLS through.
 
-    proxy.py --kubeconfig FILE --controller NAME --apps DOMAIN [--lead NAME=NAMESPACE/SERVICE:PORT] [--port 443]
+    router.py --kubeconfig FILE --apps DOMAIN [--port 443]
 
-It reads the server name of each TLS handshake and connects the client with the Service to which an Ingress, a Route or
-``--lead`` leads this name, without having any key itself. As ingress-nginx does, it passes nothing through for an
-Ingress without the annotation for it. As a router of OpenShift does, it says in a Route's status under which name the
+It reads the server name of each TLS handshake and connects the client with the Service to which a Route leads this
+name, without having any key itself. As a router of OpenShift does, it says in a Route's status under which name the
 Route is served. A name that nobody has is refused by closing the connection.
 """
 
@@ -20,12 +19,11 @@ import sys
 from typing import Any
 
 Object = dict[str, Any]
-ANNOTATION = "nginx.ingress.kubernetes.io/ssl-passthrough"
 POLL_SECONDS = 0.5
 HELLO_BYTES = 65536
 
 
-class Proxy:
+class Router:
     """``backends`` is where a name leads: (address, port)."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -47,9 +45,7 @@ class Proxy:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _observed(self) -> dict[str, tuple[str, int]]:
-        services, classes, ingresses, routes = await asyncio.gather(
-            *(self._list(kind) for kind in ("services", "ingressclasses", "ingresses", "routes"))
-        )
+        services, routes = await asyncio.gather(self._list("services"), self._list("routes"))
         addresses = {
             (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"].get("clusterIP", "")
             for one in services
@@ -61,20 +57,6 @@ class Proxy:
             if "name" in port
         }
         found: dict[str, tuple[str, int]] = {}
-        for lead in self.options.lead:
-            name, _, target = lead.partition("=")
-            place, _, port = target.partition(":")
-            namespace, _, service = place.partition("/")
-            if (namespace, service) in addresses:
-                found[name] = (addresses[namespace, service], int(port))
-        ours = {one["metadata"]["name"] for one in classes if one["spec"]["controller"] == self.options.controller}
-        for one in ingresses:
-            annotated = (one["metadata"].get("annotations") or {}).get(ANNOTATION) == "true"
-            if annotated and one["spec"].get("ingressClassName") in ours:
-                for rule in one["spec"]["rules"]:
-                    backend = rule["http"]["paths"][0]["backend"]["service"]
-                    address = addresses[one["metadata"]["namespace"], backend["name"]]
-                    found[rule["host"]] = (address, backend["port"]["number"])
         for one in routes:
             namespace, service = one["metadata"]["namespace"], one["spec"]["to"]["name"]
             if one["spec"].get("tls", {}).get("termination") == "passthrough":
@@ -168,10 +150,10 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 async def run(options: argparse.Namespace) -> None:
     """Serve until the time is over."""
-    proxy = Proxy(options)
-    server = await asyncio.start_server(proxy.serve, port=options.port)
+    router = Router(options)
+    server = await asyncio.start_server(router.serve, port=options.port)
     async with server:
-        await asyncio.wait_for(proxy.follow(), options.seconds)
+        await asyncio.wait_for(router.follow(), options.seconds)
 
 
 def main() -> int:
@@ -179,9 +161,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--kubectl", default="kubectl")
-    parser.add_argument("--controller", required=True, help="spec.controller of the IngressClasses it serves")
     parser.add_argument("--apps", required=True, metavar="DOMAIN", help="of Routes without a name")
-    parser.add_argument("--lead", action="append", default=[], metavar="NAME=NAMESPACE/SERVICE:PORT")
     parser.add_argument("--port", type=int, default=443)
     parser.add_argument("--seconds", type=float, default=1800.0, help="after which it ends by itself")
     try:
