@@ -336,7 +336,7 @@ def test_a_role_does_its_work_in_the_place_of_the_document(role: str, mode: str,
     play = ROLE.replace("NAME", role)
     done, steps = run(play, tmp_path, {**RESULTS, **due}, mode=mode, hosts=hosts, grouped=mode == "Binary")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert PLACES[role].values() & set(named(steps)) == {PLACES[role][mode]}
+    assert set(PLACES[role].values()) & set(named(steps)) == {PLACES[role][mode]}
 
 
 @pytest.mark.parametrize("mode", ["Container", "Binary"])

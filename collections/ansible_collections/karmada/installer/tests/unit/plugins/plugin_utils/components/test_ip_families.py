@@ -16,9 +16,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import fixed_settings
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import run as run_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-
-from .fake_cluster import FakeCluster, fake_run, storage_class
-from .samples import Object, Rendered, document, state
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run, storage_class
+from ansible_collections.karmada.installer.tests.unit.support.samples import Object, Rendered, document, state
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada"}}
 
