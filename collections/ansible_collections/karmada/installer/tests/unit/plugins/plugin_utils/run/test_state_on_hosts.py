@@ -65,6 +65,9 @@ def earlier_version(stored: Stored) -> Object:
         pytest.param([keeper(THIRD, SECOND), keeper(SECOND), keeper(SECOND)], SECOND, id="killed after one of three"),
         pytest.param([keeper(THIRD, SECOND), keeper(THIRD), keeper(SECOND)], THIRD, id="killed after two of three"),
         pytest.param([keeper(THIRD, SECOND), keeper(SECOND)], SECOND, id="killed after one of two"),
+        pytest.param(
+            [keeper(THIRD, SECOND), keeper(forged(3, THIRD.lineage))], SECOND, id="one of two has another last step"
+        ),
         pytest.param([keeper(THIRD, SECOND), *[witness(SECOND)] * 3], SECOND, id="killed, the only copy is ahead"),
         pytest.param([keeper(SECOND), *[witness(THIRD)] * 3], SECOND, id="killed, the only copy is behind"),
         pytest.param([keeper(FIRST), keeper(THIRD), keeper(THIRD)], THIRD, id="one was away"),
