@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import (
-    crd_files,
     go_modules,
     https,
     image_files,
     program_cache,
     programs,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import source as artifact_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.program_cache import ProgramCache
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Access, Program
@@ -74,7 +74,7 @@ def sha256(content: bytes) -> str:
 def lock(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is recorded; nothing yet."""
     recorded: dict[str, Any] = {}
-    monkeypatch.setattr(crd_files, "read_lock", lambda: recorded)
+    monkeypatch.setattr(artifact_source, "read_lock", lambda: recorded)
     monkeypatch.setattr(https.time, "sleep", lambda _: None)
     for variable in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(variable, raising=False)

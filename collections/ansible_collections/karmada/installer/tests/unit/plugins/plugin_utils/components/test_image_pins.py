@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import preflight, report
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import source as artifact_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.image_pins import Held
@@ -263,7 +262,7 @@ def test_of_etcd_on_hosts_beneath_pods_both_are_told() -> None:
 
 @pytest.mark.parametrize("lock", [{}, FULL_LOCK], ids=["empty", "full"])
 def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crd_files, "read_lock", lambda: lock)
+    monkeypatch.setattr(artifact_source, "read_lock", lambda: lock)
     monkeypatch.setattr(preflight, "findings", lambda *_: Findings([]))
     said: list[str] = []
     run = fake_run(document({"endpoint": {"type": "ClusterIP"}}), host(), stored=state())

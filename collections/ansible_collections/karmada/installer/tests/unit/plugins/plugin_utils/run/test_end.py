@@ -38,7 +38,7 @@ DOCUMENT = {
 ACTION = """
 import os, pathlib, subprocess, threading, time
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
-from ansible_collections.karmada.installer.plugins.plugin_utils.action import KarmadaAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 
 class ActionModule(KarmadaAction):
     OPTIONS = {"for_ever": {"type": "bool", "default": False}}
