@@ -29,7 +29,7 @@ CRD = "routes.route.openshift.io"
 
 
 def _crd() -> dict[str, Any]:
-    site = (CHECKOUT / "molecule/pods_endpoints/site.yaml").read_text(encoding="utf-8")
+    site = (CHECKOUT / "molecule/pods_endpoints/objects/site.yaml").read_text(encoding="utf-8")
     found: dict[str, Any] = next(each for each in yaml.safe_load_all(site) if each["metadata"]["name"] == CRD)
     return found
 
