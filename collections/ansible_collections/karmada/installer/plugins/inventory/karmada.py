@@ -295,7 +295,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_members(source.deployment, registered)
 
     def _registered(self, source: inventory_source.Source, path: str, cache: bool) -> Any:
-        """What is registered, from the cache where the user wants that; see ``membership.Registered``."""
+        """What is registered, from the cache where the user wants that; see ``members.registered``."""
         # Pulls in the client of API servers, which others do not need.
         from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered as membership  # noqa: PLC0415
 

@@ -6,12 +6,12 @@ Imports the files beside it only.
 Per-member components
 ---------------------
 
-A row of the component table may be there for each member (``per_member``: karmada-scheduler-estimator).
-``Component.for_member`` makes the component of one member from it, with names, certificates and file sets of its own,
-so that renderers, certificates, checks and the report see as many components as there are members. On hosts each has
-a place, which the state keeps: its ports are those of the row and three more for each place. What such a component
-needs of its member is in the control plane once the member has joined; so these components are made after joining and
-not with the others.
+A row of the component table may be there for each member (``per_member``: karmada-scheduler-estimator, and the agent
+on a host). ``Component.for_member`` makes the component of one member from it, with names, certificates and file sets
+of its own, so that renderers, certificates, checks and the report see as many components as there are members. On
+hosts each has a place, which the state keeps: its ports are those of the row, moved by as many as the row has for
+each place. What such a component needs of its member is in the control plane once the member has joined; so these
+components are made after joining and not with the others.
 
 Endpoint
 --------

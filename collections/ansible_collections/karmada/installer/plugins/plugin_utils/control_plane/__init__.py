@@ -7,13 +7,10 @@ Order of the stages
 -------------------
 
 ``rights`` (namespaces, RBAC) before any component starts that needs them; ``foundation`` (CRDs, where aggregated APIs
-are) while they start; ``aggregation`` once the aggregated API server answers, because an API without a server stalls
-garbage collection; ``admission`` once the webhook answers, because it fails closed; ``discovery``; ``addons`` last.
+are) while they start; ``withdrawal`` of what optional components had that are off now; ``aggregation`` once the
+aggregated API server answers, because an API without a server stalls garbage collection; ``admission`` once the webhook
+answers, because it fails closed; ``discovery``; ``addons`` last.
 ``karmada-search`` becomes ready only when its API is registered, so its Service leads to it before that.
-
-Members that run with older settings are replaced by ``etcd_rollout``: one that is ready goes alone and only while all
-others are there and ready; one that is not ready may go while others are not; one with its data in the pod never
-goes. A renewed certificate replaces nobody, because etcd reads it for every connection.
 
 Order of an uninstall
 ---------------------

@@ -22,6 +22,7 @@ wrong is refused. The prefix is claimed by one key in one transaction with the p
 released in one transaction that compares the key. There is no etcd authority then; the user's client certificate is
 copied into a Secret of ours, so that the hash over a pod's files replaces the pods when it changes.
 
-Settings reach running members by ``etcd_rollout``: it replaces the pods of an older revision one at a time, each only
-while all others are ready, and never one that holds its member's data (emptyDir).
+Settings reach running members by ``rollout``: one that is ready is replaced alone and only while all others are there
+and ready; one that is not ready may go while others are not; one that holds its member's data (emptyDir) never goes.
+A renewed certificate replaces nobody, because etcd reads it for every connection.
 """

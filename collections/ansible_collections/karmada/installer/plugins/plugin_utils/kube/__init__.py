@@ -11,7 +11,7 @@ with growing pauses, not before ``Retry-After``. All of them can be: applies and
 create that was carried out unheard answers with a conflict, and whoever calls it looks then. A conflict on an apply
 is sent again as well, since it is right whatever others wrote.
 
-**What answers has an end.** A server is taken no more from than its limits say (``api_answer.Limits``): 64 MiB for an
+**What answers has an end.** A server is taken no more from than its limits say (``answer.Limits``): 64 MiB for an
 answer, unpacked while it comes and never as a whole before it is measured, 65 s from the first byte sent to the last
 one read (an API server ends a request after 60 s itself; watches and followed logs have ends of their own), and for a
 list as a whole 500,000 objects, 512 MiB and ten minutes; a page that is too large is asked for in smaller ones, and a
@@ -21,7 +21,7 @@ a byte a second meets it for ever. So each connection reads until a moment (``En
 port-forwards, too, and without a thread that watches. Beyond a limit is an error that says which, and that is not
 asked for again.
 
-**Text of others** is made printable where it comes in (``api_errors.from_status``, ``redaction.redacted``) and once
+**Text of others** is made printable where it comes in (``errors.from_status``, ``redaction.redacted``) and once
 more where it goes to the terminal (``say``, the message of a step that fails): no control characters, no escape
 sequences, nothing that turns the direction of writing, and a message of an API server is one line of bounded length.
 

@@ -61,7 +61,7 @@ class Invalid(ApiError):  # noqa: N818 - the words of the Kubernetes API
 
 
 class TooMuch(ApiError):  # noqa: N818 - as the others
-    """What answers goes beyond what is taken from an API server (``api_answer.Limits``). Asking again helps nobody."""
+    """What answers goes beyond what is taken from an API server (``answer.Limits``). Asking again helps nobody."""
 
 
 class Expired(ApiError):  # noqa: N818 - the words of the Kubernetes API

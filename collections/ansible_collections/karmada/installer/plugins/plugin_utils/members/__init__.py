@@ -9,16 +9,17 @@ One bad member
 **One bad member is one member's problem.** What members are asked goes through ``one_member.apart``, which turns
 *any* error into a problem of that member with the name of its type, and shows the traceback at ``-vvv``. Only a lost
 lock is of the whole run. What a member holds is read by readers with limits: ``yaml_document.documents_of`` for YAML,
-``members.filled`` for tokens.
+``registration.filled`` for tokens.
 
 Push and pull
 -------------
 
 Karmada's controllers look at the mode of a Cluster when something happens to a Work, and their watches of a member
 end with the Cluster only. So a change of ``syncMode`` alone would leave karmada-controller-manager at work beside the
-agent, with its lease and status, or leave it without watches of what is there already. ``member_mode`` has the order:
-who works on the member ends first, and the member is nobody's for the seconds in between. An agent is ended by taking
-what it acts by and its rights, so that one on a host is ended by that, too, before any step comes to its host.
+agent, with its lease and status, or leave it without watches of what is there already. ``mode`` has the order: who
+works on the member is stopped before the next one starts, so for some seconds nobody works on it. An agent is ended
+by taking what it acts by and its rights, so that one on a host is ended by that, too, before any step comes to its
+host.
 
 Until the end the record of the member has ``formerMode``. It is written before the first change and taken away after
 the last one, says that there is something to finish, and in which mode the member may have left something: also when
@@ -28,9 +29,9 @@ agent, it is set to Push first.
 What holds a connection to a member that is not what it was has to start again (``former_connections``). The state
 counts that for each component, before the connection changes. The count is part of what is rendered, as an annotation
 of the pods or in the hash of a unit, so that it is a difference like any other; ``restartsDue`` is what a run has not
-seen through. On hosts a state is there when ``host_journal`` has written it, so there ``registration`` notes what is
-to start again and changes nothing, is done once more when hosts know (``to_note``), and is followed by the restart,
-host after host, and by the stage ``agents``.
+seen through. On hosts a state is there when ``host_journal`` has written it, so there ``registration`` runs twice:
+first it only notes what must restart (``to_note``); once the hosts have the note, it runs again and changes things;
+then come the restarts, host after host, and the stage ``agents``.
 
 Order of leaving
 ----------------

@@ -58,7 +58,7 @@ def install_policies(run: Run) -> list[Change]:
 def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
     """Take a member out of the control plane, and what joining created off it. ``cluster`` is its Cluster object.
 
-    Raises what ``member_join.of_each`` turns into the problem of this member. Nothing was changed if it does not
+    Raises what ``join.of_each`` turns into the problem of this member. Nothing was changed if it does not
     answer, or if the control plane does not find it ready, because then nobody could see to its workloads.
     """
     name, deadline = entry["name"], time.monotonic() + timeout

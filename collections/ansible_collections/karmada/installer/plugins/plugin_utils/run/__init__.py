@@ -26,8 +26,8 @@ after the defaults of today's schema have been filled in.
 tag has no effect. Without one, the digest that a tag led to is in the state under the whole reference. For programs
 it is looked up by the machine with Ansible, compared in preflight and again when the program is fetched, and recorded
 before the first host gets it: the step ``programs`` comes before ``host_journal``, everywhere. A run that is killed
-before has recorded nothing and put nothing anywhere. For pods it is what their nodes tell at the end of a run that
-had something to do, and is only told of: to render it would restart pods.
+before has recorded nothing and put nothing anywhere. For pods the digest is read from their nodes at the end of a run
+that had something to do, and only reported: rendering it would restart them.
 
 **Lock.** The Lease admits one writing run. It is taken at the first write of a run, renewed while its actions work,
 kept from step to step and released at the end. A holder that died is recognised: at once on the same machine (none of
@@ -48,11 +48,11 @@ and every fork inherits: only when it is gone, the run is dead. SIGTERM and SIGH
 are answered in the first process as SIGINT is: forks are killed, the lock is given back, the private folder goes,
 then the process ends by that signal. The journal is left open, which is what says that the operation was interrupted.
 Locks on plain hosts stay; the next run from the same machine takes them over. Code of a collection gets into the
-first process when a strategy loads the class of an action; that is where the handlers are set (``run_end.attend``).
+first process when a strategy loads the class of an action; that is where the handlers are set (``end.attend``).
 
 Two instances whose names meet (``x`` and ``x-kube`` would both have a ``x-kube-controller-manager``) are kept apart
-by preflight, which looks for objects of others. Two first installs at the same moment have none yet: each writes its
-own Lease, then looks for the other's, so that at most one of them goes on.
+by preflight, which looks for objects of others. If two first installs start together, neither has objects to find:
+each writes its Lease, then looks for the other's, so that at most one of them goes on.
 
 **A namespace** that we made, for this instance or for one that has left since, is deleted only when nothing of
 anybody else is in it, of whatever kind the cluster has; where that may not be looked at, it stays.
@@ -78,19 +78,19 @@ hosts, and ``karmada_control`` before them, where steps are done that concern th
   out of state and document and hand it to ``host_tree``; that knows users, folders, files and units, and nothing of
   Karmada. One step is one round trip to each host.
 
-* **``Handover``** is the private folder of the run (``run_folder``). What was seen on hosts and the state hold keys,
-  so they are never variables of Ansible, which callbacks and caches show. It is in memory where there is a place
-  (``$XDG_RUNTIME_DIR``, else ``/dev/shm``), else in Ansible's own temporary folder, and named after the run's first
-  process. It goes at the run's end; what a run left that was killed (SIGKILL, loss of power), the next one of the
-  same user on that machine removes once it is known to be dead.
+* **``Handover``** is the private folder of the run (``private_folder``). What was seen on hosts and the state hold
+  keys, so they are never variables of Ansible, which callbacks and caches show. It is in memory where there is a
+  place (``$XDG_RUNTIME_DIR``, else ``/dev/shm``), else in Ansible's own temporary folder, and named after the run's
+  first process. It goes at the run's end; what a run left that was killed (SIGKILL, loss of power), the next one of
+  the same user on that machine removes once it is known to be dead.
 
 * **The state** lies on each host with an API server; the others of the control plane know its serial and digest. Each
-  names those before it. Every write reaches all hosts before what it records is done, so honest hosts differ by one
-  step; ``state_on_hosts.choose`` takes the newest that more than half of the hosts have, or had one step ago, and
-  names a host whose state is not of this line. A copy is known by the digest that the controller computes of it.
-  Hosts keep the copy before the last, because after a kill it may be the one that counts, and refuse to write over a
-  state that the run has not seen. A state goes to a host by way of ``host_journal`` only: before the first change
-  with the journal open, after etcd's bootstrap, and at the end, also of a run that failed.
+  version of the state names its predecessors. Every write reaches all hosts before what it records is done, so honest
+  hosts differ by one step; ``state_on_hosts.choose`` takes the newest that more than half of the hosts have, or had
+  one step ago, and names a host whose state is not of this line. A copy is known by the digest that the controller
+  computes of it. Hosts keep the copy before the last, because after a kill it may be the one that counts, and refuse
+  to write over a state that the run has not seen. A state goes to a host by way of ``host_journal`` only: before the
+  first change with the journal open, after etcd's bootstrap, and at the end, also of a run that failed.
 
 * **What a host answers is input** (``host_answer``): it is used in the form that our module gives it, or told as a
   refusal.
@@ -146,14 +146,14 @@ A host that is lost, or cannot do a step, ends the run for all of them. What fol
 own: the state is written and the lock let go wherever that is possible, and ``hosts_outcome`` says how far each host
 has come.
 
-**Hosts of members** (role ``agent``) are in the same play and get their units in the same form, and are no part of
-the control plane. They have the lock and never the state. An action that cannot do its step there notes why and
-succeeds (``HostAction``), later steps leave the host alone, and what was noted is the problem of the members that
-name it. Only where something is to be taken away, a host that does not answer is an error. Agents are in no default
-of ``host_components``: they come after registration, which hands on how each gets to its member
-(``Handover.agents``), before their members are waited for. An agent that is to go does so when its member has left,
-because it sees to the workloads; that is read off the record of members, so the same step does both. The identity in
-the control plane stays in the Secret on the member. A unit cannot mount that, so each start fetches it
+**Hosts of members** (with ``agent`` among their ``roles`` in the document) are in the same play and get their units
+in the same form, and are no part of the control plane. They have the lock and never the state. An action that cannot
+do its step there notes why and succeeds (``HostAction``), later steps leave the host alone, and what was noted is the
+problem of the members that name it. Only where something is to be taken away, a host that does not answer is an
+error. Agents are in no default of ``host_components``: they come after registration, which hands on how each gets to
+its member (``Handover.agents``), before their members are waited for. An agent that is to go does so when its member
+has left, because it sees to the workloads; that is read off the record of members, so the same step does both. The
+identity in the control plane stays in the Secret on the member. A unit cannot mount that, so each start fetches it
 (``agent_identity.py``), and ``RuntimeMaxSec`` sees to starts; a timer beside it would need rights over another unit,
 or two units that end each other. A kubeconfig can name programs, files and servers, and others may write that Secret:
 so it is read line by line, by the one shape that client-go and the installer write, and the host gets certificate and
@@ -172,8 +172,8 @@ etcd on hosts below pods
 
 In mode Container ``hosts`` may have the role etcd, and nothing else. Each component has one place, which
 ``Component.is_on_hosts`` tells of the document: ``pod_components`` are rendered as objects, the others as units, from
-the same row. So a layout of pods names the members of ``render_systemd``, and nothing of etcd but its clients'
-certificates is in the host cluster.
+the same row. So pods get the addresses of etcd's members from ``components.hosts``; the host cluster holds etcd's
+client certificates only.
 
 There is one state and one lock: the Secret and the Lease. ``EtcdOnHostsRun`` is the ``Run`` of pods with what every
 run with hosts has (``RunWithHosts``: what was seen, programs, ``HostView``), and no state on hosts beside it;
