@@ -99,7 +99,7 @@ def machine() -> dict[str, str]:
     return {
         "cores": str(os.cpu_count()),
         "memory": f"{kibibytes / 2**20:.0f} GiB",
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "load": f"{os.getloadavg()[0]:.1f}",
     }
 
