@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """A Debian that is newer than the lab's, with a newer Python and the newest ansible-core.
 

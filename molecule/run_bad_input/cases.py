@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Run every case of cases.yaml as a user would and look at how it is refused. Exit code 1: one is not as it should be.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Whatever is left on a plain host is noticed, and what changes by itself is not."""
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Those of the tools that look at an account's rights and at what a lab leaves."""
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """A secret that is planted in an output is found in every form, and what everybody may know is not."""
 

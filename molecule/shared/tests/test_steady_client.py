@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """The steady client notices what an API server forgets, keeps from the watcher, refuses, or is late with."""
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """The tools of the scenarios notice what they are there to notice."""
 

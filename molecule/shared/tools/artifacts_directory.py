@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """The artifacts of a lab as the directory that a site without a network prepares for artifacts.source Directory.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """What a client wrote to a cluster, by the cluster's own audit log.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Remove every control plane from some clusters, and everything of Karmada from their members, by label and by force.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """A proxy in front of an API server that answers, breaks and goes dark as a bad day does, drawn from a seed.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """What a lab leaves on this machine: links, network namespaces, mounts, nftables tables, control groups, processes.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Run a command while `kubectl port-forward` leads to something in a cluster.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """What is on a plain host, as a file: to see whether a control plane that went has left anything behind.
 

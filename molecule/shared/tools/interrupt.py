@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Run a command and kill it, with everything that it started, as a power cut would.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Run a command and kill it with all that it started, SIGKILL to each, at some moment.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Run a command as a user would, keep its output, and note how long it took and how much memory.
 

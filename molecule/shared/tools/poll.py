@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Ask an API server all the time while a command runs, as a client that nobody told about it.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Which rights an account used, by the audit log of a cluster, and which it was refused.
 

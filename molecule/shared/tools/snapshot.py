@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """What is in some clusters, as a file: to see what an uninstall left behind, and whether two installs came out alike.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Write to an API server and watch it all the time while a command runs, then tell whether anything was lost.
 

@@ -1,4 +1,3 @@
-# Copyright the karmada.installer authors
 # SPDX-License-Identifier: Apache-2.0
 """Attributes that the documentation of the actions on plain hosts has in common."""
 

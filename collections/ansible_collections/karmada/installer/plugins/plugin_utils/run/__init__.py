@@ -69,13 +69,13 @@ hosts, and ``karmada_control`` before them, where steps are done that concern th
 
 ::
 
-     host_observe ──> Handover ──> HostsRun ──> HostView.tree() ──> host_tree on the host
+     host_observe ──> Handover ──> HostsRun ──> HostView.tree() ──> _host_tree on the host
      (each host:      (files of      (agreed        (what one           (writes what differs,
       state, files,    this run)      state)         host is to be)      starts, restarts, asks health)
       facts, lock)                       └─> host_journal: the state, back to every host
 
 * **An action computes on the controller, a module acts on the host.** ``host_components`` and its like render a tree
-  out of state and document and hand it to ``host_tree``; that knows users, folders, files and units, and nothing of
+  out of state and document and hand it to ``_host_tree``; that knows users, folders, files and units, and nothing of
   Karmada. One step is one round trip to each host.
 
 * **``Handover``** is the private folder of the run (``private_folder``). What was seen on hosts and the state hold
