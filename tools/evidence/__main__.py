@@ -18,6 +18,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -59,22 +60,48 @@ def run(root: Path, name: str, command: Sequence[str], *, go_on: bool, environme
             versions=versions(), machine=machine(),
         )  # fmt: skip
         store.add(new)
+        if not new.passed:
+            say(why(root, name, began))
         say(f"{name}: {'passed' if new.passed else 'failed'} after {seconds:.0f} s on tree {new.tree}")
     return code if code >= 0 else 128 - code
 
 
 def _to_its_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run it; who stops this program waits until the command has come to its own end. Negative: ended by a signal."""
-    with subprocess.Popen(command, env=dict(environment)) as process:
-        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            # A terminal interrupts both.
-            process.wait()
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, before)
+    # From before the command begins, so that no moment is left in which only this program would be stopped.
+    stopped = threading.Event()
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        for process in begun:
+            process.terminate()
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with subprocess.Popen(command, env=dict(environment)) as process:
+            begun.append(process)
+            if stopped.is_set():
+                process.terminate()
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                # A terminal interrupts both.
+                process.wait()
+                raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def why(root: Path, name: str, since: datetime) -> str:
+    """What a scenario wrote down when it failed; empty where it did not come to that, or was another run's.
+
+    Molecule destroys what there was after a failure, and its words about that are the last ones on the screen.
+    """
+    file = root / "build" / "diagnostics" / name / "why.txt"
+    if not file.is_file() or file.stat().st_mtime < since.timestamp():
+        return f"{name}: nothing was written down about the failure; it is above"
+    return file.read_text(encoding="utf-8", errors="replace").strip()
 
 
 def versions() -> dict[str, str]:

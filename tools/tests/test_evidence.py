@@ -198,6 +198,16 @@ def test_a_failed_run_is_recorded_and_run_again(checkout):
     assert [each.passed for each in records(checkout)] == [True]
 
 
+def test_the_reason_of_a_failure_is_the_last_that_is_said(checkout, capsys):
+    folder = checkout / "build/diagnostics/one"
+    assert run(checkout, "sh", "-c", f"mkdir -p {folder}; echo 'Failed: this task' >{folder}/why.txt; exit 2") == 2
+    assert capsys.readouterr().out.splitlines()[:-1] == ["Failed: this task"]
+    # What an earlier run left is none of this one's.
+    os.utime(folder / "why.txt", (1, 1))
+    assert run(checkout, "sh", "-c", "exit 2") == 2
+    assert "this task" not in capsys.readouterr().out
+
+
 def test_what_has_passed_is_run_again_only_where_all_is_run(checkout, capsys, tmp_path_factory):
     count = tmp_path_factory.mktemp("outside") / "count"
     command = ("sh", "-c", f"echo >>{count}")
