@@ -61,6 +61,11 @@ def of_member(
     return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
 
 
+def read_at_start(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as far as a change of it replaces a member: the end of the bootstrap changes none that runs."""
+    return {**configuration, "initial-cluster-state": "", "initial-cluster": ""}
+
+
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 #: What etcd reads as a list, and as text though it looks like a number; it does not start with anything else there.
 _LISTS = frozenset({"cipher-suites", "log-outputs"})

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .releases import Release
-from .table import ETCD
 from .types import Component
 
 FILE = Path(__file__).parents[3] / "schemas" / "program_flags.json"
@@ -31,7 +30,7 @@ def flags(component: Component, release: Release) -> Sequence[str]:
     None when there is no record of this version.
     """
     found = _record(component, release).get("flags", ())
-    if component is not ETCD:
+    if not component.settings_file:
         return found
     return tuple(flag for flag in found if not _NOT_IN_FILE.fullmatch(flag))
 

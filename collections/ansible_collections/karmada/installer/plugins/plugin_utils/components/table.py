@@ -47,7 +47,6 @@ AUTHORITIES: Mapping[str, str] = {
 ETCD_PEER_COMMON_NAME = "system:karmada:etcd-peer"
 #: Group of the component identities; bound to its rights by RBAC, so that it can be narrowed without new certificates.
 COMPONENT_GROUP = "system:karmada:components"
-
 #: Group of the people who run the control plane; bound to its rights by RBAC, so that they can be taken away.
 ADMINISTRATOR_GROUP = "system:karmada:administrators"
 
@@ -99,7 +98,6 @@ _CONTROLLER_MANAGER_IDENTITY = _identity_certificate("karmada-controller-manager
 _SCHEDULER_IDENTITY = _identity_certificate("karmada-scheduler")
 _WEBHOOK = _serving_certificate("karmada-webhook")
 _WEBHOOK_IDENTITY = _identity_certificate("karmada-webhook")
-
 _DESCHEDULER_IDENTITY = _identity_certificate("karmada-descheduler")
 _SEARCH = _serving_certificate("karmada-search")
 _SEARCH_ETCD = _etcd_client_certificate("karmada-search")
@@ -107,7 +105,6 @@ _SEARCH_IDENTITY = _identity_certificate("karmada-search")
 _METRICS_ADAPTER = _serving_certificate("karmada-metrics-adapter")
 _METRICS_ADAPTER_IDENTITY = _identity_certificate("karmada-metrics-adapter")
 _SCHEDULER_ESTIMATOR = _serving_certificate("karmada-scheduler-estimator")
-
 _EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{ETCD_CLIENT_DIRECTORY}", Holds.EXTERNAL_ETCD)
 
 #: The administrator's identity. Not of a component: it goes to the people who run the control plane.
@@ -131,6 +128,9 @@ ETCD = Component(
     arguments=flags.etcd,
     calls=(Call("etcd", "peer"),),
     calls_nobody_else=True,
+    read_again=("tls.crt", "tls.key"),
+    settings_file="etcd.yaml",
+    keeps_data=True,
     metrics_port="metrics",
     certificates=(_ETCD_SERVER, _ETCD_PEER, _ETCD_PEER_CLIENT),
     file_sets=(

@@ -243,6 +243,13 @@ class Component:
     metrics_port: str = ""
     #: It becomes ready only when its API is registered, so it has to be reachable before that.
     ready_when_registered: bool = False
+    #: Names of files that it reads for every connection, so that a new one replaces no process. It reads all others at
+    #: its start only.
+    read_again: tuple[str, ...] = ()
+    #: The file that has its settings instead of a command line; empty for one that takes flags.
+    settings_file: str = ""
+    #: It has a data directory, which outlives it.
+    keeps_data: bool = False
     #: There is one for each member that the control plane pushes to.
     per_member: bool = False
     #: Which member this one is for; empty in the table.
@@ -252,6 +259,11 @@ class Component:
     def row(self) -> str:
         """Its name in the table, which all those have in common that there is one of for each member."""
         return self.name.removesuffix(f"-{self.member}") if self.member else self.name
+
+    @property
+    def peers(self) -> bool:
+        """Its processes are members of one cluster, and each connects to the others."""
+        return any(call.component == self.name for call in self.calls)
 
     def for_member(self, member: str, place: int) -> Component:
         """The one for a member. ``place`` counts those that share a host, so that each has ports of its own."""

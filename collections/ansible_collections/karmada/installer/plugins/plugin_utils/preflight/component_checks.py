@@ -123,7 +123,7 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
         if tag not in ("", getattr(release, component.image.release)):
             continue  # of a program that somebody else has built nothing is on record
         for field, kind, known in (
-            ("extraArgs", "setting" if component is ETCD else "flag", known_flags.flags(component, release)),
+            ("extraArgs", "setting" if component.settings_file else "flag", known_flags.flags(component, release)),
             ("featureGates", "feature gate", known_flags.feature_gates(component, release)),
         ):
             for name in settings.get(field) or {}:

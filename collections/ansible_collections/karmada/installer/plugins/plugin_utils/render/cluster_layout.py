@@ -10,9 +10,10 @@ from ..components import hosts as component_hosts
 from ..components.flags import ESTIMATOR_PORT
 from ..components.instance import Instance
 from ..components.ip_families import IPV4, IPV6
+from ..components.server_names import server_names
 from ..components.table import (
-    AGGREGATED_SERVERS,
     ETCD,
+    ETCD_PEER_COMMON_NAME,
     KARMADA_AGGREGATED_APISERVER,
     KARMADA_APISERVER,
     KARMADA_METRICS_ADAPTER,
@@ -21,7 +22,15 @@ from ..components.table import (
     KARMADA_WEBHOOK,
     wanted_components,
 )
-from ..components.types import SYSTEM_NAMESPACE, Component, EtcdMember, Layout, Names, etcd_on_hosts, settings_of
+from ..components.types import (
+    Component,
+    EtcdMember,
+    Layout,
+    LeafCertificate,
+    Names,
+    etcd_on_hosts,
+    settings_of,
+)
 
 BASE = "/etc/karmada"
 ETCD_DATA = "/var/lib/etcd"
@@ -74,37 +83,16 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
 
 def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str, Names]:
     loopback = Names(dns=("localhost",), ips=("127.0.0.1", "::1"))
-    settings = instance.spec["endpoint"]
-    outside = [name for name in (*endpoint_hosts, settings.get("host"), *settings.get("extraSANs", ())) if name]
-    return {
-        KARMADA_APISERVER.name: loopback
-        + _service_names(instance, KARMADA_APISERVER.name)
-        + Names(
-            dns=(
-                "kubernetes",
-                "kubernetes.default",
-                "kubernetes.default.svc",
-                f"kubernetes.default.svc.{instance.cluster_domain}",
-            ),
-            ips=tuple(str(network[1]) for network in instance.service_networks),
-        )
-        + Names.of(outside),
-        # The aggregator verifies the name that the APIService gives, not the one it dials.
-        **{
-            name: loopback + _service_names(instance, name) + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",))
-            for name in AGGREGATED_SERVERS
-        },
-        KARMADA_WEBHOOK.name: loopback + _service_names(instance, KARMADA_WEBHOOK.name),
-        **{
-            component.name: loopback + _service_names(instance, component.name)
-            for component in wanted_components(instance.spec)
-            if component.member
-        },
-        "kube-controller-manager": loopback,
-        # A wildcard, so that a new member needs no new certificate.
-        "etcd-server": loopback + _etcd_names(instance),
-        "etcd-peer": _etcd_names(instance),
-    }
+
+    def own(component: Component, leaf: LeafCertificate) -> Names:
+        if leaf.common_name == ETCD_PEER_COMMON_NAME:
+            return _etcd_names(instance)
+        if component is ETCD:
+            return loopback + _etcd_names(instance)
+        return loopback + _service_names(instance, component.name) if component.served_port else loopback
+
+    per_member = [component for component in wanted_components(instance.spec) if component.member]
+    return server_names(instance, per_member, own, endpoint_hosts)
 
 
 def _service_names(instance: Instance, component: str) -> Names:
@@ -113,6 +101,7 @@ def _service_names(instance: Instance, component: str) -> Names:
 
 
 def _etcd_names(instance: Instance) -> Names:
+    """Every member, by a wildcard: a new member needs no new certificate."""
     service = f"{instance.object_name(ETCD.name)}.{instance.namespace}.svc"
     full = instance.service_host(ETCD.name)
     return Names(dns=(service, full, f"*.{service}", f"*.{full}"))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..api_object import Object
 from ..components import image_pins
 from ..components.instance import Instance
-from ..components.table import ETCD, enabled_file_sets
+from ..components.table import enabled_file_sets
 from ..components.types import Component, Health, settings_of
 from .cluster_layout import BASE
 
@@ -121,7 +121,7 @@ def _spread(instance: Instance, component: Component) -> Object:
         # A node whose taint keeps the pods away would count as one that has room, and the others would never be full.
         "nodeTaintsPolicy": "Honor",
     }
-    if component is ETCD:
+    if component.peers:
         # Two members on one node fail together: only where there are fewer nodes than members.
         return {**spread, "whenUnsatisfiable": "DoNotSchedule"}
     # In a rollout the pods that are about to go do not count, or the new ones would be spread around them.

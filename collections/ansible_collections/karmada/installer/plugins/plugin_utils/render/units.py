@@ -22,9 +22,10 @@ from ..components.endpoint import url
 from ..components.hosts import AGENT_ROLE, Host, all_components, all_hosts, etcd_members, role_of
 from ..components.instance import Instance, shortened
 from ..components.ip_families import bracketed
+from ..components.server_names import server_names
 from ..components.state import EtcdState
-from ..components.table import AGGREGATED_SERVERS, ETCD, KARMADA_APISERVER, KARMADA_WEBHOOK
-from ..components.types import SYSTEM_NAMESPACE, Component, Layout, Names, Scheme, settings_of
+from ..components.table import ETCD, KARMADA_APISERVER
+from ..components.types import Component, Layout, Names, Scheme, settings_of
 from ..encoding import base64_text
 from ..pki.files import MEMBER_CONFIG, Material, contents
 from . import unit_text
@@ -41,8 +42,6 @@ LOOPBACK = "127.0.0.1"
 _SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
 #: What Linux takes as the name of a user.
 _LONGEST_USER_NAME = 31
-#: etcd reads these for every connection, so a renewal restarts no member.
-_READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
 
 
 def unit_name(instance: Instance, component: Component) -> str:
@@ -92,8 +91,8 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         metrics_address=LOOPBACK,
         # Its own host's API server: a component that outlives it would act on what it cannot see any more.
         apiserver_url=url(host.address, KARMADA_APISERVER.listens(instance.spec)["https"]),
-        # Where etcd is on the same host an API server talks to that member only; etcd itself has to know all.
-        etcd_members=members if component is ETCD or not local else local,
+        # Where etcd is on the same host an API server talks to that member only; members have to know all.
+        etcd_members=members if component.peers or not local else local,
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
         server_names=_server_names(instance, host, endpoint_host),
         service_subnet=instance.service_subnet,
@@ -149,7 +148,7 @@ def component_tree(
         before += f"\0restarts {restarts}"
     digest = _digest(component, files, before)
     text = component_unit(instance, component, where, digest, addition)
-    data = [where.data] if component is ETCD else []
+    data = [where.data] if component.keeps_data else []
     return {
         "owner": instance.owner,
         "users": [{"name": user, "home": "/nonexistent", "comment": f"Karmada {instance.name} {instance.owner}"}],
@@ -184,14 +183,15 @@ def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
     # Data that stays keeps its user, too: a number that is free would be given to the next one.
     tree["folders"] = [f"{CONFIGURATION}/{instance.name}", *(() if keep_data else (f"{DATA}/{instance.name}",))]
     if keep_data:
-        tree["users"] = [user for user in tree["users"] if user["name"] != user_name(instance, ETCD)]
+        keepers = {user_name(instance, component) for component in all_components(instance) if component.keeps_data}
+        tree["users"] = [user for user in tree["users"] if user["name"] not in keepers]
     return tree
 
 
 def ended(instance: Instance, component: Component) -> Tree:
-    """What goes with a component that a host is not to have any more. Data of etcd stays, and the user who owns it."""
+    """What goes with a component that a host is not to have any more. Data stays, and the user who owns it."""
     units = [{"name": unit_name(instance, component)}]
-    if component is ETCD:
+    if component.keeps_data:
         return {"users": [], "folders": [], "units": units}
     return {
         "users": [{"name": user_name(instance, component)}],
@@ -227,7 +227,9 @@ def component_unit(
     """The unit file of a component. ``digest`` tells which form of its files the process was started with."""
     settings = settings_of(component, instance.spec)
     arguments = (
-        [f"--config-file={where.base}/etcd.yaml"] if component is ETCD else component.flags(instance.spec, where)
+        [f"--config-file={where.path(component.settings_file)}"]
+        if component.settings_file
+        else component.flags(instance.spec, where)
     )
     after = ["network-online.target", "time-sync.target"]
     for earlier in (ETCD, KARMADA_APISERVER):
@@ -244,6 +246,7 @@ def component_unit(
         (OWNER_KEY, instance.owner),
     ]
     service = [
+        # Of all programs, etcd alone tells systemd when it has started.
         ("Type", "notify" if component is ETCD else "exec"),
         ("User", user_name(instance, component)),
         ("Group", user_name(instance, component)),
@@ -260,7 +263,7 @@ def component_unit(
         ("LimitNOFILE", "1048576"),
         *addition.service,
         *unit_text.shares(settings.get("resources") or {}),
-        *((("ReadWritePaths", where.data),) if component is ETCD else ()),
+        *((("ReadWritePaths", where.data),) if component.keeps_data else ()),
         *sorted(unit_text.HARDENING.items()),
         *unit_text.execution([program(instance, component), *addition.programs]),
         *(("SystemCallFilter", calls) for calls in unit_text.SYSTEM_CALLS),
@@ -297,7 +300,7 @@ def _configuration(
             generation=etcd.generation,
             extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
         )
-        yield configuration_file(f"{where.base}/etcd.yaml", yaml.safe_dump(configuration).encode(), user)
+        yield configuration_file(where.path(ETCD.settings_file), yaml.safe_dump(configuration).encode(), user)
 
 
 #: Names of files that hold something secret.
@@ -330,20 +333,18 @@ def _digest(component: Component, files: Sequence[Mapping[str, Any]], unit: str)
     digest = hashlib.sha256(unit.encode())
     for file in files:
         name = file["path"].rsplit("/", 1)[-1]
-        if component is ETCD and name in _READ_AGAIN_BY_ETCD:
+        if name in component.read_again:
             continue
         content = file["content"]
-        if component is ETCD and name == "etcd.yaml":
-            # The end of the bootstrap changes nothing for a member that runs.
-            settings = yaml.safe_load(base64.b64decode(content))
-            content = yaml.safe_dump({**settings, "initial-cluster-state": "", "initial-cluster": ""})
+        if name == component.settings_file:
+            content = yaml.safe_dump(etcd_configuration.read_at_start(yaml.safe_load(base64.b64decode(content))))
         digest.update(f"{file['path']}\0{content}\0".encode())
     return digest.hexdigest()[:32]
 
 
 def _shared_parents(instance: Instance, component: Component) -> list[str]:
     parents = [CONFIGURATION, f"{CONFIGURATION}/{instance.name}"]
-    return parents + ([DATA, f"{DATA}/{instance.name}"] if component is ETCD else [])
+    return parents + ([DATA, f"{DATA}/{instance.name}"] if component.keeps_data else [])
 
 
 def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -372,26 +373,5 @@ def _health(instance: Instance, component: Component, where: Layout) -> dict[str
 def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[str, Names]:
     """The names of every serving certificate of this host: always the host's own, so that it can be asked directly."""
     own = Names.of(["localhost", "127.0.0.1", "::1", host.name, host.address])
-    settings = instance.spec["endpoint"]
-    virtual_ip = (settings.get("virtualIP") or {}).get("address")
-    outside = [
-        name for name in (endpoint_host, settings.get("host"), virtual_ip, *settings.get("extraSANs", ())) if name
-    ]
-    kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
-    return {
-        KARMADA_APISERVER.name: own
-        + Names.of(
-            [
-                *kubernetes,
-                f"kubernetes.default.svc.{instance.cluster_domain}",
-                *(str(network[1]) for network in instance.service_networks),
-                *outside,
-            ]
-        ),
-        **{name: own + Names(dns=(f"{name}.{SYSTEM_NAMESPACE}.svc",)) for name in AGGREGATED_SERVERS},
-        KARMADA_WEBHOOK.name: own,
-        **{component.name: own for component in all_components(instance) if component.member},
-        "kube-controller-manager": own,
-        "etcd-server": own,
-        "etcd-peer": own,
-    }
+    per_member = [component for component in all_components(instance) if component.member]
+    return server_names(instance, per_member, lambda _component, _leaf: own, [endpoint_host])

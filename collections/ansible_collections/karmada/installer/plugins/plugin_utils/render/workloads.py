@@ -20,9 +20,6 @@ from . import etcd_pods, network_policies
 from .cluster_layout import SERVICE_PORTS
 from .pods import config_files, pod_template, workload_metadata
 
-#: etcd reads these for every connection, so a renewal replaces no member; one with its data in the pod could not be.
-_READ_AGAIN_BY_ETCD = ("tls.crt", "tls.key")
-
 
 def namespace(instance: Instance) -> Object:
     """The namespace, for when it does not exist yet. All pods pass the strictest Pod Security level."""
@@ -132,7 +129,8 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
     digest = hashlib.sha256()
     for files in table.enabled_file_sets(component, instance.spec):
         for name, content in sorted(contents(files, material, where).items()):
-            if component is ETCD and name in _READ_AGAIN_BY_ETCD:
+            # A renewal that replaced a member with its data in the pod would lose the data.
+            if name in component.read_again:
                 continue
             digest.update(f"{files.directory}/{name}\0".encode())
             digest.update(hashlib.sha256(content).digest())
@@ -140,10 +138,9 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
         for name, text in sorted(plain.items()):
             digest.update(f"{directory}/{name}\0".encode())
             digest.update(hashlib.sha256(text.encode()).digest())
-    if component is ETCD:
-        # Its settings are in a file too; not all of that file, because the end of the bootstrap changes nothing for a
-        # member that runs.
-        digest.update(json.dumps(settings_of(ETCD, instance.spec).get("extraArgs", {}), sort_keys=True).encode())
+    if component.settings_file:
+        # Not all of that file, because the end of the bootstrap changes nothing for a member that runs.
+        digest.update(json.dumps(settings_of(component, instance.spec).get("extraArgs", {}), sort_keys=True).encode())
     return digest.hexdigest()[:32]
 
 
