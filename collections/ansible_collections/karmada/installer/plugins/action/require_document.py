@@ -12,6 +12,7 @@ from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import inventory_loader
+from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
@@ -44,7 +45,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             problems = [Problem("a run works on one control plane, and these name more", _listed(ours), remedy)]
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
-        problems = [*_of_debugging(), *problems]
+        # Every later step would end with the traceback of an import.
+        problems = [*libraries.all_missing(), *_of_debugging(), *problems]
         if problems:
             return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems))}
         return {**result, "changed": False}

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .crd import Finding, Path, Schema, about, matches, missing_library, schema_below, shown
+from ..libraries import missing_library
+from .crd import Finding, Path, Schema, about, matches, schema_below, shown
 
 # Fields with names that CEL keeps for itself, or cannot spell, are spelt like this in rules.
 _CEL_KEYWORDS = frozenset(
@@ -189,7 +190,7 @@ def _celpy() -> Any:
         import celpy  # noqa: PLC0415
         import celpy.celtypes  # noqa: PLC0415
     except ImportError as error:
-        raise missing_library("celpy", "cel-python") from error
+        raise missing_library("celpy") from error
     return celpy
 
 

@@ -12,12 +12,11 @@ import difflib
 import functools
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..problems import Problem, ProblemsError
+from ..libraries import missing_library
 
 try:
     from jsonschema import Draft4Validator, ValidationError, validators
@@ -75,17 +74,6 @@ def about(schema: Schema, path: Path = ()) -> str:
         schema = schema.get("properties", {}).get(step, {})
     sentence, period, _ = str(schema.get("description", "")).partition(". ")
     return f"{sentence}." if period else sentence
-
-
-def missing_library(module: str, package: str) -> ProblemsError:
-    """The refusal to work without a library, with the command that installs it where it is missing."""
-    return ProblemsError(
-        Problem(
-            f"the Python package {package} (module {module}) is missing",
-            sys.executable,
-            f"Install it where Ansible runs: {sys.executable} -m pip install {package}",
-        )
-    )
 
 
 # -- defaults ---------------------------------------------------------------------------------------------------------
@@ -165,7 +153,7 @@ def _takes_integers(schema: Schema) -> bool:
 def structure_findings(document: Mapping[str, Any], schema: Schema) -> Iterator[Finding]:
     """Types, sizes, forms and names of fields."""
     if Draft4Validator is None:
-        raise missing_library("jsonschema", "jsonschema")
+        raise missing_library("jsonschema")
     for error in _validator()(schema).iter_errors(document):
         keyword = str(error.validator)
         what, remedy = _explained(keyword, error, schema)

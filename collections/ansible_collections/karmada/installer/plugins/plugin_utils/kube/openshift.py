@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..api_object import Object
-from ..problems import Problem, ProblemsError
+from ..libraries import missing_library
 from .cluster import Applied
 from .errors import Forbidden, NotFound
 
@@ -25,14 +25,9 @@ try:
     from kubernetes.dynamic.exceptions import ResourceNotFoundError
     from openshift.dynamic import DynamicClient
     from openshift.dynamic.client import meta_request
-except ImportError:
-    raise ProblemsError(
-        Problem(
-            "the Python package openshift is needed for endpoints of type Route and is not installed",
-            "the machine that Ansible runs on",
-            "install it into the environment of ansible-playbook: pip install openshift",
-        )
-    ) from None
+except ImportError as error:
+    lacking = "kubernetes" if (error.name or "").startswith("kubernetes") else "openshift"
+    raise missing_library(lacking, "endpoints of type Route") from None
 
 #: How long the list of all types may lag behind one of them.
 DISCOVERY_SECONDS = 10

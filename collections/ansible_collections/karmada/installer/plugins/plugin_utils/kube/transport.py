@@ -13,11 +13,13 @@ import json
 import random
 import socket
 import ssl
+import sys
 import threading
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -33,7 +35,13 @@ from .kubeconfig import Access
 
 if not hasattr(urllib3, "BaseHTTPResponse"):
     # It checks the names in certificates in its own way, and not at all inside a port-forward.
-    raise ImportError("urllib3 2 or newer is needed")
+    raise ProblemsError(
+        Problem(
+            f"the Python package urllib3 is {version('urllib3')}, and 2 or newer is needed",
+            sys.executable,
+            f"Install it where Ansible runs: {sys.executable} -m pip install 'urllib3>=2'",
+        )
+    )
 
 Taken = TypeVar("Taken")
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import COLLECTION_VERSION
 
 COLLECTION = Path(__file__).parents[3]
@@ -46,6 +49,54 @@ def test_every_requirement_is_pinned() -> None:
     pinned = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8")
     assert wanted - names(pinned) == set()
     assert all("==" in line for line in pinned.splitlines() if not line.startswith("#"))
+
+
+#: Declared, imported by no file of the collection, and there for this reason.
+NOT_IMPORTED = {
+    "ansible-core": "runs the collection; its files import it as ansible",
+    "ansible-runner": "the operator's, which starts playbooks",
+    "jmespath": "json_query in playbooks of users",
+}
+#: What a plain host has without being asked for anything.
+ON_HOSTS = {"ansible", "ansible_collections"}
+
+
+def imported(folder: str) -> dict[str, str]:
+    """Top-level module → one file that imports it, of everything below a folder of plugins but the standard library."""
+    found = {}
+    for path in sorted((COLLECTION / "plugins" / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or ""]
+            else:
+                continue
+            found.update(dict.fromkeys((each.partition(".")[0] for each in modules), f"{folder}/{path.name}"))
+    return {module: where for module, where in found.items() if module not in sys.stdlib_module_names}
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    folders = ("action", "inventory", "lookup", "plugin_utils")
+    modules = {module: where for folder in folders for module, where in imported(folder).items()}
+    packages = {**libraries.NEEDED, **libraries.NEEDED_FOR_ROUTES}
+    assert {module: where for module, where in modules.items() if module not in {*packages, *ON_HOSTS}} == {}
+    assert set(packages) - set(modules) == set(), "in libraries.py, and imported by nobody"
+    declared = names(setup_cfg()["options"]["install_requires"])
+    assert declared - set(NOT_IMPORTED) == names("\n".join(packages.values()))
+    assert set(NOT_IMPORTED) <= declared
+
+
+def test_readme_names_every_package_that_the_control_node_needs() -> None:
+    requirements = (COLLECTION / "README.md").read_text(encoding="utf-8").partition("## Requirements")[2]
+    section = requirements.partition("\n## ")[0]
+    for package in (*libraries.NEEDED.values(), *libraries.NEEDED_FOR_ROUTES.values(), "jmespath"):
+        assert f"`{package}`" in section
+
+
+@pytest.mark.parametrize("folder", ["modules", "module_utils"])
+def test_what_runs_on_hosts_imports_nothing_that_they_may_lack(folder: str) -> None:
+    assert {module: where for module, where in imported(folder).items() if module not in ON_HOSTS} == {}
 
 
 def test_every_action_is_in_the_action_group_and_documented_by_a_module() -> None:

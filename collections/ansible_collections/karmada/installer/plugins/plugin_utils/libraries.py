@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python packages that the collection imports on the machine of ansible-playbook, and what to do without one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+
+from .problems import Problem, ProblemsError
+
+#: Module → the package that brings it. ``setup.cfg`` declares the same packages, and a test compares them.
+NEEDED: Mapping[str, str] = {
+    "celpy": "cel-python",
+    "cryptography": "cryptography",
+    "jsonschema": "jsonschema",
+    "urllib3": "urllib3",
+    "websocket": "websocket-client",
+    "yaml": "PyYAML",
+}
+#: As ``NEEDED``, for endpoints of type Route alone.
+NEEDED_FOR_ROUTES: Mapping[str, str] = {"kubernetes": "kubernetes", "openshift": "openshift"}
+
+
+def missing(module: str, purpose: str = "") -> Problem:
+    """A module of the tables that cannot be imported, with the command that installs its package."""
+    package = {**NEEDED, **NEEDED_FOR_ROUTES}[module]
+    return Problem(
+        f"the Python package {package} (module {module}) is missing{f'; {purpose} need it' if purpose else ''}",
+        sys.executable,
+        f"Install it where Ansible runs: {sys.executable} -m pip install {package}",
+    )
+
+
+def missing_library(module: str, purpose: str = "") -> ProblemsError:
+    """The refusal to work without a module."""
+    return ProblemsError(missing(module, purpose))
+
+
+def all_missing() -> list[Problem]:
+    """Every module of ``NEEDED`` that this Python does not find. Imports none of them."""
+    return [missing(module) for module in NEEDED if importlib.util.find_spec(module) is None]
