@@ -11,8 +11,9 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import plan, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import Mode, StepRunner
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import service_types
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -46,20 +47,25 @@ def run(request: pytest.FixtureRequest) -> Run:
     return found
 
 
+def changes(run: Run, member: Cluster, mode: Mode) -> list[Change]:
+    """Changes that the step makes on the member, in that mode."""
+    return StepRunner(member, mode, [], run.say).take([service_types.step(run)])
+
+
 def crds(member: Cluster) -> set[str]:
     return {name for name in service_types.KINDS if member.get(service_types.CRD_API, service_types.CRD, name)}
 
 
 def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
-    looked = service_types.survey(run, member, plan)
+    looked = changes(run, member, Mode.PREDICT)
     assert [change.action for change in looked] == ["created", "created"]
     assert all("openAPIV3Schema" in change.diff["after"] for change in looked)
     assert crds(member) == set()
 
-    service_types.install(run, member)
+    changes(run, member, Mode.WRITE)
     assert crds(member) == {EXPORTS, IMPORTS}
     before = dict(member.counts)
-    assert {change.action for change in service_types.survey(run, member, survey)} == {"unchanged"}
+    assert {change.action for change in changes(run, member, Mode.LOOK)} == {"unchanged"}
     assert {verb for verb, count in member.counts.items() if count != before.get(verb)} == {"get"}
 
     member_cleanup.clean_member(run, M1, 30)
@@ -69,7 +75,7 @@ def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
 def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Cluster, run: Run) -> None:
     of_others = next(each for each in run.crds() if each["metadata"]["name"] == IMPORTS)
     made = member.create(of_others)
-    service_types.install(run, member)
+    changes(run, member, Mode.WRITE)
     live = member.get(service_types.CRD_API, service_types.CRD, IMPORTS)
     assert live
     assert (live["metadata"]["uid"], live["metadata"].get("labels")) == (made["metadata"]["uid"], None)
@@ -88,6 +94,6 @@ def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Clu
 
     # Joined and left once more, when nobody uses it any more.
     member.delete("multicluster.x-k8s.io/v1alpha1", "ServiceExport", "web", "default")
-    service_types.install(run, member)
+    changes(run, member, Mode.WRITE)
     member_cleanup.clean_member(run, M1, 30)
     assert crds(member) == {IMPORTS}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -29,6 +29,15 @@ LIST_ABOVE = 3
 LONGEST_PAUSE = 0.2
 
 Action = Literal["created", "changed", "deleted", "unchanged"]
+#: What becomes of a live object of which another content is wanted: brought to that if it is ours and refused if not
+#: ("ours"), brought to that whosever it is ("adopt"), told of as it is ("keep"), or neither touched nor told ("leave").
+Treatment = Literal["ours", "adopt", "keep", "leave"]
+Treat = Callable[[Object], Treatment]
+
+
+def must_be_ours(_live: Object) -> Treatment:
+    """Treatment of live objects where nothing else is said."""
+    return "ours"
 
 
 @dataclass(frozen=True)
@@ -72,23 +81,23 @@ class Comparison:
 
 
 def plan(
-    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = AT_ONCE
+    cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Change]:
     """What ``apply_all`` would do, without writing anything. The diffs are those of the API server where it can tell.
 
-    Raises ProblemsError naming every object that is there and not ours, unless its reference is in ``adopt``.
+    Raises ProblemsError naming every object that is there and not ours, unless ``treat`` says otherwise of it.
     """
-    return apply_all(cluster, objects, check=True, adopt=adopt, workers=workers)
+    return apply_all(cluster, objects, check=True, treat=treat, workers=workers)
 
 
 def compare(
-    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = AT_ONCE
+    cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Comparison]:
     """Each object beside what is there, and what to do with it, by reading only. Raises like ``plan``."""
     wanted = list(objects)
     with _at_once(workers) as pool:
         live = _read(cluster, wanted, pool)
-        found = list(pool.map(lambda one: _step(cluster, one, live.get(Ref.of(one)), adopt), wanted))
+        found = list(pool.map(lambda one: _step(cluster, one, live.get(Ref.of(one)), treat), wanted))
     problems = [one for one in found if isinstance(one, Problem)]
     if problems:
         raise ProblemsError(problems)
@@ -96,10 +105,10 @@ def compare(
 
 
 def survey(
-    cluster: Cluster, objects: Iterable[Object], *, adopt: Collection[Ref] = (), workers: int = AT_ONCE
+    cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Change]:
     """Which of the objects are to be created or changed, by reading only; without diffs. Raises like ``plan``."""
-    return [step.change for step in compare(cluster, objects, adopt=adopt, workers=workers)]
+    return [step.change for step in compare(cluster, objects, treat=treat, workers=workers)]
 
 
 def apply_all(
@@ -109,14 +118,13 @@ def apply_all(
     check: bool = False,
     workers: int = AT_ONCE,
     on_change: Callable[[Change], None] | None = None,
-    adopt: Collection[Ref] = (),
+    treat: Treat = must_be_ours,
 ) -> list[Change]:
-    """Apply what differs from live, all at once; returns a Change for each object in the given order.
+    """Apply what differs from live, all at once; returns a Change for each object that is not left, in the given order.
 
     An object is left alone when the hash it carries is that of the desired one and no field we set has drifted.
     ``on_change`` hears of each object that was written as soon as it was, in any order and from other threads, so that
-    a UID can be recorded before a crash loses it. ``adopt`` names objects that may exist without being ours (a
-    namespace that is shared).
+    a UID can be recorded before a crash loses it. ``treat`` says what becomes of objects that exist.
 
     Raises ProblemsError before the first write when an object is there and not ours. Raises ApplyFailed after all were
     tried. With ``check`` nothing is written; the API server is asked by dry run where it can answer.
@@ -125,7 +133,7 @@ def apply_all(
     duplicates = {str(ref) for ref, times in Counter(map(Ref.of, wanted)).items() if times > 1}
     if duplicates:
         raise ValueError(f"given twice: {', '.join(sorted(duplicates))}")
-    steps = compare(cluster, wanted, adopt=adopt, workers=workers)
+    steps = compare(cluster, wanted, treat=treat, workers=workers)
 
     def carry_out(step: Comparison) -> Change | Exception:
         if step.change.action == "unchanged":
@@ -232,18 +240,22 @@ def _read(cluster: Cluster, wanted: Sequence[Object], pool: Executor) -> dict[Re
     return live
 
 
-def _step(cluster: Cluster, desired: Object, live: Object | None, adopt: Collection[Ref]) -> Comparison | Problem:
+def _step(cluster: Cluster, desired: Object, live: Object | None, treat: Treat) -> Comparison | Problem | None:
     ref = Ref.of(desired)
     if live is None:
         return Comparison(Change(ref, "created"), desired, None)
+    treatment, uid = treat(live), live["metadata"]["uid"]
+    if treatment == "leave":
+        return None
+    if treatment == "keep":
+        return Comparison(Change(ref, "unchanged", uid), desired, live)
     manager, owner = claimed_by(live)
     wanted_owner = claimed_by(desired)[1]
-    if ref not in adopt and (manager != FIELD_MANAGER or (wanted_owner and owner != wanted_owner)):
+    if treatment != "adopt" and (manager != FIELD_MANAGER or (wanted_owner and owner != wanted_owner)):
         whose = f"belongs to another instance ({OWNER_LABEL}={owner})" if owner else "was not made by this installer"
         return Problem(
             f"it exists and {whose}", f"{ref} in {cluster.name}", "Remove or rename it, or choose another name."
         )
-    uid = live["metadata"]["uid"]
     if recorded_hash(live) == applied_hash(desired) and (
         covers(live, desired) or _changes_nothing(cluster, desired, live)
     ):

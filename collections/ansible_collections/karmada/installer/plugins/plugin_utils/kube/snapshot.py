@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server of which some kinds are listed once, for those who would get many of their objects one by one."""
+"""API servers that are read less: of one some kinds are listed once, and one that is not there yet has nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from ..api_object import Object
-from .cluster import Cluster
+from .cluster import Applied, Cluster
+from .errors import NotFound
 from .objects import Ref
 
 #: apiVersion, kind and namespace.
@@ -38,3 +39,22 @@ class _Listed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
+
+
+class _Absent:
+    """Reads like an API server that is empty; an object that is to be tried there finds no home."""
+
+    def get(self, *_: Any) -> None:
+        """See ``Cluster.get``."""
+
+    def list(self, *_: Any, **__: Any) -> list[Object]:
+        """See ``Cluster.list``."""
+        return []
+
+    def apply(self, obj: Object, **_: Any) -> Applied:
+        """See ``Cluster.apply``."""
+        raise NotFound("an API server", "PATCH", str(Ref.of(obj)), 404, "NotFound", "it is not there yet")
+
+
+#: An API server that is still to come, or of which is known that nothing that matters is there.
+ABSENT = cast("Cluster", _Absent())

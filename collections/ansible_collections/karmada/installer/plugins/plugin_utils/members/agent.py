@@ -244,20 +244,25 @@ def reasons_for_a_new_certificate(
     return x509.reasons_to_reissue(wanted, pair, authority, None, now, validity / _LAST_PART)
 
 
-def identity_secret(member: str, owner: str, control_plane: str, identity: Identity) -> Object:
-    """The Secret on the member with the agent's kubeconfig. The user in it has the name by which the agent knows it."""
-    config = pki_kubeconfig.kubeconfig(
-        CLUSTER_NAME, identity.server, identity.ca_pem, member, identity.pair, context=member
-    )
+def identity_secret(member: str, owner: str, control_plane: str, identity: Identity | None) -> Object:
+    """The Secret on the member with the agent's kubeconfig. The user in it has the name by which the agent knows it.
+
+    Without an ``identity`` it is that of one that is still to be made, and empty.
+    """
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {"name": SECRET, "namespace": MEMBER_NAMESPACE},
-        "data": {SECRET: base64_text(yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode())},
     }
     (marked,) = registration.marked([secret], owner, control_plane)
-    marked["metadata"]["annotations"] = {ISSUED_ANNOTATION: identity.issued}
+    if identity:
+        config = pki_kubeconfig.kubeconfig(
+            CLUSTER_NAME, identity.server, identity.ca_pem, member, identity.pair, context=member
+        )
+        content = yaml.dump(config, Dumper=_Dumper, sort_keys=False).encode()
+        marked["data"] = {SECRET: base64_text(content)}
+        marked["metadata"]["annotations"] = {ISSUED_ANNOTATION: identity.issued}
     return marked
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -19,10 +19,12 @@ from ..api_object import Object
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_CA
 from ..components.types import KeyPair, agent_hosts, pulls
 from ..control_plane.bootstrap import AGENT_GROUP, MEMBER_NAMESPACE
-from ..kube.apply import Change, apply_all, delete_all
+from ..kube.apply import Treatment, delete_all
 from ..kube.cluster import Cluster
 from ..kube.errors import Conflict
-from ..kube.objects import Ref, claimed_by, diff, owned_by
+from ..kube.objects import Ref, claimed_by, owned_by
+from ..kube.snapshot import listed
+from ..kube.step import Step, StepRunner
 from ..kube.wait import wait_until
 from ..pki import x509
 from ..problems import Problem, ProblemsError
@@ -35,62 +37,34 @@ from .works import NO_NEW_WORKS_LABEL, ON_LEAVE_LABEL
 #: How long the control plane may take to sign a certificate.
 CERTIFICATE_SECONDS = 60.0
 _PAUSE = 0.2
-Look = Callable[..., list[Change]]
+#: An object that goes, and the UID that it has.
+Target = tuple[Ref, str | None]
 
 
-def survey_on_member(run: Run, entry: Mapping[str, Any], member: Cluster, look: Look) -> list[Change]:
-    """What would change on the member; ``look`` compares, as ``plan`` and ``survey`` of ``apply`` do."""
-    name = entry["name"]
-    secret, found = _live_identity(member)
-    wanted = _as_it_should_be(run, name, found)
-    objects = _objects_on_member(run, entry, member, wanted)
-    if wanted is None:
-        made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": agent.SECRET, "namespace": MEMBER_NAMESPACE}}
-        return [
-            Change(Ref.of(made), "changed" if secret else "created", None, diff(None, made)),
-            *look(member, objects),
-        ]
-    return [*_of_secret(run, name, secret, wanted, look, member), *look(member, objects)]
-
-
-def survey_in_control_plane(run: Run, name: str, look: Look) -> list[Change]:
-    """What would change in the control plane, where the member is registered already."""
-    owner, control_plane = run.instance.owner, run.control_plane
-    space = agent.namespace(name, owner)
-    there = control_plane.get("v1", "Namespace", space["metadata"]["name"])
-    made = [] if there else [Change(Ref.of(space), "created", None, diff(None, space))]
-    if there and _was_leaving(there):
-        made = [Change(Ref.of(space), "changed", there["metadata"]["uid"])]
-    gone = [Change(ref, "deleted", uid) for ref, uid in _left_by_a_killed_run(run, name)]
-    return [*made, *look(control_plane, agent.rights(name, owner)), *gone]
-
-
-def grant(run: Run, name: str) -> list[Change]:
+def grant(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
     """Give the agent its rights in the control plane, and take away what a killed run has left there."""
-    owner, control_plane = run.instance.owner, run.control_plane
-    space = agent.namespace(name, owner)
-    changes = delete_all(control_plane, _left_by_a_killed_run(run, name), progress=run.say)
+    space = agent.namespace(name, run.instance.owner)
+    yield Step(delete=_left_by_a_killed_run(run, name, control_plane))
     there = control_plane.get("v1", "Namespace", space["metadata"]["name"])
     if there is None:
-        changes += apply_all(control_plane, [space])
-    elif labels := _was_leaving(there):
-        patch = {"metadata": {"labels": dict.fromkeys(labels)}}
-        control_plane.patch_merge("v1", "Namespace", space["metadata"]["name"], None, patch)
-        changes.append(Change(Ref.of(space), "changed", there["metadata"]["uid"]))
-    return changes + apply_all(control_plane, agent.rights(name, owner))
+        yield Step([space])
+    elif _listed_again(there):
+        yield Step(edits={Ref.of(space): _listed_again})
+    yield Step(agent.rights(name, run.instance.owner))
 
 
-def _was_leaving(namespace: Object) -> list[str]:
-    """Labels of a leave that did not come to its end, by which nothing new would be propagated to the member."""
+def _listed_again(namespace: Object) -> Object | None:
+    """A patch without labels of a leave that was broken off, by which nothing new would come to the member."""
     labels = namespace["metadata"].get("labels") or {}
-    return [label for label in (ON_LEAVE_LABEL, NO_NEW_WORKS_LABEL) if label in labels]
+    found = [label for label in (ON_LEAVE_LABEL, NO_NEW_WORKS_LABEL) if label in labels]
+    return {"metadata": {"labels": dict.fromkeys(found)}} if found else None
 
 
-def surplus(run: Run, entry: Mapping[str, Any]) -> list[Change]:
-    """What goes from the member because its agent runs in the other way now: its Deployment, or its token."""
+def surplus(run: Run, entry: Mapping[str, Any]) -> list[Target]:
+    """Object that goes from the member because its agent runs in the other way now: its Deployment, or its token."""
     ref = agent.other_form(on_hosts=bool(agent_hosts(entry)))
     uid = run.state.owned.get(f"member/{entry['name']}", {}).get(str(ref))
-    return [Change(ref, "deleted", uid)] if uid and pulls(entry) else []
+    return [(ref, uid)] if uid and pulls(entry) else []
 
 
 def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess | None:
@@ -104,25 +78,34 @@ def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess |
 
 
 def wait_for_access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess:
-    """The same when it is there. Raises ProblemsError when the member does not fill the token."""
+    """Access of an agent on hosts, waited for. Raises ProblemsError when the member does not fill the token."""
     whose = "the token of its agent's account"
     return account_tokens.wait_for(lambda: access(run, entry, member), member, whose, str(agent.TOKEN))
 
 
-def install(run: Run, entry: Mapping[str, Any], member: Cluster) -> list[Change]:
+def install(run: Run, entry: Mapping[str, Any], runner: StepRunner) -> None:
     """The agent on the member, with its identity. Its Cluster and its rights have to be there."""
-    name = entry["name"]
-    secret, found = _live_identity(member)
-    if secret and (strange := agent.strange(secret)):
+    name, instance = entry["name"], run.instance
+    secret, found = _live_identity(runner.cluster)
+    if runner.writes and secret and (strange := agent.strange(secret)):
         run.say(
             f"member {name}: its Secret {MEMBER_NAMESPACE}/{agent.SECRET} is written anew with another certificate: "
             f"{strange}; see who else may write it"
         )
-    identity = _as_it_should_be(run, name, found) or _new_identity(run, name)
-    objects = _objects_on_member(run, entry, member, identity)
-    first = _of_secret(run, name, secret, identity, apply_all, member)
+    known = _as_it_should_be(run, name, found)
+    identity = runner.late(lambda: known, lambda: known or _new_identity(run, name))
+    objects = _objects_on_member(run, entry, runner.cluster, identity)
+
+    def unless_renewed(live: Object) -> Treatment:
+        """The agent, which renews it, writes the same in another form."""
+        same = identity is not None and agent.identity_of(live) == identity
+        return "keep" if same and claimed_by(live)[1] == instance.owner else "ours"
+
+    with_identity = [agent.identity_secret(name, instance.owner, instance.full_name, identity)]
+    read_once = listed(runner.cluster, [], known=[secret]) if secret else runner.cluster
+    replace(runner, cluster=read_once).take([Step(with_identity, unless_renewed)])
     # Its account comes before its pods, which are refused without one.
-    return [*first, *apply_all(member, objects[:-1]), *apply_all(member, objects[-1:])]
+    runner.take([Step(objects[:-1]), Step(objects[-1:])])
 
 
 def _objects_on_member(run: Run, entry: Mapping[str, Any], member: Cluster, identity: Identity | None) -> list[Object]:
@@ -135,64 +118,49 @@ def wait(run: Run, member: Cluster, timeout: float) -> None:
     wait_until(member, [agent.DEPLOYMENT], timeout=timeout, progress=run.say)
 
 
-def forget(run: Run, name: str, timeout: float) -> list[Change]:
+def forget(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
     """Take what the agent had in the control plane from it: its rights, and what it wrote to say that it is there."""
-    control_plane, changes = run.control_plane, []
     # Without rights it cannot write its leases again.
-    for targets in (_granted(run, name), _there(control_plane, *agent.leases(name))):
-        changes += delete_all(control_plane, targets, check=run.check, timeout=timeout, progress=run.say)
-    return changes
+    yield Step(delete=_granted(run, name, control_plane))
+    yield Step(delete=_there(control_plane, *agent.leases(name)))
 
 
-def survey_forget(run: Run, name: str) -> list[Change]:
-    """What ``forget`` would take away."""
-    found = [*_granted(run, name), *_there(run.control_plane, *agent.leases(name))]
-    return [Change(ref, "deleted", uid) for ref, uid in found]
-
-
-def _granted(run: Run, name: str) -> list[tuple[Ref, str]]:
-    control_plane, owner = run.control_plane, run.state.owner
+def _granted(run: Run, name: str, control_plane: Cluster) -> list[Target]:
+    owner = run.state.owner
     refs = map(Ref.of, agent.rights(name, owner))
     found = ((ref, control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
     ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == owner]
-    return [*ours, *_left_by_a_killed_run(run, name)]
+    return [*ours, *_left_by_a_killed_run(run, name, control_plane)]
 
 
-def survey_end(run: Run, name: str, member: Cluster) -> list[Change]:
-    """What of an agent is on a member that is to have none, what acts first."""
-    found = (member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.references())
-    uids = run.state.uids(f"member/{name}")
-    ours = [each for each in found if each and owned_by(each, run.state.owner, uids)]
-    return [Change(Ref.of(each), "deleted", each["metadata"]["uid"], diff(each, None)) for each in ours]
+def end(run: Run, name: str, member: Cluster) -> Iterator[Step]:
+    """End the agent of a member, and take away what it had there. The workloads stay as they are.
 
-
-def end(run: Run, name: str, member: Cluster, timeout: float) -> list[Change]:
-    """End the agent of a member, and take away what it had on both sides. The workloads stay as they are.
-
-    When this returns no agent acts, wherever it ran: its pods are gone, and one on a host has lost its token and its
-    rights on the member and in the control plane.
+    When this and ``forget`` were done no agent acts, wherever it ran: its pods are gone, and one on a host has lost its
+    token and its rights on the member and in the control plane.
     """
-    recorded = run.state.owned.get(f"member/{name}", {})
+    recorded, uids = run.state.owned.get(f"member/{name}", {}), run.state.uids(f"member/{name}")
     # Also what is on record and was taken away by a run that could not note it.
     gone = {ref: recorded[str(ref)] for ref in agent.references() if str(ref) in recorded}
-    gone.update({each.ref: each.uid or "" for each in survey_end(run, name, member)})
-    changes = []
+    found = (member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.references())
+    gone.update(
+        {Ref.of(each): each["metadata"]["uid"] for each in found if each and owned_by(each, run.state.owner, uids)}
+    )
     # What it acts by goes first: while that is there, a run that finds it can count on the agent.
     for acts in (True, False):
         targets = [(ref, uid) for ref, uid in gone.items() if (ref in agent.ACTS_BY) is acts]
-        changes += delete_all(member, targets, timeout=timeout, progress=run.say, propagation="Foreground")
-    return changes
+        yield Step(delete=targets, propagation="Foreground")
 
 
-def _there(cluster: Cluster, *refs: Ref) -> list[tuple[Ref, str]]:
+def _there(cluster: Cluster, *refs: Ref) -> list[Target]:
     found = ((ref, cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
     return [(ref, live["metadata"]["uid"]) for ref, live in found if live]
 
 
-def _left_by_a_killed_run(run: Run, name: str) -> list[tuple[Ref, str]]:
+def _left_by_a_killed_run(run: Run, name: str, control_plane: Cluster) -> list[Target]:
     """Requests that were made for this agent, which live for seconds unless their run ends early."""
     labels = agent.selector(name, run.instance.owner)
-    found = run.control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels)
+    found = control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels)
     return [(Ref.of(each), each["metadata"]["uid"]) for each in found]
 
 
@@ -210,16 +178,6 @@ def _as_it_should_be(run: Run, name: str, found: Identity | None) -> Identity | 
     if found is None or agent.reasons_for_a_new_certificate(name, found, authority, run.now, _validity(run)):
         return None
     return replace(found, server=run.public_url, ca_pem=run.state.authorities[KARMADA_CA].certificate)
-
-
-def _of_secret(
-    run: Run, name: str, live: Mapping[str, Any] | None, identity: Identity, do: Look, member: Cluster
-) -> list[Change]:
-    """The Secret, written unless it says that already: the agent, which renews it, writes it in another form."""
-    said = agent.identity_of(live)
-    if live and said == identity and claimed_by(dict(live))[1] == run.instance.owner:
-        return [Change(Ref.of(dict(live)), "unchanged", live["metadata"]["uid"])]
-    return do(member, [agent.identity_secret(name, run.instance.owner, run.instance.full_name, identity)])
 
 
 def _validity(run: Run) -> timedelta:

@@ -22,11 +22,12 @@ from ..components.types import agent_hosts, has_estimators, pulls
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.references import cluster_from_secret
 from ..kube.answer import OF_A_MEMBER
-from ..kube.apply import Change, apply_all, delete_all, plan, survey
+from ..kube.apply import Change, Treat, must_be_ours
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
-from ..kube.objects import Ref, claimed_by, diff, owned_by
-from ..kube.snapshot import listed
+from ..kube.objects import Ref, claimed_by, owned_by
+from ..kube.snapshot import ABSENT, listed
+from ..kube.step import Mode, Step, StepRunner, one_per_object
 from ..kube.wait import NotReady, wait_until
 from ..problems import Problem, ProblemsError
 from ..render.agent_units import AgentAccess
@@ -43,7 +44,7 @@ from .plan import Clusters
 AT_ONCE = 16
 #: How long a member may take for its first answer; afterwards it is as patiently asked again as any API server.
 FIRST_ANSWER_SECONDS = 8.0
-#: Requests to one member at the same moment. Each needs a connection, and with many members those cost most.
+#: Requests to one member at the same moment while it is changed. Each needs a connection, which cost most with many.
 WORKERS = 2
 #: How long the pods of an agent may take to end.
 AGENT_SECONDS = 120.0
@@ -83,8 +84,8 @@ class Outcome:
 
     @property
     def changes(self) -> list[Change]:
-        """All changes that made a difference."""
-        return [change for change in (*self.on_member, *self.in_control_plane) if change.action != "unchanged"]
+        """What made a difference, one change for each object."""
+        return [*one_per_object(self.on_member), *one_per_object(self.in_control_plane)]
 
 
 def of_each(
@@ -210,21 +211,10 @@ def check_state(entry: Entry, live: Object | None) -> None:
         )
 
 
-def _adopted(cluster: Cluster, wanted: Sequence[Object], live: Object | None) -> list[Ref]:
-    """Those of these objects that become ours, because the member was joined by other tools before it was listed.
-
-    ``live`` is the member's Cluster. What another installer claims never becomes ours.
-    """
-    if live is None or claimed_by(live) != (None, None):
-        return []
-    found = [cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in map(Ref.of, wanted)]
-    return [Ref.of(each) for each in found if each and claimed_by(each) == (None, None)]
-
-
-def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster | None:
-    """The control plane with all that a survey reads there, read at once; None while no Cluster is registered."""
-    if not registered:
-        return None
+def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster:
+    """The control plane as a survey reads it: with all of a kind read at once, or as one that has nothing yet."""
+    if not registered and not (run.check and run.control_plane_exists):
+        return ABSENT
     return listed(run.control_plane, [("v1", "Secret", MEMBER_NAMESPACE)], known=registered.values())
 
 
@@ -235,47 +225,111 @@ def survey_member(
 
     ``inside`` is what ``in_control_plane`` gave.
     """
-    name, owner = entry["name"], run.instance.owner
-    # One request after the other: a second connection takes longer to make than what it would be for.
-    look, live = partial(plan if run.check else survey, workers=1), registered.get(name)
+    if entry["name"] not in registered and not run.check:
+        # All of it is to be made there, which is enough to know.
+        inside = ABSENT
+    mode = Mode.PREDICT if run.check else Mode.LOOK
+    _join(run, entry, registered, outcome, mode, inside or in_control_plane(run, registered))
+
+
+def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
+    """Put accounts on the member and its credentials and Cluster into the control plane."""
+    _join(run, entry, registered, outcome, Mode.WRITE, run.control_plane)
+
+
+def _join(run: Run, entry: Entry, registered: Clusters, outcome: Outcome, mode: Mode, control_plane: Cluster) -> None:
+    """All steps of a join in their order, in any mode."""
+    name, live = entry["name"], registered.get(entry["name"])
     check_state(entry, live)
-    with connected(run, entry) as member:
-        identity = registration_of(member)
+    with connected(run, entry) as cluster:
+        identity = registration_of(cluster)
         outcome.cluster_id = identity.cluster_id
         check_identity(name, identity, registered)
-        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
-        if namespace is None:
-            outcome.on_member.append(_created(registration.namespace_on_member(owner)))
-        else:
-            outcome.on_member += _ours_already(run, name, namespace)
-        there = _objects_on_member(run, entry)
-        seen = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
-        outcome.on_member += look(seen, there, adopt=_adopted(seen, there, live))
-        outcome.on_member += _surplus(run, entry, member)
-        outcome.on_member += service_types.survey(run, member, look)
-        credentials = _credentials(run, seen, entry)
-        if pulls(entry):
-            outcome.on_member += agent_join.survey_on_member(run, entry, member, look)
-            outcome.agent = agent_join.access(run, entry, seen)
-        elif member_mode.had_agent(entry, run.state, live):
-            outcome.on_member += agent_join.survey_end(run, name, member)
-            outcome.in_control_plane += agent_join.survey_forget(run, name)
-    wanted = [registration.cluster(entry, owner, identity)]
-    if live is None:
-        new = member_taints.patched(wanted[0], member_taints.patch_for(wanted[0], entry))
-        outcome.in_control_plane.append(_created(new))
-        return
-    if taints := member_taints.patch_for(live, entry):
-        after = member_taints.patched(live, taints)
-        outcome.in_control_plane.append(Change(Ref.of(live), "changed", live["metadata"]["uid"], diff(live, after)))
-    if credentials:
-        wanted += registration.secrets_in_control_plane(name, owner, credentials, live["metadata"]["uid"])
-    inside = inside or run.control_plane
-    new_token = credentials is None or former_connections.is_new_token(inside, wanted[1])
-    outcome.holders = former_connections.of_change(entry, live, wanted[0], new_token=new_token)
-    outcome.in_control_plane += look(inside, wanted, adopt=_adopted(inside, wanted, live))
-    if pulls(entry):
-        outcome.in_control_plane += agent_join.survey_in_control_plane(run, name, look)
+        member, inside = _runners(run, mode, outcome, cluster, control_plane)
+        member.take(_accounts(run, entry, live, member.cluster))
+        # Before the mode changes: at no moment two work on the member.
+        if member_mode.had_agent(entry, run.state, live):
+            member.take(agent_join.end(run, name, member.cluster))
+            inside.take(agent_join.forget(run, name, inside.cluster))
+        credentials = member.late(
+            lambda: _credentials(run, member.cluster, entry), lambda: _wait_for_credentials(run, cluster, entry)
+        )
+        wanted = registration.cluster(entry, run.instance.owner, identity)
+        if live and not inside.writes:
+            new_token = credentials is None or former_connections.is_new_token(
+                inside.cluster, _secrets(run, entry, credentials, None)[0]
+            )
+            outcome.holders = former_connections.of_change(entry, live, wanted, new_token=new_token)
+        _register(run, entry, live, wanted, credentials, inside)
+        if pulls(entry) and not (inside.writes and member_mode.was_pushed(entry, run.state, live)):
+            _start_agent(run, entry, member, inside, outcome)
+
+
+def _runners(
+    run: Run, mode: Mode, outcome: Outcome, member: Cluster, control_plane: Cluster
+) -> tuple[StepRunner, StepRunner]:
+    """Who takes steps on the member, and who in the control plane."""
+    if mode is not Mode.WRITE:
+        member = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
+    return (
+        StepRunner(member, mode, outcome.on_member, run.say, WORKERS, AGENT_SECONDS),
+        StepRunner(control_plane, mode, outcome.in_control_plane, run.say, timeout=AGENT_SECONDS),
+    )
+
+
+def _accounts(run: Run, entry: Entry, live: Object | None, member: Cluster) -> Iterator[Step]:
+    """Accounts on the member with what they need, and without what the document does not ask for any more."""
+    owner, uids = run.instance.owner, run.state.uids(f"member/{entry['name']}")
+    # A run that was killed may have made it without recording that; one of others is used as it is.
+    yield Step(
+        [registration.namespace_on_member(owner)], lambda found: "keep" if owned_by(found, owner, uids) else "leave"
+    )
+    # Karmada looks for them when the Cluster appears.
+    yield service_types.step(run)
+    # A member deletes a token whose account it does not know yet, so the accounts come first.
+    wanted = _objects_on_member(run, entry)
+    for first in (True, False):
+        yield Step([each for each in wanted if (each["kind"] == "ServiceAccount") is first], _treatment(live))
+    yield Step(delete=_surplus(run, entry, member))
+
+
+def _treatment(live: Object | None) -> Treat:
+    """Objects that are there become ours, if the member was joined by other tools before it was listed.
+
+    ``live`` is the member's Cluster. What another installer claims never becomes ours.
+    """
+    nobody = (None, None)
+    if live is None or claimed_by(live) != nobody:
+        return must_be_ours
+    return lambda found: "adopt" if claimed_by(found) == nobody else "ours"
+
+
+def _register(
+    run: Run,
+    entry: Entry,
+    live: Object | None,
+    wanted: Object,
+    credentials: registration.Credentials | None,
+    inside: StepRunner,
+) -> None:
+    """The Cluster ``wanted`` and its credentials in the control plane, where ``live`` is there."""
+    cluster, treat = Ref.of(wanted), _treatment(live)
+    taints = partial(member_taints.patch_for, entry=entry)
+    # Before its status is known, without which nothing is scheduled to it.
+    edits = {cluster: taints} if taints(live or wanted) else {}
+    # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
+    # adopted becomes ours last: until then the next run sees that it has to be.
+    uid = live["metadata"]["uid"] if live else None
+    first = Step(_secrets(run, entry, credentials, uid), treat)
+    made = inside.take([first, Step([wanted], treat, edits)])
+    uids = [change.uid for change in made if change.ref == cluster and change.uid]
+    if live is None and uids:
+        inside.take([Step(_secrets(run, entry, credentials, uids[0]), treat)])
+
+
+def _secrets(run: Run, entry: Entry, credentials: registration.Credentials | None, uid: str | None) -> list[Object]:
+    known = credentials or registration.unfilled(estimator=_has_estimator(run, entry))
+    return registration.secrets_in_control_plane(entry["name"], run.instance.owner, known, uid)
 
 
 def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
@@ -287,61 +341,20 @@ def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
     return registration.record(record) != registration.record(entry) or unrecorded or bool(outcome.changes)
 
 
-def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
-    """Put accounts on the member and its credentials and Cluster into the control plane."""
-    name, owner, live = entry["name"], run.instance.owner, registered.get(entry["name"])
-    check_state(entry, live)
-    with connected(run, entry) as member:
-        identity = registration_of(member)
-        check_identity(name, identity, registered)
-        namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
-        if namespace is None:
-            outcome.on_member += apply_all(member, [registration.namespace_on_member(owner)])
-        else:
-            outcome.on_member += _ours_already(run, name, namespace)
-        # Karmada looks for them when the Cluster appears.
-        outcome.on_member += service_types.install(run, member)
-        # A member deletes a token whose account it does not know yet, so the accounts come first.
-        wanted = _objects_on_member(run, entry)
-        for wave in (True, False):
-            objects = [each for each in wanted if (each["kind"] == "ServiceAccount") is wave]
-            outcome.on_member += apply_all(member, objects, adopt=_adopted(member, objects, live), workers=WORKERS)
-        gone = [(change.ref, change.uid) for change in _surplus(run, entry, member)]
-        outcome.on_member += delete_all(member, gone, progress=run.say)
-        # Before the mode changes: at no moment two work on the member.
-        if member_mode.had_agent(entry, run.state, live):
-            outcome.on_member += agent_join.end(run, name, member, AGENT_SECONDS)
-            outcome.in_control_plane += agent_join.forget(run, name, AGENT_SECONDS)
-        credentials = _wait_for_credentials(run, member, entry)
-
-    def apply(*objects: Object) -> list[Change]:
-        return apply_all(run.control_plane, objects, adopt=_adopted(run.control_plane, objects, live))
-
-    # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
-    # adopted becomes ours last: until then the next run sees that it has to be.
-    uid = live["metadata"]["uid"] if live else None
-    first = apply(*registration.secrets_in_control_plane(name, owner, credentials, uid))
-    registered_as = apply(registration.cluster(entry, owner, identity))
-    outcome.in_control_plane += [*first, *registered_as]
-    # Before its status is known, without which nothing is scheduled to it.
-    if member_taints.patch_for(live or {"metadata": {}, "spec": {}}, entry):
-        outcome.in_control_plane += member_taints.change(
-            run.control_plane, name, lambda found: member_taints.patch_for(found, entry)
-        )
-    if live is None:
-        owned = registration.secrets_in_control_plane(name, owner, credentials, registered_as[0].uid)
-        outcome.in_control_plane += apply(*owned)
-    if pulls(entry) and not member_mode.was_pushed(entry, run.state, live):
-        install_agent(run, entry, outcome)
-
-
 def install_agent(run: Run, entry: Entry, outcome: Outcome) -> None:
     """Give a member in mode Pull its agent. Whoever worked on it in mode Push has to have ended."""
-    outcome.in_control_plane += agent_join.grant(run, entry["name"])
-    with connected(run, entry) as member:
-        outcome.on_member += agent_join.install(run, entry, member)
-        if agent_hosts(entry):
-            outcome.agent = agent_join.wait_for_access(run, entry, member)
+    with connected(run, entry) as cluster:
+        _start_agent(run, entry, *_runners(run, Mode.WRITE, outcome, cluster, run.control_plane), outcome)
+
+
+def _start_agent(run: Run, entry: Entry, member: StepRunner, inside: StepRunner, outcome: Outcome) -> None:
+    inside.take(agent_join.grant(run, entry["name"], inside.cluster))
+    agent_join.install(run, entry, member)
+    if agent_hosts(entry):
+        outcome.agent = member.late(
+            lambda: agent_join.access(run, entry, member.cluster),
+            lambda: agent_join.wait_for_access(run, entry, member.cluster),
+        )
 
 
 def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
@@ -398,17 +411,6 @@ def settled(state: State, entry: Entry) -> State:
     return replace(state, members={**state.members, name: registration.settled(state.members[name])})
 
 
-def _ours_already(run: Run, name: str, namespace: Object) -> list[Change]:
-    """The namespace, to be recorded if a run of ours made it and was killed before it could record that."""
-    if not owned_by(namespace, run.instance.owner, run.state.uids(f"member/{name}")):
-        return []
-    return [Change(Ref.of(namespace), "unchanged", namespace["metadata"]["uid"])]
-
-
-def _created(wanted: Object) -> Change:
-    return Change(Ref.of(wanted), "created", None, diff(None, wanted))
-
-
 def _has_estimator(run: Run, entry: Entry) -> bool:
     return has_estimators(run.spec) and not pulls(entry)
 
@@ -435,27 +437,27 @@ def impersonation(name: str, member: Cluster) -> list[Object]:
     ]
 
 
-def _surplus(run: Run, entry: Entry, member: Cluster) -> list[Change]:
-    """What is on the member and goes because the document asks for less than it did.
+def _surplus(run: Run, entry: Entry, member: Cluster) -> list[agent_join.Target]:
+    """Objects on the member that go because the document asks for less than it did.
 
     Who may act for an administrator has all rights, so rights that are scoped leave nothing of that.
     """
     acting = impersonation(entry["name"], member) if member_rights.are_scoped(entry) else []
     return [
-        *(Change(Ref.of(each), "deleted", each["metadata"]["uid"], diff(each, None)) for each in acting),
+        *((Ref.of(each), each["metadata"]["uid"]) for each in acting),
         *_of_estimator(run, entry),
         *agent_join.surplus(run, entry),
     ]
 
 
-def _of_estimator(run: Run, entry: Entry) -> list[Change]:
+def _of_estimator(run: Run, entry: Entry) -> list[agent_join.Target]:
     """What an estimator that the document does not ask for any more had on the member, as far as it is on record."""
     if _has_estimator(run, entry):
         return []
     name = entry["name"]
     recorded = run.state.owned.get(f"member/{name}", {})
     refs = [Ref.of(each) for each in registration.estimator_objects(name, run.instance.owner, run.instance.full_name)]
-    return [Change(ref, "deleted", recorded[str(ref)]) for ref in refs if str(ref) in recorded]
+    return [(ref, recorded[str(ref)]) for ref in refs if str(ref) in recorded]
 
 
 def _credentials(run: Run, member: Cluster, entry: Entry) -> registration.Credentials | None:

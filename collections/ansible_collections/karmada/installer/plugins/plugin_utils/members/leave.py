@@ -20,6 +20,7 @@ from ..kube.errors import ApiError, Forbidden, NotFound
 from ..kube.limits import AT_ONCE, SAY_SECONDS
 from ..kube.objects import Ref, claimed_by, diff
 from ..kube.readiness import reason_not_ready
+from ..kube.step import Mode, StepRunner
 from ..kube.wait import wait_until
 from ..labels import FIELD_MANAGER
 from ..problems import Problem, ProblemsError
@@ -81,7 +82,7 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
     outcome.in_control_plane += _remove_remains(run, name, deadline)
     outcome.on_member += member_cleanup.clean_member(run, entry, _left(deadline))
     if registration.may_have_agent(entry):
-        outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
+        _forget_agent(run, name, deadline, outcome)
     if not run.check:
         member_cleanup.wait_for_member(run, entry, _left(deadline))
 
@@ -104,7 +105,7 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
     if ours or cluster is None:
         outcome.in_control_plane += _remove_remains(run, name, deadline)
         if registration.may_have_agent(entry):
-            outcome.in_control_plane += agent_join.forget(run, name, _left(deadline))
+            _forget_agent(run, name, deadline, outcome)
     remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
     try:
         if not registration.reached_by(entry):
@@ -125,6 +126,12 @@ def remains_on(run: Run, name: str) -> str:
 
 
 # -- the control plane -------------------------------------------------------------------------------------------------
+
+
+def _forget_agent(run: Run, name: str, deadline: float, outcome: Outcome) -> None:
+    mode = Mode.PREDICT if run.check else Mode.WRITE
+    inside = StepRunner(run.control_plane, mode, outcome.in_control_plane, run.say, timeout=_left(deadline))
+    inside.take(agent_join.forget(run, name, run.control_plane))
 
 
 def _require_ours(run: Run, name: str, cluster: Object | None) -> None:

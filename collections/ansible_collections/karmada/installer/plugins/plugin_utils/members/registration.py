@@ -54,6 +54,11 @@ class Credentials:
     estimator_token: str = ""
 
 
+def unfilled(*, estimator: bool) -> Credentials:
+    """Credentials that the member is still to fill, in changes that are foretold; never written anywhere."""
+    return Credentials("", "", b"", "-" if estimator else "")
+
+
 @dataclass(frozen=True)
 class Registration:
     """How the member's API server is reached from the control plane, and which cluster it really is.

@@ -7,13 +7,12 @@ else has installed them (another implementation of the same API does so) they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ..api_object import Object
-from ..kube.apply import Change, apply_all
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
-from ..kube.snapshot import listed
+from ..kube.step import Step
 from ..labels import FIELD_MANAGER
 from ..run.run import Run
 from . import registration
@@ -35,14 +34,13 @@ def on_member(crds: Iterable[Object], owner: str, control_plane: str) -> list[Ob
     return registration.marked([crd for crd in wanted if crd["metadata"]["name"] in KINDS], owner, control_plane)
 
 
-def survey(run: Run, member: Cluster, look: Callable[..., list[Change]]) -> list[Change]:
-    """What would change on the member; ``look`` compares, as ``plan`` and ``survey`` of ``apply`` do."""
-    return look(*_ours(run, member))
-
-
-def install(run: Run, member: Cluster) -> list[Change]:
-    """Put the types there that are missing, and bring those that are ours to the release of the control plane."""
-    return apply_all(*_ours(run, member))
+def step(run: Run) -> Step:
+    """The types that are missing, and those that are ours in the release of the control plane."""
+    ours = (FIELD_MANAGER, run.instance.owner)
+    return Step(
+        on_member(run.crds(), run.instance.owner, run.instance.full_name),
+        treat=lambda live: "ours" if claimed_by(live) == ours else "leave",
+    )
 
 
 def unused(run: Run, name: str, member: Cluster) -> list[Object]:
@@ -59,13 +57,3 @@ def unused(run: Run, name: str, member: Cluster) -> list[Object]:
         shown = ", ".join(map(str, objects[:_SHOWN])) + (", …" if objects[_SHOWN:] else "")
         run.say(f"{CRD} {crd} stays on member {name}, because it is in use: {shown}")
     return found
-
-
-def _ours(run: Run, member: Cluster) -> tuple[Cluster, list[Object]]:
-    """The types that are missing or ours as they should be, and the member with what is there of them, read once."""
-    owner = run.instance.owner
-    wanted = on_member(run.crds(), owner, run.instance.full_name)
-    there = [live for each in wanted if (live := member.get(CRD_API, CRD, each["metadata"]["name"]))]
-    others = {Ref.of(live) for live in there if claimed_by(live) != (FIELD_MANAGER, owner)}
-    seen = listed(member, [], known=there) if there else member
-    return seen, [each for each in wanted if Ref.of(each) not in others]

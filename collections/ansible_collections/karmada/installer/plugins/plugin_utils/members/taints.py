@@ -8,23 +8,20 @@ document has put there is in an annotation that is written with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..api_object import Object
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
-from ..kube.errors import Conflict
-from ..kube.objects import Ref, diff
-from ..problems import Problem, ProblemsError
+from ..kube.objects import Ref
+from ..kube.step import Edit, edit_live
 from .registration import CLUSTER_API
 
 Taint = Mapping[str, Any]
 
 #: On a Cluster: which of its taints the document has put there, as ``key:effect`` with commas between them.
 TAINTS_ANNOTATION = "installer.karmada.io/taints"
-#: How often a list is read and written anew because somebody wrote in between.
-_TRIES = 20
 
 
 def edited(taints: Sequence[Taint], add: Iterable[Taint], remove: Iterable[str]) -> list[Object]:
@@ -74,45 +71,6 @@ def patch_of(cluster: Mapping[str, Any], add: Iterable[Taint], remove: Iterable[
     return None if after == there else {"spec": {"taints": after or None}}
 
 
-def patched(cluster: Mapping[str, Any], patch: Object | None) -> Object:
-    """The Cluster with the patch over it."""
-    after = {**cluster, "metadata": {**cluster["metadata"]}, "spec": {**cluster["spec"]}}
-    if patch and "metadata" in patch:
-        annotations = {**(cluster["metadata"].get("annotations") or {}), **patch["metadata"]["annotations"]}
-        after["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
-    if patch and "spec" in patch:
-        after["spec"]["taints"] = patch["spec"]["taints"] or []
-    return after
-
-
-def change(
-    control_plane: Cluster, name: str, patch: Callable[[Object], Object | None], *, check: bool = False
-) -> list[Change]:
-    """Write what ``patch`` makes of the Cluster as it is, so that nothing is lost that others write meanwhile.
-
-    Nothing is written in check mode. Empty if nothing differs. Raises ProblemsError if the Cluster is not there, or
-    never left alone for a moment.
-    """
-    for _ in range(_TRIES):
-        live = control_plane.get(CLUSTER_API, "Cluster", name)
-        if live is None:
-            raise ProblemsError(Problem("there is no such Cluster", f"Cluster {name} in the control plane"))
-        wanted = patch(live)
-        if wanted is None:
-            return []
-        after = patched(live, wanted)
-        if not check:
-            version = {"resourceVersion": live["metadata"].get("resourceVersion")}
-            guarded = {**wanted, "metadata": {**wanted.get("metadata", {}), **version}}
-            try:
-                after = control_plane.patch_merge(CLUSTER_API, "Cluster", name, None, guarded)
-            except Conflict:
-                continue
-        return [Change(Ref.of(live), "changed", live["metadata"]["uid"], diff(live, after))]
-    raise ProblemsError(
-        Problem(
-            what="somebody changed it each time its taints were to be changed",
-            where=f"Cluster {name} in the control plane",
-            remedy="look who writes to it, and run again",
-        )
-    )
+def change(control_plane: Cluster, name: str, patch: Edit, *, check: bool = False) -> list[Change]:
+    """Change the taints of a Cluster by a merge patch for it as it is. See ``step.edit_live``."""
+    return edit_live(control_plane, Ref(CLUSTER_API, "Cluster", name), patch, check=check)

@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
     references,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import merged
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, kubeconfig_by_ssh, registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
@@ -469,7 +470,7 @@ def _members(run: Run) -> list[Any]:
                 rules=member_rights.rules(entry),
             ),
             *registration.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
-            member_taints.patched(cluster, member_taints.patch_for(cluster, entry)),
+            merged(cluster, member_taints.patch_for(cluster, entry) or {}),
             *(agent.objects_on_member(run.instance, entry["name"], "https://192.0.2.1", None) if pulls(entry) else ()),
         ]
         for entry in run.spec["members"]

@@ -12,6 +12,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied, Permission
@@ -55,7 +56,11 @@ class FakeCluster:
 
     def put(self, obj: Object) -> Object:
         """Store as somebody else would."""
-        meta = {"uid": f"uid-{next(_NUMBERS)}", "resourceVersion": f"{next(_NUMBERS)}00", **obj["metadata"]}
+        meta = {
+            "uid": f"uid-{next(_NUMBERS)}",
+            "resourceVersion": f"{next(_NUMBERS)}00",
+            **copy.deepcopy(obj["metadata"]),
+        }
         stored = {**copy.deepcopy(obj), "metadata": meta}
         self.objects[self._key(obj)] = stored
         return stored
@@ -135,7 +140,11 @@ class FakeCluster:
         before = self.objects.get(self._key(obj))
         if is_another(obj, before):
             raise Conflict(self.name, "PATCH", "/", 409, "Conflict", "somebody else has written")
-        meta = {"uid": f"uid-{next(_NUMBERS)}", **obj["metadata"], "resourceVersion": f"{next(_NUMBERS)}00"}
+        meta = {
+            "uid": f"uid-{next(_NUMBERS)}",
+            **copy.deepcopy(obj["metadata"]),
+            "resourceVersion": f"{next(_NUMBERS)}00",
+        }
         meta["uid"] = before["metadata"]["uid"] if before else meta["uid"]
         after = {**copy.deepcopy(obj), "metadata": meta}
         if before and "status" in before:
@@ -177,6 +186,24 @@ class FakeCluster:
 
     def close(self) -> None:
         self.closed += 1
+
+
+def count_requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Requests to clusters in memory from now on, by the name of the cluster."""
+    asked: Counter[str] = Counter()
+
+    def counted(name: str) -> Any:
+        request = getattr(FakeCluster, name)
+
+        def ask(self: FakeCluster, *arguments: Any, **more: Any) -> Any:
+            asked[self.name] += 1
+            return request(self, *arguments, **more)
+
+        return ask
+
+    for name in ("get", "list", "create", "apply", "delete", "patch_merge"):
+        monkeypatch.setattr(FakeCluster, name, counted(name))
+    return asked
 
 
 def merge(live: Object, patch: Object) -> None:

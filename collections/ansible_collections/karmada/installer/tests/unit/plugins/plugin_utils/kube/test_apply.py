@@ -143,7 +143,7 @@ def test_what_is_not_ours_stops_everything_unless_adopted(
     with pytest.raises(ProblemsError, match="ConfigMap ns/theirs in host cluster: it exists and"):
         apply_all(cluster, wanted)
     assert api.writes() == []
-    assert actions(apply_all(cluster, wanted, adopt=[Ref.of(foreign)])) == ["created", "changed"]
+    assert actions(apply_all(cluster, wanted, treat=lambda _live: "adopt")) == ["created", "changed"]
 
 
 def test_all_failures_are_told_and_the_rest_is_done(cluster: Cluster, api: StubApi) -> None:

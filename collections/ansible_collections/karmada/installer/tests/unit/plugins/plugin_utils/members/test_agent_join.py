@@ -26,7 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubec
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 as pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, count_requests, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -84,11 +84,9 @@ class Api(FakeCluster):
             raise Conflict(self.name, "PUT", "/", 409, "Conflict", "somebody wrote it")
         return live
 
-    def patch_merge(self, api_version: str, kind: str, name: str, namespace: str | None, patch: Object) -> None:
+    def patch_merge(self, *where: Any, **more: Any) -> Object:
         self._write()
-        labels = self.objects[api_version, kind, namespace, name]["metadata"]["labels"]
-        for key in patch["metadata"]["labels"]:
-            labels.pop(key)
+        return super().patch_merge(*where, **more)
 
 
 class Site:
@@ -190,6 +188,18 @@ def test_a_second_run_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert site.asked == 1
     assert site.run() == []
     assert site.asked == 1
+
+
+def test_requests_do_not_grow_with_what_an_agent_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run()
+    asked = count_requests(monkeypatch)
+    assert site.run() == []
+    # On top of those for one in mode Push: its two rights and its pods; its namespace, requests and eight rights.
+    assert asked.items() >= {"member m1": 9, "control plane": 12}.items()
+    asked.clear()
+    assert site.run({**M1, "region": "eu"}) == ["changed Cluster m1"]
+    assert asked.items() >= {"member m1": 9 + 13, "control plane": 12 + 14}.items()
 
 
 def test_the_key_of_the_administrator_is_not_on_the_member(monkeypatch: pytest.MonkeyPatch) -> None:

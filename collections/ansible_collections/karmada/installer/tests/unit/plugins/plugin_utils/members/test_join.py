@@ -19,7 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import t
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, count_requests, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.karmada_in_memory import Api, Killed
 from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, state
 
@@ -314,6 +314,15 @@ def test_killed_at_any_write_and_run_again_it_is_joined_as_if_it_had_not_been(
         assert owned.keys() == expected.keys(), f"killed after {allowed} writes"
         assert site.cluster["spec"] == undisturbed.cluster["spec"]
         assert site.run(entry) == []
+
+
+def test_a_look_at_one_that_is_as_it_should_be_asks_for_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch)
+    site.run(M1)
+    asked = count_requests(monkeypatch)
+    assert site.run(M1) == []
+    # Its identity, its namespace, lists of accounts and tokens, rights; lists of Clusters and of their credentials.
+    assert asked.items() >= {"member m1": 6, "control plane": 2}.items()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,25 @@ def test_a_member_changes_its_mode_in_place_and_back(
     assert site.kept() == first
 
 
+@pytest.mark.parametrize("entry", [PUSH, PULL, ON_HOSTS], ids=["push", "pull", "on hosts"])
+@pytest.mark.parametrize("filled", [True, False], ids=["tokens there", "tokens to come"])
+def test_a_check_of_a_first_join_foretells_all_that_the_run_does(
+    entry: Object, filled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tainted = {**entry, "taints": [{"key": "example.com/reserved", "effect": "NoSchedule"}]}
+    site = Site(monkeypatch)
+    if not filled:
+        there = member_join._credentials
+        monkeypatch.setattr(member_join, "_credentials", lambda *_: None)
+        monkeypatch.setattr(member_join, "_wait_for_credentials", there)
+    foretold = site.run(tainted, check=True)
+    assert (site.inside.objects, site.inside.log, site.member.log) == ({}, [], [])
+    assert foretold == site.run(tainted)
+    assert {"created Secret karmada-cluster/m1", "created Cluster m1"} <= {*foretold}
+    if entry is PULL:
+        assert "created ClusterRoleBinding system:karmada:m1:agent" in foretold
+
+
 def writes_of(before: Object, after: Object, monkeypatch: pytest.MonkeyPatch, kind: type[Site] = Site) -> int:
     site = kind(monkeypatch).joined(before)
     site.run(after)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change, plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import Mode, StepRunner
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
@@ -38,6 +39,11 @@ def a_member(*objects: dict[str, Any]) -> FakeCluster:
 def theirs(name: str) -> dict[str, Any]:
     (found,) = [each for each in service_types() if each["metadata"]["name"] == name]
     return found
+
+
+def changes(run: Run, member: Any, mode: Mode) -> list[Change]:
+    """Changes that the step makes on the member, in that mode."""
+    return StepRunner(member, mode, [], run.say).take([member_types.step(run)])
 
 
 def crds(member: FakeCluster) -> set[str]:
@@ -81,7 +87,7 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
     monkeypatch.setattr(member_join, "connected", connected)
     monkeypatch.setattr(member_join, "_wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
     monkeypatch.setattr(member_join.agent_join, "grant", lambda *_: [])
-    monkeypatch.setattr(member_join.agent_join, "install", lambda *_: [])
+    monkeypatch.setattr(member_join.agent_join, "install", lambda *_: None)
     outcome = member_join.Outcome("m1")
     member_join.register_member(run, entry, Clusters(), outcome)
     run.__dict__["state"] = member_join.recorded(run.state, entry, outcome.on_member)
@@ -90,7 +96,7 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
 
 def test_a_second_look_finds_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     member = joined_by(monkeypatch, M1, a_member(), run := a_run())
-    found = member_types.survey(run, member, member_join.survey)
+    found = changes(run, member, Mode.LOOK)
     assert [change.action for change in found] == ["unchanged", "unchanged"]
     assert {change.uid for change in found} <= run.state.uids("member/m1")
 
@@ -98,7 +104,7 @@ def test_a_second_look_finds_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> N
 def test_ours_follow_the_release_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     member = joined_by(monkeypatch, M1, a_member(), run := a_run())
     run.__dict__["_crds"][0]["spec"]["names"]["shortNames"] = ["svcex"]
-    found = member_types.survey(run, member, plan)
+    found = changes(run, member, Mode.PREDICT)
     assert [(change.ref.name, change.action) for change in found] == [(EXPORTS, "changed"), (IMPORTS, "unchanged")]
     assert "svcex" in found[0].diff["after"]
 
@@ -115,13 +121,13 @@ def test_those_of_others_are_used_and_left_as_they_are(labels: dict[str, str], m
     assert live
     assert live["metadata"].get("labels") == labels
     assert f"CustomResourceDefinition {EXPORTS}" not in run.state.owned["member/m1"]
-    assert [change.ref.name for change in member_types.survey(run, member, member_join.survey)] == [IMPORTS]
+    assert [change.ref.name for change in changes(run, member, Mode.LOOK)] == [IMPORTS]
 
 
 def test_a_document_without_crds_brings_none_to_members_either(monkeypatch: pytest.MonkeyPatch) -> None:
     member = joined_by(monkeypatch, M1, a_member(), run := a_run({"installCRD": False}))
     assert crds(member) == set()
-    assert member_types.survey(run, member, member_join.survey) == []
+    assert changes(run, member, Mode.LOOK) == []
 
 
 # -- when the member leaves --------------------------------------------------------------------------------------------

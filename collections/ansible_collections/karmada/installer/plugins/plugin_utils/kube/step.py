@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps: the content that one API server is to have, as data, and the one interpreter that looks, predicts and writes.
+
+A sequence of steps is written once, for a survey, a check run and a run: mostly as a generator, which reads the API
+server when the turn of a step has come. What the interpreter predicts of a step is what it then does, and after that a
+look finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeVar
+
+from ..api_object import Object
+from ..problems import Problem, ProblemsError
+from .apply import ApplyFailed, Change, Treat, apply_all, delete_all, must_be_ours, survey
+from .cluster import Cluster
+from .errors import Conflict
+from .limits import AT_ONCE
+from .objects import Ref, diff
+
+#: A JSON merge patch for an object as it is; None if nothing about it is to change.
+Edit = Callable[[Object], Object | None]
+#: How often an object is read and edited anew because somebody wrote in between.
+_TRIES = 20
+
+Late = TypeVar("Late")
+
+
+class Mode(Enum):
+    """What the interpreter is to do with steps."""
+
+    #: Find what differs, by reading only and without diffs.
+    LOOK = "look"
+    #: Find what would change, as a check run tells it: API servers are asked for the diffs.
+    PREDICT = "predict"
+    WRITE = "write"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Objects that are to be there, then edits of single ones, then deletions, each waited for.
+
+    ``treat`` says what becomes of an object that is there (see ``apply.Treatment``). ``edits`` are for lists and labels
+    that others write, too. ``delete`` are references with the UID that the object must have, or None.
+    """
+
+    objects: Sequence[Object] = ()
+    treat: Treat = must_be_ours
+    edits: Mapping[Ref, Edit] = field(default_factory=dict)
+    delete: Sequence[tuple[Ref, str | None]] = ()
+    propagation: str = "Background"
+
+
+@dataclass
+class StepRunner:
+    """The interpreter of steps on one API server. ``changes`` grows with each step, also when that fails half-way.
+
+    ``workers`` are requests at the same moment while it writes, ``timeout`` seconds for what is deleted to be gone.
+    """
+
+    cluster: Cluster
+    mode: Mode
+    changes: list[Change]
+    say: Callable[[str], None]
+    workers: int = AT_ONCE
+    timeout: float = 120.0
+
+    @property
+    def writes(self) -> bool:
+        """Whether steps are carried out."""
+        return self.mode is Mode.WRITE
+
+    def late(self, look: Callable[[], Late], make: Callable[[], Late]) -> Late:
+        """A value that may be known only after it was made or waited for: that of ``make`` if this writes."""
+        return make() if self.writes else look()
+
+    def take(self, steps: Iterable[Step]) -> list[Change]:
+        """Take steps one after the other; returns their changes, which are in ``changes``, too.
+
+        Raises what ``apply_all``, ``delete_all`` and ``edit_live`` raise.
+        """
+        first = len(self.changes)
+        for step in steps:
+            try:
+                self.changes += self._applied(step)
+                wanted = {} if self.writes else {Ref.of(each): each for each in step.objects}
+                for ref, edit in step.edits.items():
+                    self.changes += edit_live(self.cluster, ref, edit, check=not self.writes, planned=wanted.get(ref))
+                self.changes += self._deleted(step)
+            except ApplyFailed as error:
+                self.changes += error.changes
+                raise
+        return self.changes[first:]
+
+    def _applied(self, step: Step) -> list[Change]:
+        if self.mode is Mode.LOOK:
+            return survey(self.cluster, step.objects, treat=step.treat, workers=self._at_once)
+        return apply_all(
+            self.cluster, step.objects, treat=step.treat, workers=self._at_once, check=self.mode is Mode.PREDICT
+        )
+
+    def _deleted(self, step: Step) -> list[Change]:
+        return delete_all(
+            self.cluster,
+            step.delete,
+            check=not self.writes,
+            workers=self._at_once,
+            timeout=self.timeout,
+            progress=self.say,
+            propagation=step.propagation,
+        )
+
+    @property
+    def _at_once(self) -> int:
+        """One request after the other where nothing is written: a second connection takes longer to make than that."""
+        return self.workers if self.writes else 1
+
+
+def edit_live(
+    cluster: Cluster, ref: Ref, edit: Edit, *, check: bool = False, planned: Object | None = None
+) -> list[Change]:
+    """Write what ``edit`` makes of an object as it is, so that nothing is lost that others write meanwhile.
+
+    Nothing is written with ``check``; ``planned`` is the object as it will be made, if it is not there yet. Empty if
+    nothing differs. Raises ProblemsError if it is not there, or never left alone for a moment.
+    """
+    for _ in range(_TRIES):
+        live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        found = live or planned
+        if found is None:
+            raise ProblemsError(Problem(f"there is no such {ref.kind}", f"{ref} in {cluster.name}"))
+        patch = edit(found)
+        if patch is None:
+            return []
+        after = merged(found, patch)
+        if not check:
+            version = {"resourceVersion": found["metadata"].get("resourceVersion")}
+            guarded = {**patch, "metadata": {**patch.get("metadata", {}), **version}}
+            try:
+                after = cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, guarded)
+            except Conflict:
+                continue
+        return [Change(ref, "changed", found["metadata"].get("uid"), diff(live, after))]
+    raise ProblemsError(
+        Problem(
+            what="somebody changed it each time it was to be changed",
+            where=f"{ref} in {cluster.name}",
+            remedy="look who writes to it, and run again",
+        )
+    )
+
+
+def merged(obj: Mapping[str, object], patch: Mapping[str, object]) -> Object:
+    """The object with a JSON merge patch over it (RFC 7386)."""
+    after = {key: value for key, value in obj.items() if patch.get(key, value) is not None}
+    for key, value in patch.items():
+        if isinstance(value, Mapping):
+            former = after.get(key)
+            after[key] = merged(former if isinstance(former, Mapping) else {}, value)
+        elif value is not None:
+            after[key] = value
+    return after
+
+
+def one_per_object(changes: Iterable[Change]) -> list[Change]:
+    """What made a difference, with all that was written to an object one after the other as one change."""
+    found: dict[tuple[Ref, bool], Change] = {}
+    for change in changes:
+        if change.action == "unchanged":
+            continue
+        place = (change.ref, change.action == "deleted")
+        if first := found.get(place):
+            told = {**first.diff, **({"after": change.diff["after"]} if change.diff else {})}
+            found[place] = replace(change, action=first.action, diff=told)
+        else:
+            found[place] = change
+    return list(found.values())
