@@ -11,8 +11,8 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     The host's half of a control plane on plain hosts: everything that the components of one host consist of is
-    converged in one step. The action of the same name makes the tree from the document; there is no need to call
-    this by hand.
+    converged in one step. M(karmada.installer.host_components) makes the tree from the document; there is no need to
+    call this by hand.
   - >-
     A unit is restarted if and only if it runs with something older than what the tree says, also after a run that was
     killed between writing a file and restarting.

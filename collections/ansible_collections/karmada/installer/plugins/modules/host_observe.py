@@ -22,7 +22,7 @@ description:
 options:
   lock:
     description: >-
-      Whether to keep other runs from changing the host, until M(karmada.installer.host_journal) lets go of it.
+      Whether to keep other runs from changing the host, until M(karmada.installer.journal) lets go of it.
     type: bool
     default: false
   confirm_dead:

@@ -171,7 +171,7 @@ not_ready:
 to_note:
   description: >-
     Whether nothing was changed, because the hosts of a control plane on plain hosts have to know before what is to
-    start again. When M(karmada.installer.host_journal) has told them, the step is done once more, with O(noted).
+    start again. When M(karmada.installer.journal) has told them, the step is done once more, with O(noted).
   returned: always
   type: bool
   sample: false

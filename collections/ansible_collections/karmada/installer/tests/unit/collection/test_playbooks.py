@@ -45,7 +45,7 @@ RESULTS: dict[str, Any] = {
     "differences": {"changed": False, "found": ["it is not installed"]},
     "hosts_leaving": {"changed": False, "hosts": []},
     "scheduler_estimators": {"changed": False, "due": False},
-    "instance_state": {"changed": False, "due": False},
+    "journal": {"changed": False, "due": False},
 }
 
 
@@ -123,7 +123,7 @@ def test_in_pods_a_broken_member_stops_no_step_and_the_run_fails_when_it_has_bee
     assert (joining["broken"], joining["on_broken_member"]) == (BROKEN, "tell")
     assert given(steps, "member_leave")[-1]["on_broken_member"] == "tell"
     # What the run did was brought to its end, and the lock is let go of.
-    assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
+    assert [each["state"] for each in given(steps, "journal")] == ["closed", "released"]
     assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *STAYS]}
     assert done.returncode == 2, done.stdout + done.stderr
     said = done.stdout + done.stderr
@@ -137,7 +137,7 @@ def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str
     assert (registration["broken"], registration["on_broken_member"]) == (BROKEN, "tell")
     assert (readiness["broken"], readiness["on_broken_member"]) == (BROKEN, "tell")
     assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *LATE, *STAYS]}
-    assert given(steps, "instance_state")[-1]["event"] == "finished"
+    assert given(steps, "journal")[-1]["state"] == "closed"
     assert done.returncode == 2, done.stdout + done.stderr
 
 
@@ -151,10 +151,10 @@ def test_agents_on_hosts_run_before_their_members_are_waited_for_and_end_when_th
     told = [f"{each['step']} {each.get('stage', '')}".strip() for each in steps]
     agents = [place for place, each in enumerate(steps) if each.get("components") == ["karmada-agent"]]
     first, last = agents
-    assert "host_journal" in told[told.index("member_join registration") : first]
+    assert given(steps[told.index("member_join registration") : first], "journal")[0]["state"] == "written"
     assert first < told.index("member_join readiness") < told.index("member_leave leave") < last
     # Which image a program came out of is on record before a host has it.
-    assert told[first - 3 : first] == ["programs", "host_journal", "host_programs"]
+    assert told[first - 3 : first] == ["programs", "journal", "host_programs"]
     assert steps[first - 2]["state"] == "written"
     assert steps[last].get("state", "present") == "present"
     assert last < told.index("report")
@@ -174,7 +174,7 @@ def test_steps_for_etcd_and_the_control_plane_are_left_out_where_nothing_differs
 
 
 def test_on_hosts_where_something_is_to_be_done_all_steps_are_taken_without_another_look(tmp_path: Path) -> None:
-    _, steps = run("install", tmp_path, {**RESULTS, "instance_state": {"changed": False, "due": True}}, mode="Binary")
+    _, steps = run("install", tmp_path, {**RESULTS, "journal": {"changed": False, "due": True}}, mode="Binary")
     names = {each["step"] for each in steps}
     assert "control_plane" in names
     assert "differences" not in names
@@ -270,7 +270,7 @@ def test_in_pods_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Path
     assert [name for name in named(steps) if name in {*wanted, *others}] == wanted, done.stdout + done.stderr
     # Nothing of what every run needs is left out.
     assert {"require_document", "preflight", "report"} <= set(named(steps))
-    assert [each["state"] for each in given(steps, "operation")] == ["finished", "released"]
+    assert [each["state"] for each in given(steps, "journal")] == ["closed", "released"]
 
 
 @pytest.mark.parametrize("tag", CHOSEN)
@@ -289,12 +289,12 @@ def test_on_hosts_a_tag_chooses_what_is_done_for_members(tag: str, tmp_path: Pat
     }
     assert [name for name in named(steps) if name in others] == wanted, done.stdout + done.stderr
     assert {"require_document", "host_observe", "preflight", "report"} <= set(named(steps))
-    written = [each["state"] for each in given(steps, "host_journal")]
+    written = [each["state"] for each in given(steps, "journal")]
     assert written[-2:] == ["written", "released"]
     # Which image a program came out of is on record before a host has it.
-    told = [name for name in named(steps) if name in ("programs", "host_journal", "host_programs")]
+    told = [name for name in named(steps) if name in ("programs", "journal", "host_programs")]
     for place in (place for place, name in enumerate(told) if name == "host_programs"):
-        assert told[place - 2 : place] == ["programs", "host_journal"]
+        assert told[place - 2 : place] == ["programs", "journal"]
     units = [each["components"] for each in given(steps, "host_components") if "components" in each]
     assert (
         units
@@ -331,7 +331,7 @@ PLACES = {
 @pytest.mark.parametrize("mode", ["Container", "Binary"])
 @pytest.mark.parametrize("role", PLACES)
 def test_a_role_does_its_work_in_the_place_of_the_document(role: str, mode: str, tmp_path: Path) -> None:
-    due = {"instance_state": {"changed": False, "due": True}, "uninstall": {"changed": False, "installed": False}}
+    due = {"journal": {"changed": False, "due": True}, "uninstall": {"changed": False, "installed": False}}
     hosts = {"cp1": {"ansible_connection": "local", "karmada_host": {"name": "cp1"}}} if mode == "Binary" else None
     play = ROLE.replace("NAME", role)
     done, steps = run(play, tmp_path, {**RESULTS, **due}, mode=mode, hosts=hosts, grouped=mode == "Binary")
@@ -341,7 +341,7 @@ def test_a_role_does_its_work_in_the_place_of_the_document(role: str, mode: str,
 
 @pytest.mark.parametrize("mode", ["Container", "Binary"])
 def test_stages_of_a_control_plane_have_one_order(mode: str, tmp_path: Path) -> None:
-    due = {"instance_state": {"changed": False, "due": True}}
+    due = {"journal": {"changed": False, "due": True}}
     _, steps = run("install", tmp_path, {**RESULTS, **due}, mode=mode)
     order = ["rights", "foundation", "aggregation", "admission", "discovery", "addons"]
     assert [each["stage"] for each in given(steps, "control_plane") if each["stage"] != "withdrawal"] == order
@@ -352,7 +352,7 @@ def test_a_limit_chooses_members(limit: str, tmp_path: Path) -> None:
     done, steps = run("members", tmp_path, RESULTS, "--limit", limit)
     assert named(steps) == [
         *("require_document", "preflight", "member_leave confirm", "member_join all", "scheduler_estimators"),
-        *("member_leave leave", "operation", "operation", "report"),
+        *("member_leave leave", "journal", "journal", "report"),
     ], done.stdout + done.stderr
     assert given(steps, "require_document")[0]["limit"] == "members"
     assert [each["selected"] for each in steps[1:]] == [["m1"]] * (len(steps) - 1)
@@ -379,7 +379,7 @@ def test_whatever_the_limit_is_somebody_looks_at_it(playbook: str, limit: str, t
 @pytest.mark.parametrize("mode", ["Container", "Binary"])
 def test_the_administrator_gets_a_kubeconfig_when_the_rights_are_there(mode: str, tmp_path: Path) -> None:
     """Or one who has the kubeconfig of an earlier version would lose them for as long as the run takes."""
-    due = {**RESULTS, "instance_state": {"changed": True, "due": True}, "host_components": {"changed": True}}
+    due = {**RESULTS, "journal": {"changed": True, "due": True}, "host_components": {"changed": True}}
     done, steps = run("install", tmp_path, due, mode=mode)
     order = [each["step"] + str(each.get("stage", "")) for each in steps]
     assert order.index("control_planerights") < order.index("admin_kubeconfig"), done.stdout + done.stderr
@@ -419,13 +419,13 @@ def test_on_hosts_what_holds_former_connections_starts_again_host_after_host_bef
     told = [f"{each['step']} {each.get('stage', each.get('event', ''))}".strip() for each in steps]
     again = [place for place, each in enumerate(steps) if each.get("components") == restarts]
     assert len(again) == (3 if restarts else 0), done.stdout
-    ended, come = told.index("instance_state restarted"), told.index("member_join agents")
+    ended, come = told.index("journal restarted"), told.index("member_join agents")
     assert all(place < ended for place in again)
     assert ended < come < told.index("member_join readiness")
     assert steps[come]["broken"] == BROKEN
     units = [place for place, each in enumerate(steps) if each.get("components") == ["karmada-agent"]]
     assert come < units[0], "agents of hosts run when their members are prepared"
-    assert "host_journal" in told[come : units[0]]
+    assert "written" in [each["state"] for each in given(steps[come : units[0]], "journal")]
     assert given(steps, "member_join")[-1]["broken"] == [*BROKEN, *LATE]
 
 
@@ -437,7 +437,7 @@ def test_on_hosts_it_is_written_what_is_to_start_again_before_anything_changes(p
     _, steps = run(playbook, tmp_path, results, mode="Binary", hosts=hosts, grouped=True)
     told = [f"{each['step']} {each.get('stage', each.get('state', ''))}".strip() for each in steps]
     noting, registering = (place for place, each in enumerate(told) if each == "member_join registration")
-    assert told[noting + 1 : registering] == ["host_journal written"]
+    assert told[noting + 1 : registering] == ["journal written"]
     assert [steps[place].get("noted") for place in (noting, registering)] == [False, True]
     assert steps[registering]["broken"] == BROKEN
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import host_journal, host_programs
+from ansible_collections.karmada.installer.plugins.action import host_programs, journal
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
@@ -197,7 +197,7 @@ def runs(tmp_path: Path) -> Runs:
 
 @pytest.mark.parametrize("module", host_action.CHANGING_MODULES)
 def test_actions_have_hosts_changed_in_the_name_of_their_run(runs: Runs, module: str) -> None:
-    asking = Asking(host_journal.ActionModule, runs)
+    asking = Asking(journal.OnHost, runs)
     asking.action.on_host(module, state="present")
     (asked,) = asking.asked
     assert (asked["name"], asked["holder"]) == ("prod", "me@here")
@@ -219,7 +219,7 @@ def test_no_other_module_that_runs_on_hosts_changes_them() -> None:
 def test_a_lock_is_renewed_when_no_step_has_for_a_while(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50000.0]
     monkeypatch.setattr(host_lock, "clock", lambda: now[0])
-    asking = Asking(host_journal.ActionModule, runs)
+    asking = Asking(journal.OnHost, runs)
     kept = [{"module": "_host_state", "checks": False, "name": "prod", "holder": "me@here", "state": "kept"}]
 
     def keep() -> list[Object]:

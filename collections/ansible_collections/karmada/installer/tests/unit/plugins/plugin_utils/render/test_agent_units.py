@@ -17,9 +17,9 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.karmada.installer.plugins.action import (
     host_components,
-    host_journal,
     host_programs,
     hosts_outcome,
+    journal,
 )
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
@@ -296,9 +296,9 @@ def test_the_state_with_the_keys_of_authorities_is_on_no_host_of_a_member(runs: 
     run.hand_on_agents(access_of("m1", "m2"))
     assert run.state.authorities, "or nothing is proved"
     for host, sent in (("cp1", ["written"]), ("gw1", []), ("gw2", [])):
-        journal = Asked(host_journal.ActionModule, runs.step(deployment(*BOTH)), host)
-        journal.perform(state="written", required=True)
-        assert [each["state"] for each in journal.asked] == sent, host
+        step = Asked(journal.OnHost, runs.step(deployment(*BOTH)), host)
+        step.perform(state="written", required=True)
+        assert [each["state"] for each in step.asked] == sent, host
 
 
 @pytest.mark.parametrize(
@@ -315,9 +315,9 @@ def test_a_run_that_ends_before_its_first_change_leaves_no_state(
     wanted = deployment(hosts=[CP, second], endpoint={"type": "External", "host": "192.0.2.9"})
     run = runs.step(wanted)
     run.save(run.state)
-    journal = Asked(host_journal.ActionModule, runs.step(wanted), "cp1")
-    journal.perform(state="written", required=required)
-    assert [each["state"] for each in journal.asked] == sent
+    step = Asked(journal.OnHost, runs.step(wanted), "cp1")
+    step.perform(state="written", required=required)
+    assert [each["state"] for each in step.asked] == sent
 
 
 def test_hosts_that_differ_in_the_state_keep_it_and_are_let_go_of(runs: Runs) -> None:
@@ -325,14 +325,14 @@ def test_hosts_that_differ_in_the_state_keep_it_and_are_let_go_of(runs: Runs) ->
     second = {"name": "cp2", "address": "192.0.2.2", "roles": ["controlPlane"]}
     endpoint = {"type": "External", "host": "192.0.2.9"}
     wanted = deployment(*BOTH, hosts=[CP, second, *GATEWAYS], endpoint=endpoint)
-    journal = Asked(host_journal.ActionModule, runs.step(wanted), "cp1")
+    step = Asked(journal.OnHost, runs.step(wanted), "cp1")
     runs.see(cp2=seen(Stored(4).after(after_install(endpoint_host="x"))))
     for state, sent in (("written", []), ("released", ["released"])):
-        journal.action.karmada = runs.step(wanted)
-        journal.perform(state=state, required=False)
-        assert [each["state"] for each in journal.asked] == sent
+        step.action.karmada = runs.step(wanted)
+        step.perform(state=state, required=False)
+        assert [each["state"] for each in step.asked] == sent
     with pytest.raises(ProblemsError, match=r"differ, and .* find out which of them is right, and remove .*/prod from"):
-        journal.perform(state="written", required=True)
+        step.perform(state="written", required=True)
 
 
 def test_a_host_of_members_has_no_say_in_the_state(runs: Runs) -> None:
@@ -342,9 +342,9 @@ def test_a_host_of_members_has_no_say_in_the_state(runs: Runs) -> None:
 
 def test_a_host_that_was_one_of_the_control_planes_loses_the_state(runs: Runs) -> None:
     runs.see(gw1=seen(Stored(3).after(remembered()), facts=NO_FACTS))
-    journal = Asked(host_journal.ActionModule, runs.step(deployment(*BOTH)), "gw1")
-    journal.perform(state="written", required=True)
-    assert [(each["state"], "content" in each) for each in journal.asked] == [("absent", False)]
+    step = Asked(journal.OnHost, runs.step(deployment(*BOTH)), "gw1")
+    step.perform(state="written", required=True)
+    assert [(each["state"], "content" in each) for each in step.asked] == [("absent", False)]
 
 
 def test_nothing_of_the_control_planes_keys_is_in_what_a_host_gets(runs: Runs) -> None:

@@ -69,7 +69,7 @@ NEXT: list[dict[str, Any]] = [
     {
         "hosts": "karmada_control",
         "gather_facts": False,
-        "tasks": [{"karmada.installer.operation": {"state": "released"}}],
+        "tasks": [{"karmada.installer.journal": {"state": "released"}}],
     }
 ]
 

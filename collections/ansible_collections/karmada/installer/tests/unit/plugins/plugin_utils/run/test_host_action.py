@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.karmada.installer.plugins.action import host_journal
+from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
@@ -23,7 +23,7 @@ JOURNAL = (
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Asking:
-    return Asking(host_journal.ActionModule, Runs(tmp_path / "run"))
+    return Asking(journal.OnHost, Runs(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("module", host_action.CHANGING_MODULES)

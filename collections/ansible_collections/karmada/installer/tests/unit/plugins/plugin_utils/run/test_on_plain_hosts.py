@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import host_journal, host_programs, uninstall
+from ansible_collections.karmada.installer.plugins.action import host_programs, journal, uninstall
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
@@ -559,7 +559,7 @@ def test_the_state_stays_where_the_data_stays_with_what_the_uninstall_has_learnt
 ) -> None:
     run = installed.step(deployment(deletion={"policy": policy}))
     run.save(replace(run.state, members={}, endpoint_host="elsewhere"))
-    action = host_journal.ActionModule.__new__(host_journal.ActionModule)
+    action = journal.OnHost.__new__(journal.OnHost)
     action.karmada, action.variables = run, {"karmada_host": {"name": "cp1"}}
     action._task = SimpleNamespace(check_mode=False, delegate_to=None)
     asked: list[Object] = []

@@ -1,27 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installer's state and lock on a plain host. Documentation: the module of the same name."""
+"""The journal of a run, wherever the installer's state is kept. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, ClassVar
 
+from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, kept_by
 
+#: What is done to one copy of the state, the one of a host. ``released`` is of both: a host has a lock, too.
+OF_HOSTS = ("written", "kept", "absent")
+EVENTS = ("etcd_bootstrapped", "hosts_left", "restarted")
+OPTIONS: dict[str, Any] = {
+    "state": {
+        "type": "str",
+        "required": True,
+        "choices": ["chosen", "opened", "noted", "written", "kept", "closed", "released", "absent"],
+    },
+    "event": {"type": "str", "choices": list(EVENTS)},
+    "required": {"type": "bool", "default": True},
+}
 
-class ActionModule(HostAction):
-    """Write the state that this run has come to, or let go of the host."""
 
-    OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "required": True, "choices": ["written", "absent", "kept", "released"]},
-        "required": {"type": "bool", "default": True},
-    }
+class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
+    """Has a step done where it belongs: with the state of the control plane, or on one host."""
+
+    TRANSFERS_FILES = False
+    OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A task that is for a host, or is delegated to one, is about the copy and the lock that are there."""
+        state, for_host = self._task.args.get("state"), self._task.delegate_to or "karmada_host" in (task_vars or {})
+        part = OnHost if state in OF_HOSTS or (state == "released" and for_host) else OfControlPlane
+        step = part(
+            task=self._task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        found: dict[str, Any] = step.run(tmp, task_vars)
+        return found
+
+
+class OfControlPlane(KarmadaAction):
+    """The state as one: which one a run goes on with, and how far it has come."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The journal is bookkeeping: no step of it is a change of the control plane."""
+        state, due = arguments["state"], False
+        if state == "chosen" and isinstance(run, HostsRun):
+            run.save(run.state)
+        elif state == "opened" and isinstance(run, RunWithHosts):
+            due = run.begin()
+        elif state == "noted" and isinstance(run, RunWithHosts) and not run.check:
+            _note(run, str(arguments["event"]))
+        elif state in ("closed", "released") and not run.check:
+            due = state == "closed" and run.finish()
+            run.release_lock()
+        return {"changed": False, "due": due}
+
+
+def _note(run: RunWithHosts, event: str) -> None:
+    """Record what no later run may forget; other steps write it to the hosts."""
+    if event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
+        run.etcd_bootstrapped()
+    elif event == "hosts_left" and isinstance(run, HostsRun):
+        run.hosts_left()
+    elif event == "restarted":
+        former_connections.ended(run)
+
+
+class OnHost(HostAction):
+    """The copy of the state on one host, and the lock there."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The journal is bookkeeping: writing it is no change of the control plane."""
+        """Write what this run has come to, take it away, keep the lock, or let go of it."""
         if arguments["state"] == "kept":
             return {"changed": False, **self.keep_lock()}
         return self._carried(arguments)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a step of the journal is done, and what each host gets of the installer's state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.action import journal
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import Asked
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+    Runs,
+    remembered,
+    seen,
+)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path / "run")
+
+
+def test_a_host_without_an_api_server_loses_the_keys_that_an_earlier_version_gave_it(runs: Runs) -> None:
+    whole = Stored(4).after(remembered())
+    runs.see_all(seen(whole))
+    runs.see(etcd1={"stored": whole.plain})
+    run = runs.step()
+    (hint,) = host_preflight._with_keys(run)
+    assert hint.startswith("host etcd1 (192.0.2.3)")
+    assert run.begin() is True
+    step = Asked(journal.OnHost, runs.step(), "etcd1")
+    step.perform(state="written", required=True)
+    (sent,) = step.asked
+    assert json.loads(sent["content"])["files"] == {}
+    assert sent["expected"] == whole.digest
+    assert host_preflight._with_keys(runs.step()) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "variables", "delegate_to", "part"),
+    [
+        ("chosen", {}, None, "OfControlPlane"),
+        ("opened", {}, None, "OfControlPlane"),
+        ("noted", {}, None, "OfControlPlane"),
+        ("closed", {}, None, "OfControlPlane"),
+        ("released", {}, None, "OfControlPlane"),
+        ("released", {"karmada_host": {"name": "cp1"}}, None, "OnHost"),
+        # karmada_control does it for hosts that have left the document.
+        ("released", {}, "gone1", "OnHost"),
+        ("absent", {}, "gone1", "OnHost"),
+        ("written", {"karmada_host": {"name": "cp1"}}, None, "OnHost"),
+        ("kept", {"karmada_host": {"name": "cp1"}}, None, "OnHost"),
+    ],
+)
+def test_a_step_is_done_where_the_state_or_the_lock_is(
+    state: str, variables: dict[str, Any], delegate_to: str | None, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OfControlPlane", "OnHost"):
+        monkeypatch.setattr(getattr(journal, name), "run", lambda _self, _tmp, _vars, name=name: {"part": name})
+    task = SimpleNamespace(args={"state": state}, delegate_to=delegate_to)
+    action = journal.ActionModule(task, None, None, None, None, None)
+    assert action.run(None, variables) == {"part": part}
+    assert state in journal.OPTIONS["state"]["choices"]
+
+
+class InPods:
+    """A run that has no plain hosts."""
+
+    def __init__(self, *, check: bool) -> None:
+        self.check, self.done = check, list[str]()
+
+    def finish(self) -> bool:
+        self.done.append("finish")
+        return True
+
+    def release_lock(self) -> None:
+        self.done.append("release")
+
+
+@pytest.mark.parametrize(
+    ("state", "check", "due", "done"),
+    [
+        ("closed", False, True, ["finish", "release"]),
+        ("released", False, False, ["release"]),
+        ("closed", True, False, []),
+        ("released", True, False, []),
+        ("chosen", False, False, []),
+        ("opened", False, False, []),
+        ("noted", False, False, []),
+    ],
+)
+def test_in_pods_a_journal_is_closed_and_its_lock_let_go_of(
+    state: str, check: bool, due: bool, done: list[str]
+) -> None:
+    run: Any = InPods(check=check)
+    step = journal.OfControlPlane.__new__(journal.OfControlPlane)
+    assert step.perform(run, {"state": state, "event": "restarted"}) == {"changed": False, "due": due}
+    assert run.done == done
+
+
+@pytest.mark.parametrize(("check", "bootstrapped"), [(False, True), (True, False)])
+def test_on_hosts_it_is_opened_noted_and_closed_and_a_check_writes_nothing(
+    runs: Runs, check: bool, bootstrapped: bool
+) -> None:
+    runs.see_all(seen())
+    step = journal.OfControlPlane.__new__(journal.OfControlPlane)
+    for state, event, due in (("chosen", None, False), ("opened", None, True), ("noted", "etcd_bootstrapped", False)):
+        assert step.perform(runs.step(check=check), {"state": state, "event": event})["due"] is due, state
+    assert runs.step(check=check).state.etcd.bootstrapped is bootstrapped
+    assert step.perform(runs.step(check=check), {"state": "closed", "event": None})["due"] is not check
