@@ -20,7 +20,7 @@ BELOW = {
     "artifacts": ("components",),
     "render": ("kube", "components", "pki"),
     "run": ("kube", "components", "document", "pki", "artifacts", "render"),
-    "etcd": ("kube", "components", "pki", "run"),
+    "etcd": ("kube", "components", "pki", "render", "run"),
     "control_plane": ("kube", "components", "document", "pki", "render", "run", "etcd"),
     "members": ("kube", "components", "document", "pki", "render", "run", "control_plane"),
     "preflight": (

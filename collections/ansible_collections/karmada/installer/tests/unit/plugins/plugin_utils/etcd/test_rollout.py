@@ -7,9 +7,9 @@ import itertools
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import etcd_rollout as action
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.rollout import (
     next_round,
+    observe,
     ordinal,
     reason_not_settled,
     with_next_revision,
@@ -166,7 +166,7 @@ def test_check_mode_asks_what_the_document_would_make_of_it(settings: dict[str, 
     )
     deployment = document({"components": {"etcd": {"local": settings}}})
     run = fake_run(deployment, host, stored=state(), check=True)
-    found, pods = action.observe(run, 1)
+    found, pods = observe(run, 1)
     assert found
     assert len(next_round(found, pods, "volumeClaim").outdated) == outdated
     assert host.log == []
