@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import Asked
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
@@ -103,13 +104,19 @@ def test_in_pods_a_journal_is_closed_and_its_lock_let_go_of(
     assert run.done == done
 
 
-@pytest.mark.parametrize(("check", "bootstrapped"), [(False, True), (True, False)])
-def test_on_hosts_it_is_opened_noted_and_closed_and_a_check_writes_nothing(
-    runs: Runs, check: bool, bootstrapped: bool
+@pytest.mark.parametrize("check", [False, True])
+def test_on_hosts_it_is_opened_and_events_are_noted_and_a_check_notes_nothing(
+    check: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs.see_all(seen())
+    done: list[str] = []
+    monkeypatch.setattr(HostsRun, "begin", lambda _run: True)
+    monkeypatch.setattr(HostsRun, "hosts_left", lambda _run: done.append("hosts_left"))
+    monkeypatch.setattr(HostsRun, "etcd_bootstrapped", lambda _run: done.append("etcd_bootstrapped"))
+    monkeypatch.setattr(journal.former_connections, "ended", lambda _run: done.append("restarted"))
+    run: Any = HostsRun.__new__(HostsRun)
+    run.__dict__.update(check=check, state=SimpleNamespace(etcd=SimpleNamespace(bootstrapped=False)))
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
-    for state, event, due in (("chosen", None, False), ("opened", None, True), ("noted", "etcd_bootstrapped", False)):
-        assert step.perform(runs.step(check=check), {"state": state, "event": event})["due"] is due, state
-    assert runs.step(check=check).state.etcd.bootstrapped is bootstrapped
-    assert step.perform(runs.step(check=check), {"state": "closed", "event": None})["due"] is not check
+    assert step.perform(run, {"state": "opened"}) == {"changed": False, "due": True}
+    for event in journal.EVENTS:
+        assert step.perform(run, {"state": "noted", "event": event}) == {"changed": False, "due": False}
+    assert done == ([] if check else list(journal.EVENTS))
