@@ -37,7 +37,7 @@ class ActionModule(KarmadaAction):
             problems.append(Problem(what, "validity", "say how long the emergency may last, such as 1h"))
         if run.stored_state is None:
             remedy = "run karmada.installer.install first, or let this machine reach where it is"
-            problems.append(Problem("no state of a control plane can be read there", run.place, remedy))
+            problems.append(Problem("no state of a control plane can be read there", run.place.where, remedy))
         if problems or validity is None:
             raise ProblemsError(problems)
         pair = certificates.superuser(USER, run.state, run.spec, run.now, validity)

@@ -27,7 +27,8 @@ class ActionModule(KarmadaAction):
         """The address goes into a certificate, so it has to be known before any is issued."""
         changes = run.apply_to_host("endpoint", lambda: _objects(run))
         # Preflight could not see this while there was no namespace; nothing runs yet.
-        problem = ip_families.problem(run.service_subnet, run.seen_families) if run.seen_families else None
+        families = run.live.seen_families
+        problem = ip_families.problem(run.snapshot.service_subnet, families) if families else None
         if problem:
             raise ProblemsError(problem, consequence="the namespace and the Service stay; run again with another range")
         named_by_host = NAMED_BY_HOST.get(run.spec["endpoint"]["type"])
@@ -39,7 +40,7 @@ class ActionModule(KarmadaAction):
                 progress=run.say,
                 not_ready=lambda live, _related: endpoint.reason_without_address(live),
             )
-            run.forget_endpoint()
+            run.look_again()
         # The former way stays open until the new one is there.
         changes += run.remove_former_passages()
         return changed_result(changes, host=run.endpoint_host, url=run.public_url)
@@ -47,4 +48,4 @@ class ActionModule(KarmadaAction):
 
 def _objects(run: Run) -> list[Object]:
     service = workloads.component_service(run.instance, KARMADA_APISERVER)
-    return [service, *workloads.passage(run.instance, run.ingress_controller)]
+    return [service, *workloads.passage(run.instance, run.place.ingress_controller)]

@@ -9,7 +9,6 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain import plain
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -17,26 +16,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 class ActionModule(KarmadaAction):
     """Say which they are, and how they are reached. Changes nothing."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The same, with what an inventory of the user says of these hosts at hand."""
-        self._hostvars: Mapping[str, Any] = (task_vars or {}).get("hostvars") or {}
-        found: dict[str, Any] = super().run(tmp, task_vars)
-        return found
-
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """States that cannot be read are for preflight to tell, with everything else that is wrong."""
-        if not isinstance(run, HostsRun):
-            raise TypeError("a control plane in pods has no plain hosts")
         try:
             leaving = run.leaving
         except ProblemsError:
             leaving = {}
         return {"changed": False, "hosts": [self._host(run, name, entry) for name, entry in leaving.items()]}
 
-    def _host(self, run: HostsRun, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def _host(self, run: Run, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         variables = ssh.variables(entry, run.spec["ssh"], run.connection.secrets, str(ssh_folder.of_this_run()))
-        if name in self._hostvars:
+        if name in (hostvars := self.variables.get("hostvars") or {}):
             # What an inventory of the user says wins, as it does for the hosts of the document.
-            given = self._hostvars[name]
+            given = hostvars[name]
             variables.update({key: plain(given[key]) for key in variables if key in given})
         return {"name": name, "entry": dict(entry), "variables": variables}

@@ -9,8 +9,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import host_outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.host_outcome import Reached
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -22,12 +20,10 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """A journal that another run left open tells nothing of this one."""
         del arguments
-        if not isinstance(run, RunWithHosts):
-            raise TypeError("this control plane has no plain hosts")
         # What is wrong with hosts that members alone need is told of these members.
         hosts = {name: host for name, host in run.hosts.items() if not host.is_of_members}
         in_trouble = any(run.observed[name].get("lost") or run.observed[name].get("stopped") for name in hosts)
-        if not isinstance(run, HostsRun) and not in_trouble:
+        if run.place.in_pods and not in_trouble:
             # What failed is in the pods above, and told.
             return {"changed": False}
         user = run.spec["ssh"].get("user", "")
@@ -37,7 +33,7 @@ class ActionModule(KarmadaAction):
         return {"changed": False}
 
 
-def _reached(run: RunWithHosts) -> Reached:
+def _reached(run: Run) -> Reached:
     journal = run.stored_state.journal if run.stored_state else None
     if journal is None or journal.run != run.holder:
         return Reached.NO_CHANGE

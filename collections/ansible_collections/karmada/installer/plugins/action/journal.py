@@ -11,8 +11,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import f
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, kept_by
 
@@ -60,23 +58,23 @@ class OfControlPlane(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The journal is bookkeeping: no step of it is a change of the control plane."""
         state, due = arguments["state"], False
-        if state == "chosen" and isinstance(run, HostsRun):
+        if state == "chosen" and run.store.later:
             run.save(run.state)
-        elif state == "opened" and isinstance(run, RunWithHosts):
+        elif state == "opened":
             due = run.begin()
-        elif state == "noted" and isinstance(run, RunWithHosts) and not run.check:
+        elif state == "noted" and not run.check:
             _note(run, str(arguments["event"]))
         elif state in ("closed", "released") and not run.check:
             due = state == "closed" and run.finish()
-            run.release_lock()
+            run.store.release_lock()
         return {"changed": False, "due": due}
 
 
-def _note(run: RunWithHosts, event: str) -> None:
+def _note(run: Run, event: str) -> None:
     """Record what no later run may forget; other steps write it to the hosts."""
     if event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
         run.etcd_bootstrapped()
-    elif event == "hosts_left" and isinstance(run, HostsRun):
+    elif event == "hosts_left":
         run.hosts_left()
     elif event == "restarted":
         former_connections.ended(run)
@@ -107,14 +105,14 @@ class OnHost(HostAction):
         stored = self._stored(needed=arguments["required"])
         if self._task.check_mode or (state != "released" and stored is None):
             return {"changed": False}
-        if stored and state == "written" and not self._lacks(needed=arguments["required"]):
+        if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
             return {"changed": False}
         if seen.get("refusal"):
             # It could not be reached when this run began, or was somebody else's.
             return {"changed": False}
         wanted = {"name": run.name, "state": state, "holder": run.holder}
         if stored and state == "written":
-            kept = run.to_keep(self.host_name)
+            kept = stored.for_host(run.hosts[self.host_name])
             wanted |= {"content": json.dumps(kept), "expected": self._expected}
         if arguments["required"]:
             found = self.on_host("_host_state", **wanted)
@@ -132,10 +130,8 @@ class OnHost(HostAction):
 
         And None if hosts differ in it, unless it is ``needed``: then the run ended with that before its first change.
         """
-        if not isinstance(self.karmada, HostsRun):
-            return None
         try:
-            return self.karmada.stored
+            return self.karmada.store.stored
         except ProblemsError:
             if needed:
                 raise
@@ -147,11 +143,12 @@ class OnHost(HostAction):
         kept = kept_by({self.host_name: self.seen}).get(self.host_name)
         return kept.digest if kept else ""
 
-    def _lacks(self, *, needed: bool) -> bool:
+    def _lacks(self, stored: Stored, *, needed: bool) -> bool:
         """Whether this host has to be told.
 
         Not ``needed`` is to tell of a run that ended before its first change: no host has anything to remember then.
         """
-        if not self.karmada.lacks_state(self.host_name):
+        kept = self.karmada.store.kept_by_hosts.get(self.host_name)
+        if stored.is_kept(self.karmada.hosts[self.host_name], kept):
             return False
         return needed or any((each.get("stored") or {}).get("serial") for each in self.karmada.observed.values())

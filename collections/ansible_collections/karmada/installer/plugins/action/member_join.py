@@ -16,10 +16,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import p
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.render.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 STAGES = ("all", "registration", "agents", "readiness", "reasons")
@@ -49,16 +47,15 @@ class ActionModule(KarmadaAction):
             to_note = registered is None
             outcomes.update(registered or {})
         started: list[Change] = []
-        if stage == "all" and not isinstance(run, HostsRun):
+        if stage == "all" and run.place.in_pods:
             started = former_connections.start_again_in_pods(run)
         elif stage == "registration" and not to_note:
             former_connections.tell(run)
         if stage in ("all", "agents") and not run.check:
             _agents(run, _sound(entries, outcomes), outcomes)
-        if stage in ("all", "registration", "agents") and isinstance(run, HostsRun):
-            before = {name: AgentAccess.of(plain) for name, plain in run.handover.agents.items()}
+        if stage in ("all", "registration", "agents"):
             found = {name: each.agent for name, each in outcomes.items() if each.agent}
-            run.hand_on_agents({**(before if stage == "agents" else {}), **found})
+            run.place.hand_on_agents(run, found, more=stage == "agents")
         if stage in ("all", "readiness") and not run.check:
             # What is on record now: a run that ends while it waits knows what it has put on members.
             for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
@@ -70,7 +67,7 @@ class ActionModule(KarmadaAction):
         result = _result([outcomes[entry["name"]] for entry in entries], started, arguments["on_broken_member"])
         return {
             **result,
-            "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts,
+            "has_agents_on_hosts": run.place.has_agents(run),
             "to_note": to_note,
             "restarts": list(former_connections.due(run)),
             "without_agent": [entry["name"] for entry in entries if member_mode.waits_for_agent(entry, run.state)],
@@ -106,7 +103,7 @@ def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, O
     holders = frozenset[str]().union(*(outcomes[entry["name"]].holders for entry in work))
     if work and run.check:
         run.go_on_with(former_connections.noted(run, run.state, holders))
-    elif holders and isinstance(run, HostsRun) and not noted:
+    elif holders and run.store.later and not noted:
         run.save(_foreseen(run, work, registered, holders))
         return None
     elif work:

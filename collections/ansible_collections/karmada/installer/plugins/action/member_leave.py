@@ -18,7 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.registra
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 STAGES = ("confirm", "leave")
@@ -40,7 +39,7 @@ class ActionModule(KarmadaAction):
         found = _performed(run, arguments)
         if arguments["stage"] == "confirm":
             return found
-        return {**found, "has_agents_on_hosts": isinstance(run, HostsRun) and run.has_agents_on_hosts}
+        return {**found, "has_agents_on_hosts": run.place.has_agents(run)}
 
 
 def _performed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.registra
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.scheduling import Placed
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 #: How often it is looked whether a member is empty, at most, and how often that is said.
@@ -74,7 +73,7 @@ def _carried_out(run: Run, control_plane: Cluster, names: list[str], arguments: 
 @contextmanager
 def _control_plane(run: Run) -> Iterator[Cluster]:
     """Through the host cluster, or with the kubeconfig that an installation on plain hosts has left."""
-    if not isinstance(run, HostsRun):
+    if run.place.in_pods:
         if run.stored_state is None:
             where, remedy = f"namespace {run.namespace} of the host cluster", "run karmada.installer.install first"
             raise ProblemsError(Problem("no control plane is installed there", where, remedy))

@@ -22,8 +22,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import EMPTY_DIR_WARNING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -55,14 +53,13 @@ class ActionModule(KarmadaAction):
             found = found.with_members(reach_from_pods.problems(run, arguments["reach_timeout"]))
         _refuse(found.all if found.problems or arguments["on_broken_member"] == broken_members.FAIL else [])
         broken = _told(run, found)
-        for hint in host_preflight.hints(run) if isinstance(run, RunWithHosts) else ():
+        for hint in host_preflight.hints(run) if run.hosts else ():
             run.say(f"hint: {hint}")
         if unpinned := image_pins.notice(run.instance):
             run.say(f"hint: {unpinned}")
-        in_pods = not isinstance(run, HostsRun)
-        if in_pods and arguments["pull_images"] and run.check:
+        if run.place.in_pods and arguments["pull_images"] and run.check:
             run.say("whether images can be pulled is not tried in check mode, because it takes pods")
-        elif in_pods and arguments["pull_images"]:
+        elif run.place.in_pods and arguments["pull_images"]:
             _refuse(image_probe.problems(run, arguments["pull_timeout"]))
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -15,9 +15,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Nothing on any host is changed by it."""
-        if not isinstance(run, RunWithHosts):
-            raise TypeError("pods run from images")
-        lacking = run.fetch_programs()
+        lacking = host_programs.fetch(run)
         for name in run.hosts:
             run.handover.note(name, lacking=lacking.get(name, {}))
         return {"changed": False, "lacking": {name: sorted(paths) for name, paths in lacking.items()}}

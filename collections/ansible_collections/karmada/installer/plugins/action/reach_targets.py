@@ -12,7 +12,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.types
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import member_checks, reach_from_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -25,8 +24,6 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Nothing fails here: what is wrong is told by preflight, with everything else."""
         del arguments
-        if not isinstance(run, HostsRun):
-            raise TypeError("this control plane is not on plain hosts")
         looked_at = pushed_members(run.spec) or members_with_agent_hosts(run.spec)
         registered = member_checks.registered_clusters(run) if looked_at else Clusters()
         found = [*reach_from_hosts.targets(run, registered), *reach_from_hosts.endpoint_name(run)]

@@ -18,8 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_h
     observe_hosts,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.etcd_on_hosts import EtcdOnHostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -41,9 +39,9 @@ def _failure(broken: list[BrokenMember]) -> str:
 
 
 def _observe(run: Run) -> report.Observation:
-    if isinstance(run, HostsRun):
+    if not run.place.in_pods:
         return observe_hosts(run)
-    return observe_etcd_on_hosts(run) if isinstance(run, EtcdOnHostsRun) else observe(run)
+    return observe_etcd_on_hosts(run) if run.place.etcd_apart else observe(run)
 
 
 class ActionModule(KarmadaAction):

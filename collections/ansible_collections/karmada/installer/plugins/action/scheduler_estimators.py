@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -22,6 +21,7 @@ class ActionModule(KarmadaAction):
             return changed_result([], due=False)
         found = estimators.joined(run)
         changes = estimators.register(run, found)
-        if isinstance(run, HostsRun):
-            return changed_result(changes, due=run.hand_on_members(found.access, found.ready))
-        return changed_result([*changes, *estimators.in_pods(run, found, arguments["timeout"])], due=False)
+        due = run.place.hand_on_members(run, found.access, found.ready)
+        if run.place.in_pods:
+            changes += estimators.in_pods(run, found, arguments["timeout"])
+        return changed_result(changes, due=due)

@@ -15,7 +15,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import j
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 STAGES = ("confirm", "components", "members", "control_plane", "state")
@@ -33,7 +32,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Each stage finds out for itself what is left to do, so that it can be run again after any interruption."""
-        if isinstance(run, HostsRun):
+        if not run.place.in_pods:
             return _on_hosts(run, arguments)
         if run.stored_state is None:
             return self._without_state(run, arguments["stage"], arguments["timeout"])
@@ -66,7 +65,7 @@ class ActionModule(KarmadaAction):
         return changed_result(removal.remove_state(run, timeout))
 
 
-def _on_hosts(run: HostsRun, arguments: dict[str, Any]) -> dict[str, Any]:
+def _on_hosts(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """What of an uninstall is not done on the hosts themselves."""
     stage, timeout, abandoned = arguments["stage"], arguments["timeout"], arguments["abandon_members"]
     if run.stored_state is None:
@@ -85,7 +84,7 @@ def _on_hosts(run: HostsRun, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_going(run: Run) -> bool:
-    return not isinstance(run, HostsRun) and removal.namespace_is_going(run)
+    return run.place.in_pods and removal.namespace_is_going(run)
 
 
 def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
@@ -93,7 +92,7 @@ def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
     if run.check:
         return nullcontext()
     if _is_going(run):
-        run.retire_lock()
+        run.store.retire_lock()
         return nullcontext()
     return run.writing(f"uninstall: {stage}")
 
@@ -108,7 +107,7 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
         problems.append(
             Problem(
                 what=f"this removes the control plane {run.name}; its data {data}; members that lose it: {joined}",
-                where=run.place,
+                where=run.place.where,
                 remedy=f"if that is what you want, say so by its name: -e karmada_confirm={run.name}",
             )
         )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
@@ -18,7 +17,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady, wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
@@ -51,7 +49,7 @@ class ActionModule(KarmadaAction):
         try:
             wait_until(run.host, workloads, timeout=arguments["timeout"], progress=run.say)
         except NotReady as error:
-            if KARMADA_APISERVER.name not in wanted or not isinstance(run, EtcdOnHostsRun):
+            if KARMADA_APISERVER.name not in wanted or not run.place.etcd_apart:
                 raise
             raise error.with_hint(observe_hosts.hint_at_etcd(run)) from None
         if ETCD.name in wanted and not run.state.etcd.bootstrapped:
@@ -66,8 +64,7 @@ def _workload(run: Run, name: str) -> Ref:
 
 def _end_bootstrap(run: Run) -> list[Change]:
     """From now on a member that has lost its disk waits to be replaced, instead of founding an empty cluster."""
-    with run.writing("end the bootstrap of etcd"):
-        run.save(replace(run.state, etcd=replace(run.state.etcd, bootstrapped=True)))
+    run.etcd_bootstrapped()
     changes = run.apply_to_host("end the bootstrap of etcd", lambda: run.workloads([ETCD.name]))
     return [change for change in changes if change.ref == Ref("v1", "ConfigMap", _config_map(run), run.namespace)]
 

@@ -256,8 +256,8 @@ def test_who_lost_the_lock_unawares_replaces_no_state_of_another_run(
             say=lambda _: None,
         )
         # Each is sure that it has the lock, as after a pause of its machine.
-        monkeypatch.setattr(run, "_hold_lock", lambda: None)
-        monkeypatch.setattr(run, "_lock", Mock())
+        monkeypatch.setattr(run.store, "_hold_lock", lambda: None)
+        monkeypatch.setattr(run.store, "_lock", Mock())
         return run
 
     def stored() -> Any:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,8 +36,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.referen
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 as pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun, Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.contract.conftest import binary, free_ports, started, wait_until
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.web_server import (
@@ -257,7 +261,7 @@ class Hosts:
         monkeypatch.setattr(programs, "_access", lambda _source: _access(registry))
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
 
-    def run(self, *machines: str, tag: str = "v1", confirmed: str = "") -> HostsRun:
+    def run(self, *machines: str, tag: str = "v1", confirmed: str = "") -> Run:
         """A run of its own, on hosts of these machines. What an earlier run has written is on them."""
         self._runs += 1
         scheduler = {"imageRepository": self.image, "imageTag": tag}
@@ -276,19 +280,24 @@ class Hosts:
         for host, machine in zip(hosts, machines, strict=False):
             facts = {"architecture": machine}
             handover.note(host["name"], stored=self.stored.plain, files={}, facts=facts, programs=OTHER_PROGRAMS)
-        found = HostsRun(document, Connection(), **common, handover=handover)
+        found = Run(
+            document,
+            Connection(),
+            **common,
+            place=partial(OnHosts, handover=handover),
+        )
         found.confirmed_images = image_pins.confirmed({"karmada_confirm_images": confirmed})
         return found
 
     def install(self, *machines: str, tag: str = "v1", confirmed: str = "") -> set[bytes]:
         """Preflight, then what the steps before the first change of a host do; returns what hosts would be sent."""
         run = self.run(*machines, tag=tag, confirmed=confirmed)
-        if found := run.program_problems(run.hosts):
+        if found := host_programs.problems(run, run.hosts):
             raise ProblemsError(found)
         run.save(run.state)
-        lacking = run.fetch_programs()
+        lacking = host_programs.fetch(run)
         run.begin()
-        self.stored = run.stored
+        self.stored = run.store.stored
         assert set(lacking) == set(run.hosts)
         return {Path(each["file"]).read_bytes() for paths in lacking.values() for each in paths.values()}
 

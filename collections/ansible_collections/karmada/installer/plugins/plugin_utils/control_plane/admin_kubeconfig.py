@@ -8,16 +8,16 @@ from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..components.types import KeyPair
 from ..pki import files as pki_files
 from ..render import workloads
-from ..run.facts import InstanceFacts
+from ..run.run import Run
 
 
-def secret(run: InstanceFacts) -> Object:
+def secret(run: Run) -> Object:
     """The Secret for programs in the host cluster."""
     content = pki_files.admin_kubeconfig(run.material, run.public_url).encode()
     return workloads.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
 
 
-def for_person(run: InstanceFacts, who: KeyPair | None = None) -> str:
+def for_person(run: Run, who: KeyPair | None = None) -> str:
     """As the administrator, or as ``who`` in an emergency.
 
     With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine.

@@ -25,8 +25,6 @@ from ..kube.errors import ApiError
 from ..kube.objects import Ref
 from ..kube.readiness import reason_not_ready
 from ..problems import ProblemsError
-from ..run.etcd_on_hosts import EtcdOnHostsRun
-from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 from . import admin_kubeconfig, probes, removal, stages
 
@@ -41,7 +39,7 @@ def differences(run: Run) -> list[str]:
         return [reason]
     try:
         # What runs inside says little while the pods are not as they should be.
-        outside = [] if isinstance(run, HostsRun) else list(_in_host_cluster(run))
+        outside = list(_in_host_cluster(run)) if run.place.in_pods else []
         return outside or [*_in_control_plane(run), *_file(run)]
     except (ApiError, ProblemsError) as error:
         return [str(error)]
@@ -55,7 +53,7 @@ def _reason_without_looking(run: Run) -> str:
         "the run before did not come to its end": stored and stored.journal.interrupted,
         "the document is another one than the last run had": stored and stored.document != run.deployment,
         "the last run was by another version of this collection": stored and stored.collection != COLLECTION_VERSION,
-        "etcd is looked at by steps of its own": isinstance(run, EtcdOnHostsRun) or external_etcd.is_named(run),
+        "etcd is looked at by steps of its own": run.place.etcd_apart or external_etcd.is_named(run),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

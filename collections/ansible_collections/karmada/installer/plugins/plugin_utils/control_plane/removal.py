@@ -129,7 +129,7 @@ def remove_state(
     if namespace and any(change.action == "deleted" for change in changes):
         delete_ours(run, run.host, [namespace], timeout)
     else:
-        run.retire_lock()
+        run.store.retire_lock()
         present = [
             (ref, None) for ref in _bookkeeping(run) if run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         ]
@@ -232,8 +232,8 @@ def delete_namespace(
             f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
         )
         return []
-    if run.is_host(cluster):
-        run.retire_lock()
+    if cluster is run.host:
+        run.store.retire_lock()
     held = any(each["metadata"].get("finalizers") for each in (namespace, *found))
     return delete_ours(run, cluster, [namespace], timeout, wait=held)
 

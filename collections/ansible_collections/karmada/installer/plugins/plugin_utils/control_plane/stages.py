@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from ..api_object import Object
 from ..components.table import COMPONENTS, KARMADA_AGGREGATED_APISERVER, administrator, wanted_components
 from ..kube.objects import Ref
-from ..run.facts import InstanceFacts
+from ..run.run import Run
 from . import bootstrap
 
 #: Kinds that are of use only some time after they were created.
@@ -18,9 +18,9 @@ WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
 STAGES = ("rights", "foundation", "withdrawal", "aggregation", "admission", "discovery", "addons")
 
 
-def objects(run: InstanceFacts, stage: str) -> list[Object]:
+def objects(run: Run, stage: str) -> list[Object]:
     """The objects of one stage, as the document wants them."""
-    owner, addresses = run.instance.owner, run.addresses
+    owner, addresses = run.instance.owner, run.snapshot.addresses
     optional = [component.name for component in wanted_components(run.spec) if component.optional]
     made: dict[str, Callable[[], list[Object]]] = {
         "rights": lambda: [
@@ -37,7 +37,7 @@ def objects(run: InstanceFacts, stage: str) -> list[Object]:
     return made[stage]()
 
 
-def switched_off(run: InstanceFacts, stages: Collection[str] = STAGES) -> list[Ref]:
+def switched_off(run: Run, stages: Collection[str] = STAGES) -> list[Ref]:
     """What these stages take away, because the document does not ask for it, or not any longer."""
     found: list[Ref] = []
     if "rights" in stages:

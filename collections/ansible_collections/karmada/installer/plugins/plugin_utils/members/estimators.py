@@ -69,7 +69,9 @@ def joined(run: Run) -> Joined:
 def register(run: Run, found: Joined) -> list[Change]:
     """Services in the control plane that lead schedulers to estimators; those of members that have left go."""
     addresses = {
-        each.member: run.estimator_address(each) for each in wanted_estimators(run) if each.member in found.access
+        each.member: run.place.estimator_address(run.instance, each)
+        for each in wanted_estimators(run)
+        if each.member in found.access
     }
     services = bootstrap.estimator_services(run.instance.owner, addresses)
     step = "say where estimators are found"

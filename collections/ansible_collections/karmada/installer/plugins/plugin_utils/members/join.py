@@ -364,7 +364,7 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
     """
 
     def runs(entry: Entry, _outcome: Outcome) -> None:
-        if problems := run.agent_problems(entry):
+        if problems := run.place.agent_problems(entry):
             raise ProblemsError(problems)
         if not agent_hosts(entry):
             with connected(run, entry) as member:

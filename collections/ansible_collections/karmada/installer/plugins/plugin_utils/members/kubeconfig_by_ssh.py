@@ -24,7 +24,7 @@ from ..kube import kubeconfig
 from ..kube.kubeconfig_fields import MAX_BYTES
 from ..problems import Problem, ProblemsError
 from ..run import host_access, ssh, ssh_files
-from ..run.facts import InstanceFacts
+from ..run.facts import Facts
 
 #: How long a host may take for all of it, and to let us in.
 SECONDS, CONNECT_SECONDS = 30.0, 10
@@ -48,7 +48,7 @@ class Answer:
     words: str
 
 
-def access(run: InstanceFacts, entry: Mapping[str, Any], where: str) -> kubeconfig.Access:
+def access(run: Facts, entry: Mapping[str, Any], where: str) -> kubeconfig.Access:
     """The access that the kubeconfig on the host describes. ``where`` is the field that names the host.
 
     Raises ProblemsError in words that quote nothing of the file.

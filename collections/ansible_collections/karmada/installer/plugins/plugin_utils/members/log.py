@@ -14,7 +14,6 @@ from functools import partial
 from ..components.table import KARMADA_CONTROLLER_MANAGER
 from ..kube.errors import ApiError
 from ..redaction import redacted
-from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 
 #: How far back a line counts. A member is looked at every 10 s, and may take half a minute to fail; before that
@@ -46,7 +45,7 @@ def reasons(run: Run, names: Iterable[str]) -> dict[str, str]:
     names = list(names)
     if not names:
         return {}
-    lines = _of_hosts(run) if isinstance(run, HostsRun) else _of_pods(run)
+    lines = _of_pods(run) if run.place.in_pods else _of_hosts(run)
     return {name: why for name in names if (why := newest_reason(lines, name))}
 
 
@@ -71,7 +70,7 @@ def _plain(quoted: str) -> str:
         return quoted
 
 
-def _of_hosts(run: HostsRun) -> list[str]:
+def _of_hosts(run: Run) -> list[str]:
     found: list[Mapping[str, str]] = [observed.get("member_log") or {} for observed in run.observed.values()]
     return [line for each in found for line in each.values()]
 

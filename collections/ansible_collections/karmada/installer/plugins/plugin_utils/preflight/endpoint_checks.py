@@ -15,7 +15,6 @@ from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..pki import x509
 from ..problems import Problem
 from ..render import load_balancer
-from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 from . import endpoint_look, reach_from_hosts
 from .endpoint_look import Seen
@@ -125,11 +124,7 @@ def leads(run: Run) -> Iterable[Problem]:
     seen = endpoint_look.look(name, port)
     for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
         run.say(f"hint: {hint}")
-    if (
-        isinstance(run, HostsRun)
-        and not run.stored_state
-        and any(each.get("refusal") for each in run.observed.values())
-    ):
+    if not run.place.in_pods and not run.stored_state and any(each.get("refusal") for each in run.observed.values()):
         return  # it may be ours, and what tells so be on a host that lets nobody in
     ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""
     if stranger := _stranger(seen.certificate, ours):
@@ -169,11 +164,11 @@ def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
             f"{_called(name)} is not known to this machine ({seen.unknown}): kubeconfigs lead there, so let the name "
             "service of those who use them have it, or name an address"
         )
-    elif isinstance(run, HostsRun) and not endpoint.is_address(name):
+    elif not run.place.in_pods and not endpoint.is_address(name):
         yield from _past_hosts(run, name, seen.addresses)
 
 
-def _past_hosts(run: HostsRun, name: str, addresses: Sequence[str]) -> Iterator[str]:
+def _past_hosts(run: Run, name: str, addresses: Sequence[str]) -> Iterator[str]:
     """Names whose addresses are none that can serve the endpoint, as far as the document tells."""
     virtual_ip = (run.spec["endpoint"].get("virtualIP") or {}).get("address")
     of_hosts = {host.address: host for host in component_hosts.all_hosts(run.spec)}
@@ -201,7 +196,7 @@ def _past_hosts(run: HostsRun, name: str, addresses: Sequence[str]) -> Iterator[
 def _of_hosts(run: Run, name: str) -> Iterator[str]:
     """Hosts that do not know the name; those that run agents have it told of their members."""
     faults: dict[Fault, list[str]] = {}
-    for host, observed in run.observed.items() if isinstance(run, HostsRun) else ():
+    for host, observed in run.observed.items():
         found: Mapping[str, str] = (observed.get("unreached") or {}).get(reach_from_hosts.ENDPOINT) or {}
         if found.get("fault") == kinds.UNKNOWN_NAME:
             faults.setdefault(Fault(kinds.UNKNOWN_NAME, found["detail"]), []).append(host)

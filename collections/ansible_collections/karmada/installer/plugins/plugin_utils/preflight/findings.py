@@ -18,9 +18,6 @@ from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
 from ..problems import Problem
 from ..run import selection as selected_members
-from ..run.etcd_on_hosts import EtcdOnHostsRun
-from ..run.on_plain_hosts import HostsRun
-from ..run.plain_hosts import RunWithHosts
 from ..run.run import Run
 from . import (
     account_rights,
@@ -71,13 +68,9 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
             partial(_version, run),
             partial(_agents, run),
             partial(_hosts, run, abandoned_hosts)
-            if isinstance(run, HostsRun)
+            if not run.place.in_pods
             else partial(_with_host, access, partial(_host, run)),
-            *(
-                (partial(_with_host, access, partial(host_preflight.problems, run)),)
-                if isinstance(run, EtcdOnHostsRun)
-                else ()
-            ),
+            *((partial(_with_host, access, partial(host_preflight.problems, run)),) if run.place.etcd_apart else ()),
             partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
@@ -88,23 +81,23 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
         wrong = {entry["name"]: found for entry, found in zip(members, of_members, strict=True)}
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
-    for name, problems in (host_preflight.of_members(run) if isinstance(run, HostsRun) else {}).items():
+    for name, problems in ({} if run.place.in_pods else host_preflight.of_members(run)).items():
         if selected_members.holds(run, name):
             wrong[name] += problems
     found = Findings(
         [problem for found in (version, access.result(), *others) for problem in found],
         {name: found for name, found in wrong.items() if found},
     )
-    return found.with_members(reach_from_hosts.from_hosts(run)) if isinstance(run, HostsRun) else found
+    return found.with_members(reach_from_hosts.from_hosts(run))
 
 
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
     """What would keep an uninstall from its work; its members are asked later, one by one."""
-    access = [] if isinstance(run, HostsRun) else collected(partial(_uninstall_access, run))
-    if access or not isinstance(run, RunWithHosts):
+    access = collected(partial(_uninstall_access, run)) if run.place.in_pods else []
+    if access or not run.hosts:
         return access
     # Which hosts there are, the state knows, too. Beneath pods, a run works on those of the document alone.
-    unnamed = [] if isinstance(run, HostsRun) else host_preflight.unnamed_members(run, abandoned_hosts)
+    unnamed = host_preflight.unnamed_members(run, abandoned_hosts) if run.place.in_pods else []
     return unnamed + host_preflight.unreachable_hosts(run, abandoned_hosts)
 
 
@@ -113,7 +106,7 @@ def _uninstall_access(run: Run) -> Iterable[Problem]:
     yield from account_rights.told(run.host.can_i(account_rights.in_namespace(run.namespace)))
     # Reading it has refusals of its own.
     state = run.stored_state
-    if state and state.etcd.storage == "directory" and not isinstance(run, RunWithHosts):
+    if state and state.etcd.storage == "directory" and not run.hosts:
         yield Problem(
             what=f"its etcd is on hosts ({', '.join(state.etcd.nodes)}), and the document names none",
             where="spec.hosts",
@@ -134,7 +127,7 @@ def _version(run: Run) -> Iterable[Problem]:
 
 def _place_access(run: Run) -> Iterable[Problem]:
     """Whether the host cluster can be worked with at all. Of plain hosts each tells for itself."""
-    if isinstance(run, HostsRun):
+    if not run.place.in_pods:
         return
     run.host.version(retry_seconds=5)
     yield from account_rights.problems(run)
@@ -188,7 +181,7 @@ def _host(run: Run) -> Iterable[Problem]:
         yield from collected(partial(check, run))
 
 
-def _hosts(run: HostsRun, abandoned: Sequence[str]) -> Iterable[Problem]:
+def _hosts(run: Run, abandoned: Sequence[str]) -> Iterable[Problem]:
     yield from host_preflight.problems(run, abandoned)
     yield from _recorded(run)
     for check in (

@@ -47,7 +47,7 @@ def service_subnet(run: Run) -> Iterable[Problem]:
     if run.state.document and wanted != chosen:
         yield _cannot_follow("components.karmadaAPIServer.serviceSubnet", chosen, wanted)
         return
-    families = run.seen_families or run.possible_families
+    families = run.live.seen_families or run.place.possible_families()
     problem = ip_families.problem(wanted, families) if families else None
     if problem:
         yield problem

@@ -9,16 +9,15 @@ from dataclasses import replace
 
 from ..artifacts.programs import ARCHITECTURES
 from ..components import hosts as component_hosts
-from ..components.hosts import Host
+from ..components.hosts import CONTROL_PLANE_ROLE, Host
 from ..components.types import members_with_agent_hosts
 from ..problems import Problem
-from ..run import host_access
-from ..run.on_plain_hosts import HostsRun
-from ..run.plain_hosts import RunWithHosts
+from ..run import host_access, host_programs
+from ..run.run import Run
 from . import host_checks
 
 
-def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+def unreachable_hosts(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
     """For an uninstall: hosts that cannot be looked at, or that another run works on, unless given up by name."""
     refused = _refused(
         run, [*component_hosts.all_hosts(run.spec), *map(component_hosts.host_of, run.leaving.values())], abandoned
@@ -26,7 +25,7 @@ def unreachable_hosts(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[
     return [_or_given_up(host, problem, "uninstall_abandon_hosts", abandoned) for host, problem in refused]
 
 
-def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+def unnamed_members(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
     """For an uninstall that works on the hosts of the document alone: hosts with etcd that it does not name."""
     nodes = run.stored_state.etcd.nodes if run.stored_state else ()
     missing = [name for name in nodes if name not in run.hosts and name not in abandoned]
@@ -43,14 +42,14 @@ def unnamed_members(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Pr
     ]
 
 
-def problems(run: RunWithHosts, abandoned: Sequence[str] = ()) -> list[Problem]:
+def problems(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
     """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
     found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]
     hosts = [name for name, host in run.hosts.items() if not host.is_of_members]
     return found + _programs(run, hosts)
 
 
-def of_members(run: HostsRun) -> dict[str, list[Problem]]:
+def of_members(run: Run) -> dict[str, list[Problem]]:
     """What is wrong with the hosts that run agents: member → the problems of its hosts.
 
     A host that has a problem is left as it is by the steps that follow.
@@ -59,21 +58,21 @@ def of_members(run: HostsRun) -> dict[str, list[Problem]]:
     of_hosts = {name: [*each, *_programs(run, [name])] for name, each in found.items()}
     for name, each in of_hosts.items():
         if each:
-            run.leave_alone(name, "; ".join(problem.what for problem in each))
+            run.place.leave_alone(name, "; ".join(problem.what for problem in each))
     return {
         member: [problem for host in hosts for problem in of_hosts.get(host, ())]
         for member, hosts in members_with_agent_hosts(run.spec).items()
     }
 
 
-def _programs(run: RunWithHosts, hosts: Sequence[str]) -> list[Problem]:
+def _programs(run: Run, hosts: Sequence[str]) -> list[Problem]:
     """Programs that cannot be had. Which are lacking is known of hosts that could be looked at and that can run any."""
     seen = [run.observed[host].get("facts") for host in hosts]
     known = all(facts and facts["architecture"] in ARCHITECTURES for facts in seen)
-    return run.program_problems(hosts) if known else []
+    return host_programs.problems(run, hosts) if known else []
 
 
-def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem]:
+def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
     """What keeps hosts that have left the document from being cleaned."""
     hosts = [component_hosts.host_of(entry) for entry in run.leaving.values()]
     for host, problem in _refused(run, hosts, abandoned):
@@ -89,7 +88,7 @@ def _of_leaving(run: RunWithHosts, abandoned: Sequence[str]) -> Iterator[Problem
             )
 
 
-def _refused(run: RunWithHosts, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
+def _refused(run: Run, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
     """Hosts that did not let us look, with the reason, apart from those given up by name."""
     user = run.spec["ssh"].get("user", "")
     for host in hosts:
@@ -107,23 +106,24 @@ def _where(host: Host) -> str:
     return f"host {host.name} ({host.address})"
 
 
-def hints(run: RunWithHosts) -> list[str]:
+def hints(run: Run) -> list[str]:
     """What is no reason to stop and a person wants to know."""
     found = [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
-    return [*found, *_with_keys(run)] if isinstance(run, HostsRun) else found
+    return [*found, *_with_keys(run)]
 
 
-def _with_keys(run: HostsRun) -> list[str]:
+def _with_keys(run: Run) -> list[str]:
     """Hosts without an API server that have a copy of the state, as they had with earlier versions."""
-    held = [name for name, kept in run.kept_by_hosts.items() if kept.copies and not run.to_keep(name)["files"]]
+    kept = {run.hosts[name]: each for name, each in run.store.kept_by_hosts.items()}
+    held = [host for host, each in kept.items() if each.copies and CONTROL_PLANE_ROLE not in host.roles]
     return [
-        f"{_where(run.hosts[name])} has the keys of all authorities from an earlier time, and no API server; "
+        f"{_where(host)} has the keys of all authorities from an earlier time, and no API server; "
         "an install takes them away"
-        for name in held
+        for host in held
     ]
 
 
-def _not_cleaned(run: RunWithHosts) -> list[str]:
+def _not_cleaned(run: Run) -> list[str]:
     """Hosts that do not let us look and that no member needs any more, so that nobody is told of them otherwise."""
     needed = {name for hosts in members_with_agent_hosts(run.spec).values() for name in hosts}
     return [
@@ -133,7 +133,7 @@ def _not_cleaned(run: RunWithHosts) -> list[str]:
     ]
 
 
-def left(run: RunWithHosts) -> list[str]:
+def left(run: Run) -> list[str]:
     """Hosts that the document has no more."""
     return [
         f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there"
@@ -141,7 +141,7 @@ def left(run: RunWithHosts) -> list[str]:
     ]
 
 
-def _moved(run: RunWithHosts) -> list[str]:
+def _moved(run: Run) -> list[str]:
     """Hosts that have another address than before. Whether it is the same machine cannot be seen from here."""
     known = run.stored_state.hosts if run.stored_state else {}
     return [

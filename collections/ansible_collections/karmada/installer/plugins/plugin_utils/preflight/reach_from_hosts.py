@@ -25,7 +25,6 @@ from ..members import one_member, registration
 from ..members.plan import Clusters
 from ..problems import Problem, ProblemsError
 from ..run import selection as selected_members
-from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 from . import member_checks
 from .reach import Fault, Target, sentences
@@ -57,7 +56,7 @@ def targets(run: Run, registered: Clusters) -> list[Target]:
     return _of_entries(run, [entry for entry in _unknown(run, registered) if not pulls(entry)])
 
 
-def for_agents(run: HostsRun, registered: Clusters) -> dict[str, list[Target]]:
+def for_agents(run: Run, registered: Clusters) -> dict[str, list[Target]]:
     """Host → what the agents on it have to reach: the members that they serve, and the endpoint. Until that answers us
     they look up its name.
 
@@ -74,7 +73,7 @@ def for_agents(run: HostsRun, registered: Clusters) -> dict[str, list[Target]]:
     return found
 
 
-def _endpoint(run: HostsRun, member: str) -> list[Target]:
+def _endpoint(run: Run, member: str) -> list[Target]:
     try:
         answers = run.stored_state and run.control_plane_exists and run.control_plane
     except (ApiError, ProblemsError):
@@ -86,14 +85,14 @@ def _endpoint(run: HostsRun, member: str) -> list[Target]:
     return _name(run, member)
 
 
-def endpoint_name(run: HostsRun) -> list[Target]:
+def endpoint_name(run: Run) -> list[Target]:
     """The endpoint, where hosts are to look up a name that is new."""
     before = run.stored_state.document if run.stored_state else None
     settings = (before or {}).get("spec", {}).get("endpoint", {})
     return [] if before and endpoint.named(settings) == run.endpoint_host else _name(run)
 
 
-def _name(run: HostsRun, member: str = "") -> list[Target]:
+def _name(run: Run, member: str = "") -> list[Target]:
     name = run.endpoint_host
     return [] if endpoint.is_address(name) else [Target.of_name(f"{member}{ENDPOINT}", run.public_url)]
 
@@ -119,13 +118,13 @@ def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
     return found
 
 
-def looking(run: HostsRun) -> list[str]:
+def looking(run: Run) -> list[str]:
     """The hosts from which members are looked at: those that components run on, as far as they let us in."""
     there = (host.name for host in hosts_of(run.spec, CONTROL_PLANE_ROLE))
     return [name for name in there if not run.observed[name].get("refusal")]
 
 
-def from_hosts(run: HostsRun) -> dict[str, list[Problem]]:
+def from_hosts(run: Run) -> dict[str, list[Problem]]:
     """Member → what its hosts found wrong. Empty if none has looked, or all is well."""
     found: dict[str, tuple[Target, dict[str, Fault]]] = {}
     untried: dict[str, set[str]] = {}

@@ -26,7 +26,6 @@ from ..members.plan import Clusters
 from ..members.registration import NAMESPACE_ON_MEMBER
 from ..problems import Problem, ProblemsError
 from ..run import selection as selected_members
-from ..run.on_plain_hosts import HostsRun
 from ..run.run import Run
 from . import member_checks, probe_pods, reach_from_hosts, reach_probe
 from .reach import Fault, Target
@@ -43,7 +42,7 @@ def problems(run: Run, seconds: int) -> dict[str, list[Problem]]:
     cluster; where it cannot be told on a member, that is its problem.
     """
     registered = member_checks.registered_clusters(run)
-    pushed = {} if isinstance(run, HostsRun) else _of_pushed(run, registered, seconds)
+    pushed = _of_pushed(run, registered, seconds) if run.place.in_pods else {}
     return pushed | _of_pulling(run, registered, seconds)
 
 

@@ -68,7 +68,7 @@ def look(run: Run) -> Seen:
     # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
     if api.get("version") and run.endpoint_trouble:
         notes.append(run.endpoint_trouble)
-    pods = run.pods()
+    pods = run.place.pods()
     notes += image_pins.differences(image_pins.running(pods), run.state.digests)
     return Seen(
         api=api,

@@ -19,9 +19,7 @@ from ..pki import certificates, x509
 from ..preflight import host_preflight
 from ..problems import ProblemsError
 from ..render import units as render
-from ..run.etcd_on_hosts import EtcdOnHostsRun
-from ..run.on_plain_hosts import HostsRun
-from ..run.plain_hosts import RunWithHosts
+from ..run.run import Run
 from .observe import (
     ETCD_CLIENT_CERTIFICATE,
     Seen,
@@ -36,7 +34,7 @@ from .report import ComponentStatus, Observation
 _VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[0-9]+\.[0-9]+\.[0-9]+)[^/]*/")
 
 
-def observe_hosts(run: HostsRun) -> Observation:
+def observe_hosts(run: Run) -> Observation:
     """What the hosts and the control plane say now. A check run before the first install finds neither."""
     installed = run.stored_state is not None and run.control_plane_exists
     try:
@@ -64,7 +62,7 @@ def observe_hosts(run: HostsRun) -> Observation:
     return observation(run, seen)
 
 
-def observe_etcd_on_hosts(run: EtcdOnHostsRun) -> Observation:
+def observe_etcd_on_hosts(run: Run) -> Observation:
     """What the host cluster, the hosts beneath it and the control plane say now."""
     seen = look(run)
     etcd = [_component(run, ETCD)] if run.stored_state else []
@@ -79,7 +77,7 @@ def observe_etcd_on_hosts(run: EtcdOnHostsRun) -> Observation:
     )
 
 
-def hint_at_etcd(run: EtcdOnHostsRun) -> str:
+def hint_at_etcd(run: Run) -> str:
     """For when the API server does not start: whether etcd answers from here, and so where to look next."""
     members = etcd_members(run)
     urls = ", ".join(each.url for each in members)
@@ -92,13 +90,13 @@ def hint_at_etcd(run: EtcdOnHostsRun) -> str:
     return f"etcd on hosts does not answer from here either ({urls}); on the hosts, journalctl -u {unit} says more"
 
 
-def _component(run: RunWithHosts, component: Component) -> ComponentStatus:
+def _component(run: Run, component: Component) -> ComponentStatus:
     hosts = component_hosts.hosts_of(run.spec, component_hosts.role_of(component))
     ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
     return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
 
 
-def _agents(run: HostsRun) -> list[ComponentStatus]:
+def _agents(run: Run) -> list[ComponentStatus]:
     """The agents on hosts: of each member that has its agent there, one on each of its hosts."""
     agents = [
         (host.name, agent) for host in run.hosts.values() for agent in component_hosts.agents_on(run.instance, host)
@@ -108,12 +106,12 @@ def _agents(run: HostsRun) -> list[ComponentStatus]:
     return [ComponentStatus(name, number, ready[name]) for name, number in sorted(desired.items())]
 
 
-def _unit(run: RunWithHosts, host: str, component: Component) -> Mapping[str, str]:
+def _unit(run: Run, host: str, component: Component) -> Mapping[str, str]:
     units: Mapping[str, Mapping[str, str]] = run.observed[host].get("units") or {}
     return units.get(render.unit_name(run.instance, component), {})
 
 
-def _hosts_in_trouble(run: RunWithHosts) -> list[str]:
+def _hosts_in_trouble(run: Run) -> list[str]:
     """Each unit that is not healthy, and why."""
     return [
         f"host {name}: {unit} {told['reason']}"
@@ -123,12 +121,12 @@ def _hosts_in_trouble(run: RunWithHosts) -> list[str]:
     ]
 
 
-def _different_programs(run: RunWithHosts) -> list[str]:
+def _different_programs(run: Run) -> list[str]:
     """Programs of one version that hosts of one architecture have different files of."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for host, observed in run.observed.items():
         view = run.on_host(host)
-        used = {run.program_path(each) for each in view.components(ON_HOSTS)}
+        used = {render.program(run.instance, each) for each in view.components(ON_HOSTS)}
         architecture = (observed.get("facts") or {}).get("architecture", "")
         for path, sha256 in (observed.get("programs") or {}).items():
             # A host tells this of itself, and it is shown: it may be a digest and nothing else.
@@ -144,7 +142,7 @@ def _different_programs(run: RunWithHosts) -> list[str]:
     ]
 
 
-def _running_versions(run: HostsRun) -> dict[str, str]:
+def _running_versions(run: Run) -> dict[str, str]:
     """Karmada's components that work → their version, by the place of the program; the oldest where hosts differ."""
     found: dict[str, str] = {}
     for component in wanted_components(run.spec):
@@ -159,7 +157,7 @@ def _running_versions(run: HostsRun) -> dict[str, str]:
     return found
 
 
-def _etcd(run: HostsRun) -> list[EndpointStatus]:
+def _etcd(run: Run) -> list[EndpointStatus]:
     """The members of etcd, each asked for itself."""
     if external_etcd.is_named(run):
         return external_etcd.connect(run).status()
@@ -168,7 +166,7 @@ def _etcd(run: HostsRun) -> list[EndpointStatus]:
     return EtcdClient(urls, files, "etcd's client certificate").status() if files else []
 
 
-def _etcd_client_files(run: HostsRun) -> dict[str, bytes]:
+def _etcd_client_files(run: Run) -> dict[str, bytes]:
     """``ca.crt``, ``tls.crt`` and ``tls.key`` with which some host's API server asks etcd; empty if there is none."""
     leaf = next(each for each in KARMADA_APISERVER.certificates if each.name == ETCD_CLIENT_CERTIFICATE)
     folder = _folder(KARMADA_APISERVER, leaf)
@@ -187,7 +185,7 @@ def _folder(component: Component, leaf: LeafCertificate) -> str:
     return f"/{component.name}/{certificates.file_set_of(leaf, [component]).directory}/"
 
 
-def _expiries(run: RunWithHosts) -> dict[str, str]:
+def _expiries(run: Run) -> dict[str, str]:
     """Certificate → when it ends; of those that each host has for itself, the first to end."""
     found = dict(certificates.expiries(run.material))
     for component in wanted_components(run.spec):

@@ -7,7 +7,7 @@ An action runs inside ansible-playbook, not as a module: a step costs some 20 ms
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
@@ -26,10 +26,10 @@ from ..problems import Problem, ProblemsError
 from ..redaction import shown
 from . import end
 from . import selection as selected_members
-from .etcd_on_hosts import EtcdOnHostsRun
-from .handover import Handover
+from .facts import Facts
 from .inventory_names import CONTROL
-from .on_plain_hosts import HostsRun
+from .on_hosts import OnHosts
+from .place import InPods, Place, PodsAboveHosts
 from .plain import plain
 from .run import Run
 
@@ -37,28 +37,28 @@ from .run import Run
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
 
 
-class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
-    """Base of the actions: subclasses name their options and implement ``perform``."""
+class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
+    """A step of a run: its options, its run, and errors as results. Subclasses implement ``_performed``."""
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {}
+    #: Options of every action of the kind.
+    COMMON: ClassVar[dict[str, Any]] = {}
     #: Whether an earlier step of the same run may hold the lock, so that it has to be kept through this one.
     KEEPS_LOCK: ClassVar[bool] = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate, perform, and turn errors into results."""
         run_process.end_with_main()
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        del tmp
-        argument_spec = {"deployment": {"type": "dict"}, "connection": {"type": "dict"}, **self.OPTIONS}
-        _validation, arguments = self.validate_argument_spec(argument_spec=argument_spec)
+        self.variables = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, self.variables)
+        _validation, arguments = self.validate_argument_spec(argument_spec={**self.COMMON, **self.OPTIONS})
         run: Run | None = None
         try:
-            run = self._make_run(arguments, task_vars)
+            run = self._make_run(arguments)
             if self.KEEPS_LOCK:
-                run.resume_lock()
-            result.update(self.perform(run, arguments))
+                run.store.resume_lock()
+            result.update(self._performed(run, arguments))
         except EXPECTED_ERRORS as error:
             result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=shown(str(error)))
         finally:
@@ -69,18 +69,32 @@ class KarmadaAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no 
         return result
 
     @abstractmethod
-    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Do the step; returns the result's own keys. Raises one of EXPECTED_ERRORS."""
+    def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The result's own keys. Raises one of EXPECTED_ERRORS."""
 
-    def _make_run(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> Run:
-        # A first play has other hosts, and with --limit one may have those of members only.
-        elsewhere = "karmada_deployment" not in task_vars and CONTROL in task_vars.get("hostvars", ())
-        known = task_vars["hostvars"][CONTROL] if elsewhere else task_vars
+    def _make_run(self, arguments: dict[str, Any]) -> Run:
+        # Other hosts than ours have no document, and with --limit a play may have those of members only.
+        variables = self.variables
+        elsewhere = "karmada_deployment" not in variables and CONTROL in variables.get("hostvars", ())
+        known = variables["hostvars"][CONTROL] if elsewhere else variables
         deployment = arguments.get("deployment") or known.get("karmada_deployment")
         if not deployment:
             raise ProblemsError([_no_document()])
         connection = arguments.get("connection") or known.get("karmada_connection")
-        return make_run(deployment, connection, task_vars, check=bool(self._task.check_mode))
+        return make_run(deployment, connection, variables, check=bool(self._task.check_mode))
+
+
+class KarmadaAction(StepAction):
+    """Base of the actions that work on the control plane and its members; runs and ends on the controller."""
+
+    COMMON: ClassVar[dict[str, Any]] = {"deployment": {"type": "dict"}, "connection": {"type": "dict"}}
+
+    def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.perform(run, arguments)
+
+    @abstractmethod
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Do the step; returns the result's own keys. Raises one of EXPECTED_ERRORS."""
 
 
 def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, check: bool) -> Run:
@@ -97,18 +111,19 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         "selected": selected_members.of_variables(task_vars),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
-    run: Run
-    if deployment["spec"]["mode"] == "Binary":
-        run = HostsRun(deployment, stands, **common, handover=Handover.of_this_run())
-    elif deployment["spec"].get("hosts"):
-        run = EtcdOnHostsRun(deployment, stands, **common, handover=Handover.of_this_run())
-    else:
-        run = Run(deployment, stands, **common)
+    run = Run(deployment, stands, **common, place=_place_of(deployment["spec"]))
     run.trace = Display().vvv
     run.confirmed_images = image_pins.confirmed(task_vars)
     lock = {"deployment": deployment, "connection": asdict(stands)}
-    run.on_lock = lambda held: end.holding(lock if held else None)
+    run.store.on_lock = lambda held: end.holding(lock if held else None)
     return run
+
+
+def _place_of(spec: Mapping[str, Any]) -> Callable[[Facts], Place]:
+    """Where the document has the control plane run: the one question that is asked of its mode."""
+    if spec["mode"] == "Binary":
+        return OnHosts
+    return PodsAboveHosts if spec.get("hosts") else InPods
 
 
 def give_back(lock: Mapping[str, Any]) -> None:
@@ -123,7 +138,7 @@ def give_back(lock: Mapping[str, Any]) -> None:
     )
     try:
         with suppress(*EXPECTED_ERRORS):
-            run.release_lock()
+            run.store.release_lock()
     finally:
         run.close()
 

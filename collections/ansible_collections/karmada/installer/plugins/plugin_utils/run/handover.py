@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ _STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
 class Handover:
     """The folder of one run. Several steps may write at the same time, each for another host."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder`` None: that of the playbook run which this process belongs to."""
+        self._given = folder
 
-    @classmethod
-    def of_this_run(cls) -> Handover:
-        """That of the playbook run which this process belongs to."""
-        return cls(private_folder.of_this_run())
+    @cached_property
+    def _folder(self) -> Path:
+        return self._given or private_folder.of_this_run()
 
     @property
     def stored(self) -> dict[str, Any] | None:

@@ -7,15 +7,13 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 
-from .. import run_process
 from ..redaction import redacted
-from .action import EXPECTED_ERRORS, make_run
-from .inventory_names import CONTROL
+from .action import StepAction
+from .host_view import HostView
 from .plain import plain
-from .plain_hosts import HostView, RunWithHosts
+from .run import Run
 
 #: Modules that change what a host is; how far a host has come is told by the tasks that ran them. They ask the lock.
 CHANGING_MODULES = ("_host_tree", "_host_program_files")
@@ -25,42 +23,22 @@ _RENEWING_STATES = ("locked", "kept", "written")
 RENEW_SECONDS = host_lock.LOCK_SILENCE / 5
 
 
-class HostAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
+class HostAction(StepAction):
     """Base of the actions that work on one plain host; runs on the controller, and its module on the host."""
 
-    TRANSFERS_FILES = False
-    OPTIONS: ClassVar[dict[str, Any]] = {}
-    #: Whether the lock of the host cluster, where there is one, has to be kept through this step.
+    #: That of the host cluster, where there is one.
     KEEPS_LOCK: ClassVar[bool] = False
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Validate, perform, and turn what a person can mend into a result."""
-        run_process.end_with_main()
-        self.variables = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, self.variables)
-        _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
-        control, check = self.variables["hostvars"][CONTROL], bool(self._task.check_mode)
-        found = make_run(control["karmada_deployment"], control.get("karmada_connection"), self.variables, check=check)
-        if not isinstance(found, RunWithHosts):
-            raise TypeError("this control plane has no plain hosts")
-        self.karmada = found
+    def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.karmada = run
         try:
-            if self.KEEPS_LOCK:
-                found.resume_lock()
-            result.update(self._performed(arguments))
-        except EXPECTED_ERRORS as error:
-            result.update(failed=True, changed=False, msg=str(error))
+            return self._spared(arguments)
         except AnsibleError as error:
             # The connection, or a file on its way. Ansible tells it; what else it means is told at the end of the run.
             self.note(lost={"step": self._task.name, "reason": redacted(str(error))})
             raise
-        finally:
-            self.karmada.close()
-        if not self._task.diff:
-            result.pop("diff", None)
-        return result
 
-    def _performed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _spared(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The step. A host that members alone need does not end the run: what is wrong with it is told of them.
 
         That does not hold where something is taken away, which has to be known to be gone.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one action has at hand: the document, the clusters, the instance's state and the lock.
+"""What one action has at hand: what it was given, the place of the instance, its state, and the lock.
 
 A run reads as much as it likes. It writes only inside ``writing``, which takes the lock first and reads the state
 again, so that a run with nothing to change sends nothing at all, and two runs never write side by side.
@@ -7,130 +7,228 @@ again, so that a run with nothing to change sends nothing at all, and two runs n
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..api_object import Object
+from ..artifacts import crd_files
 from ..components import endpoint, image_pins
-from ..components.state import COLLECTION_VERSION, State, to_files
-from ..components.table import KARMADA_APISERVER, clashing_names
+from ..components.hosts import Host
+from ..components.instance import Instance
+from ..components.state import State
+from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
+from ..components.types import Component, Layout
 from ..document import overlay
-from ..kube import lease as lease_module
+from ..document.references import Connection
 from ..kube.apply import Change, apply_all, delete_all, survey
 from ..kube.cluster import Cluster
-from ..kube.errors import Conflict
-from ..kube.lease import Lock, LockLost
 from ..kube.objects import Ref, claimed_by, owned_by
-from ..labels import INSTANCE_LABEL
-from ..problems import Problem, ProblemsError
-from ..render import workloads
-from .facts import NOT_STORED, InstanceFacts, version_of
+from ..pki.files import Material
+from ..render import workloads as render
+from .facts import Facts
+from .handover import Handover
+from .place import InPods, Place
+from .snapshot import Live, Snapshot
 
-#: How long a run waits for another one to end before it gives up.
-LOCK_WAIT_SECONDS = 120
-#: How often a write of the state may be refused although nobody has written it, 15 s in all.
-REFUSALS = 12
+if TYPE_CHECKING:
+    from .host_view import HostView
+
 HOST = "host"
 
 
-class Run(InstanceFacts):
-    """One action's view of one instance, and its hand on it."""
+class Run(Facts):
+    """One action's view of one instance, and its hand on it.
 
-    _lock_kept = False
-    #: Told that the lock is about to be taken, or has been let go of.
-    on_lock: Callable[[bool], None] = staticmethod(lambda _held: None)
+    ``place`` says where the instance runs and what follows from that, ``store`` keeps its state.
+    """
 
-    def _require_lock(self) -> None:
-        if self._lock_kept:
-            self._lock.check()
+    def __init__(
+        self,
+        deployment: Object,
+        connection: Connection,
+        *,
+        operation: str,
+        holder: str,
+        check: bool,
+        say: Callable[[str], None],
+        selected: Collection[str] = (),
+        place: Callable[[Facts], Place] = InPods,
+    ) -> None:
+        super().__init__(
+            deployment, connection, operation=operation, holder=holder, check=check, say=say, selected=selected
+        )
+        self.place = place(self)
+        self.store = self.place.store()
+        self._state: State | None = None
+        self._snapshot: Snapshot | None = None
+        self.live = Live(self, self.place)
+
+    # -- clusters and hosts ----------------------------------------------------------------------------------------
+
+    @property
+    def host(self) -> Cluster:
+        """The host cluster; one in which nothing is found where there is none."""
+        return self.place.cluster
+
+    @cached_property
+    def control_plane(self) -> Cluster:
+        """The instance's API server. Raises ProblemsError if it cannot be reached from here."""
+        return self.kept(self.place.connect(self.snapshot))
+
+    @property
+    def control_plane_exists(self) -> bool:
+        """Whether the API server of the instance has been deployed; in check mode it may not have been."""
+        return self.place.control_plane_exists(self.snapshot)
+
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        """The plain hosts of the document, by name."""
+        return self.place.hosts
+
+    @property
+    def observed(self) -> Mapping[str, dict[str, Any]]:
+        """What was seen of these hosts by earlier steps (``host_checks`` says in which form)."""
+        return self.place.observed
+
+    @property
+    def handover(self) -> Handover:
+        """What earlier steps have left, and this one leaves for the next."""
+        return self.place.handover
+
+    def on_host(self, name: str) -> HostView:
+        """What one of the hosts is to be."""
+        from .host_view import HostView  # noqa: PLC0415 - of no use where all runs in pods
+
+        return HostView(self, self.hosts[name], self.observed[name].get("files") or {})
+
+    @property
+    def leaving(self) -> dict[str, Mapping[str, Any]]:
+        """Hosts that the document has no more and something of ours may be left on: name → their former entry of it.
+
+        One that has only got another name is none of them: what is there belongs to the new name.
+        """
+        there = {(host["address"], host.get("port")) for host in self.spec.get("hosts", ())}
+        known = self.stored_state.hosts if self.stored_state else {}
+        return {
+            name: entry
+            for name, entry in known.items()
+            if name not in self.hosts and (entry["address"], entry.get("port")) not in there
+        }
+
+    # -- what is known of the instance -----------------------------------------------------------------------------
+
+    @property
+    def stored_state(self) -> State | None:
+        """The state as it is kept; None before the first install and after an uninstall."""
+        return self.store.state
+
+    @property
+    def state(self) -> State:
+        """The stored state, or the one that a first install would begin with."""
+        if self._state is None:
+            self._state = self.stored_state or self.place.first_state()
+        return self._state
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What follows from the state, as it was when the run last looked."""
+        if self._snapshot is None:
+            self._snapshot = Snapshot(
+                self, self.place, self.live, state=lambda: self.state, stored=lambda: self.stored_state
+            )
+        return self._snapshot
+
+    def look_again(self, stored: State | None = None) -> None:
+        """Find out anew what the place shows, and what follows from that and from the state: ``stored``, if any."""
+        self._state, self._snapshot, self.live = stored or self._state, None, Live(self, self.place)
+
+    def go_on_with(self, state: State) -> None:
+        """Take this for the state from now on, and render the instance by it. It is not stored by this."""
+        self._state, self._snapshot = state, None
+
+    @property
+    def instance(self) -> Instance:
+        """The instance as renderers want it."""
+        return self.snapshot.instance
+
+    @property
+    def layout(self) -> Layout:
+        """Where the processes of the instance find each other in the host cluster."""
+        return self.snapshot.layout
+
+    @property
+    def material(self) -> Material:
+        """The keys and certificates of the instance that this step deals with."""
+        return self.snapshot.material
+
+    @property
+    def endpoint_host(self) -> str:
+        """The name or address at which people outside find the API server; empty where there is none."""
+        return self.snapshot.endpoint_host
+
+    @property
+    def public_url(self) -> str:
+        """Where the API server is for those outside; within the host cluster where it has no such address."""
+        return self.snapshot.public_url
+
+    def crds(self) -> list[Object]:
+        """Karmada's CRDs of the instance's release, verified; none if the document does not want them."""
+        return self._crds if self.spec["installCRD"] else []
+
+    @cached_property
+    def _crds(self) -> list[Object]:
+        return crd_files.crds(self.instance.release.karmada, self.place.crd_source)
+
+    def host_objects(self) -> list[Object]:
+        """Everything that the instance consists of in the host cluster, before any overlay, but for its state."""
+        admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
+        workloads = self._rendered(pod_components(self.spec))
+        passage = render.passage(self.instance, self.place.ingress_controller)
+        return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads, *passage]
+
+    def workloads(self, components: Iterable[str]) -> list[Object]:
+        """What these rows of the component table consist of in the host cluster, before any overlay."""
+        return self._rendered(BY_NAME[name] for name in components)
+
+    def _rendered(self, components: Iterable[Component]) -> list[Object]:
+        return [
+            each
+            for component in components
+            for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
+        ]
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def require_lock(self) -> None:
+        """Raise LockLost if the lock that this run holds was lost; called before each write to a cluster."""
+        self.store.require_lock()
 
     @contextmanager
     def writing(self, step: str) -> Iterator[None]:
         """Hold the lock, with the state read after it was taken. ``step`` goes into the journal before anything is
         done.
 
-        Everything that was derived from an older state is forgotten on the way in; ask again inside.
+        What was derived from an older state is derived anew; ask again inside.
         """
         if self.check:
             raise AssertionError("a check run must not write")
-        created = self._ensure_namespace()
-        self._hold_lock()
-        draft = self.__dict__.get("state")
-        self._forget()
-        if self.stored_state is None and draft is not None:
-            self.__dict__["state"] = draft
-        if self.stored_state is None:
-            self._make_way_for_clashing_instance()
-        self.save(self._journaled(step), namespace_uid=created)
-        yield
-        self._lock.check()
+        with self.store.writing(self, step):
+            yield
 
-    def _make_way_for_clashing_instance(self) -> None:
-        """Preflight refuses names that are taken; two first installs at the same moment take none from each other yet.
-
-        Each has put its name into its Lease before it looks for the other's, so at least one of them sees it. Raises
-        ProblemsError, with the lock released.
-        """
-        for other in clashing_names(self.name):
-            lease = self.host.get(lease_module.API_VERSION, lease_module.KIND, f"{other}-installer", self.namespace)
-            if lease is None:
-                continue
-            held = (lease.get("spec") or {}).get("holderIdentity")
-            if held or self.host.get("v1", "Secret", f"{other}-installer-state", self.namespace):
-                self._lock.release()
-                raise ProblemsError(
-                    Problem(
-                        what=f"control plane {other} is being installed here, and some objects of both would have "
-                        "the same names",
-                        where=f"namespace {self.namespace} of the host cluster",
-                        remedy=f"choose another metadata.name or namespace, or run again when {other} is uninstalled",
-                    ),
-                    "nothing was installed",
-                )
-
-    def resume_lock(self) -> None:
-        """Keep renewing the lock through this action if an earlier step of the same run took it."""
-        if not self.check and self._lock.is_ours():
-            self._hold_lock()
-
-    def _hold_lock(self) -> None:
-        if self._lock_kept:
-            self._lock.check()
-            return
-        self.on_lock(True)
-        self._lock.acquire(LOCK_WAIT_SECONDS, self.say)
-        # Not released at the end of a step: the run as a whole excludes others.
-        self._closing.enter_context(self._lock.held(release=False))
-        self._lock_kept = True
-
-    def release_lock(self) -> None:
-        """Let go of the lock if this run holds it."""
-        self._lock.release()
-        self.on_lock(False)
-
-    def retire_lock(self) -> None:
-        """The lock is among what is deleted next: do not miss it."""
-        if self._lock_kept:
-            self._lock.retire()
-
-    @cached_property
-    def _lock(self) -> Lock:
-        return Lock(self.host, self.namespace, f"{self.name}-installer", self.holder)
-
-    def _ensure_namespace(self) -> str | None:
+    def ensure_namespace(self) -> str | None:
         """The UID of the namespace if this call made it, or a run that was killed before it could record that."""
         found = self.host.get("v1", "Namespace", self.namespace)
         if found:
             return str(found["metadata"]["uid"]) if owned_by(found, self.state.owner, ()) else None
-        applied = self.host.apply(workloads.namespace(self.instance))
+        applied = self.host.apply(render.namespace(self.instance))
         return str(applied.object["metadata"]["uid"])
 
-    def _journaled(self, step: str) -> State:
+    def journaled(self, step: str) -> State:
+        """The state with this step in its journal, and with what this run has found out by then."""
         journal = self.state.journal
         if journal.operation != self.operation or journal.run != self.holder or journal.finished:
             journal = replace(
@@ -142,10 +240,24 @@ class Run(InstanceFacts):
             self.state,
             journal=replace(journal, step=step),
             endpoint_host=self.endpoint_host,
-            service_subnet=self.service_subnet,
+            service_subnet=self.snapshot.service_subnet,
             endpoint_type=kind,
             passages=tuple(sorted(passages)),
         )
+
+    def begin(self) -> bool:
+        """Record what is about to be done on hosts, before it is; returns whether there is anything to do."""
+        return self.place.begin(self)
+
+    def etcd_bootstrapped(self) -> None:
+        """Note that from now on no member of etcd may found a cluster again."""
+        with self.writing("end the bootstrap of etcd"):
+            self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True)))
+
+    def hosts_left(self) -> None:
+        """Forget the hosts that have left: nothing is on them any more, or they were given up by name."""
+        with self.writing("forget hosts that have left"):
+            self.save(replace(self.state, hosts={host["name"]: host for host in self.spec["hosts"]}))
 
     def finish(self) -> bool:
         """Mark the operation as brought to its end and keep the document. False: there was nothing to do.
@@ -156,19 +268,22 @@ class Run(InstanceFacts):
         if stored is None:
             return False
         due = stored.journal.interrupted or stored.document != self.deployment
-        seen = image_pins.agreed(image_pins.running(self.pods())) if due or self.confirmed_images else {}
+        seen = image_pins.agreed(image_pins.running(self.place.pods())) if due or self.confirmed_images else {}
         anew = {image: digest for image, digest in seen.items() if image in self.confirmed_images}
         if not due and not anew.items() - stored.digests.items():
             return False
         with self.writing("finish"):
-            journal = replace(self.state.journal, finished=datetime.now(UTC).isoformat(), step="")
-            digests = {**seen, **self.state.digests, **anew}
-            self.save(replace(self.state, journal=journal, document=self.deployment, digests=digests))
+            state = self.state
+            self.save(
+                replace(
+                    state,
+                    journal=replace(state.journal, finished=datetime.now(UTC).isoformat(), step=""),
+                    document=self.deployment,
+                    digests={**seen, **state.digests, **anew},
+                    member_places=self.place.member_places_left(self),
+                )
+            )
         return True
-
-    def pods(self) -> list[Object]:
-        """The pods of the instance in the host cluster."""
-        return list(self.host.list("v1", "Pod", self.namespace, labels=f"{INSTANCE_LABEL}={self.name}"))
 
     def hold_to(self, digests: Mapping[str, str]) -> None:
         """Record what tags of images (by reference) led to, for every run that comes."""
@@ -177,53 +292,11 @@ class Run(InstanceFacts):
                 self.save(replace(self.state, digests={**self.state.digests, **digests}))
 
     def save(self, state: State, namespace_uid: str | None = None) -> None:
-        """Store the state. Only inside ``writing``.
-
-        The lock says who may write, and a machine that stood still for a while may not know yet that it was lost; so
-        only what was read under the lock is replaced. Raises LockLost if something else is there by now.
-        """
+        """Keep the state. Only inside ``writing``. Raises LockLost if something else than was read is there by now."""
         if namespace_uid:
             state = state.with_owned(HOST, {f"Namespace {self.namespace}": namespace_uid})
-        state = replace(state, collection=COLLECTION_VERSION)
-        secret = workloads.secret(self.instance, "installer", "installer-state", to_files(state))
-        self.stored_as = version_of(self._written(secret))
-        self.__dict__["stored_state"] = self.__dict__["state"] = state
-
-    def _written(self, secret: Object) -> Object:
-        """The state as it is there when it was written. Raises LockLost if something else is there by now."""
-        wanted = {**secret, "metadata": {**secret["metadata"], **self.stored_as}}
-        for tried in range(REFUSALS):
-            try:
-                return self.host.apply(wanted).object
-            except Conflict:
-                if live := self._written_unheard(secret):
-                    return live
-            # Something on the way refused it, and what was read is there yet: the same write is as right as before.
-            time.sleep(min(2.0, 0.05 * 2**tried))
-        return self.host.apply(wanted).object
-
-    def _written_unheard(self, secret: Object) -> Object | None:
-        """The state as it is there, if that is what we meant to write: an attempt that we heard nothing of got through.
-
-        Nobody else writes the same, since the journal in it names this run. None if nobody has written anything; raises
-        LockLost otherwise.
-        """
-        live = self.host.get("v1", "Secret", secret["metadata"]["name"], self.namespace)
-        uid = self.stored_as.get("uid")
-        if live and live.get("data") == secret["data"] and uid in (None, live["metadata"]["uid"]):
-            return live
-        if (version_of(live) if live else NOT_STORED) == self.stored_as:
-            return None
-        stem = f"{self.namespace}/{self.name}-installer"
-        raise LockLost(
-            f"lost the lock {stem} in {self.host.name}: since this run read the state, somebody else has written "
-            f"Secret {stem}-state. It was left as it is; run again when no other run is at work there"
-        )
-
-    def _forget(self) -> None:
-        for name in ("stored_state", "state", "instance", "seen_families"):
-            self.__dict__.pop(name, None)
-        self.forget_endpoint()
+        self.store.write(state, self.instance)
+        self._state = self.store.state
 
     def apply_to_host(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
         """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
@@ -255,11 +328,6 @@ class Run(InstanceFacts):
             return planned
         with self.writing(step):
             return apply_all(self.control_plane, render_objects())
-
-    def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong with the hosts that are to run this member's agent; none where it runs in pods."""
-        del entry
-        return []
 
     def remove_from_control_plane(self, step: str, refs: Iterable[Ref]) -> list[Change]:
         """Delete these objects inside the control plane where they exist and are ours."""
@@ -306,7 +374,7 @@ class Run(InstanceFacts):
             return delete_all(cluster, targets, check=True)
         with self.writing(step):
             changes = delete_all(cluster, targets, progress=self.say)
-            if self.is_host(cluster):
+            if cluster is self.host:
                 self.save(self.state.without_owned(HOST, {str(ref) for ref, _uid in targets}))
         return changes
 

@@ -16,10 +16,10 @@ from typing import Any
 from .. import private_file
 from ..problems import Problem, ProblemsError
 from . import private_folder, ssh, ssh_folder
-from .facts import InstanceFacts
+from .facts import Facts
 
 
-def fetch(run: InstanceFacts) -> list[Path]:
+def fetch(run: Facts) -> list[Path]:
     """Make the files that the document asks for, and say which. Raises ProblemsError with all that is wrong."""
     if run.connection.secrets:
         return []
@@ -27,7 +27,7 @@ def fetch(run: InstanceFacts) -> list[Path]:
 
 
 @contextmanager
-def of_settings(run: InstanceFacts, settings: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str | None]]:
+def of_settings(run: Facts, settings: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str | None]]:
     """Files with the private key and the host keys that these settings refer to, while the context lasts.
 
     ``where`` is the field of the settings. Raises ProblemsError with all that is wrong.
@@ -47,7 +47,7 @@ def _files(settings: Mapping[str, Any], secrets: str | None, folder: str) -> tup
     return key, known_hosts
 
 
-def _write(run: InstanceFacts, settings: Mapping[str, Any], where: str, folder: Path) -> list[Path]:
+def _write(run: Facts, settings: Mapping[str, Any], where: str, folder: Path) -> list[Path]:
     problems: list[Problem] = []
     found = []
     for field, key in ssh.REFERENCES.items():
@@ -67,7 +67,7 @@ def _write(run: InstanceFacts, settings: Mapping[str, Any], where: str, folder: 
     return found
 
 
-def _text(run: InstanceFacts, secret: str, key: str, where: str) -> str:
+def _text(run: Facts, secret: str, key: str, where: str) -> str:
     try:
         text = run.secret(secret, where).get(key, b"").decode()
     except UnicodeDecodeError:

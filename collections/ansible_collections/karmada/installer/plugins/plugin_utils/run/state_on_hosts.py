@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER, digest_of
 
+from ..components.hosts import CONTROL_PLANE_ROLE, Host
 from ..components.state import State, to_files
 from ..document.recorded import read_state
 from ..encoding import base64_files, files_of
@@ -49,6 +50,15 @@ class Stored:
     def without_files(self) -> dict[str, Any]:
         """What a host gets that only has to know which state it is: no key of any authority."""
         return {**self.plain, "files": {}}
+
+    def for_host(self, host: Host) -> dict[str, Any]:
+        """What a host of the control plane is to keep of it: keys of authorities beside API servers only."""
+        return self.plain if CONTROL_PLANE_ROLE in host.roles else self.without_files
+
+    def is_kept(self, host: Host, kept: Kept | None) -> bool:
+        """Whether a host of the control plane keeps what it is to keep, and nothing else."""
+        wanted = self.for_host(host)
+        return kept is not None and kept.digest == wanted["digest"] and bool(kept.copies) == bool(wanted["files"])
 
     @cached_property
     def digest(self) -> str:

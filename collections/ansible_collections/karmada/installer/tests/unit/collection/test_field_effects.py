@@ -391,15 +391,16 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)
     run = fake_run(deployment, a_host(), stored=remembered)
     material = replace(MATERIAL, external_etcd=run.external_etcd_files)
-    run.__dict__["issued"] = certificates.Issued(material, {})
+    run.snapshot.__dict__["issued"] = certificates.Issued(material, {})
     # Where they come from is looked at, too.
     run.__dict__.pop("_crds", None)
-    del run.__dict__["host"]
+    del run.place.__dict__["cluster"]
     _ = run.host
     opened = {"host": [*asked.asked, _refused_unverified(deployment)]}
-    run.__dict__["host"] = a_host()
-    etcd = replace(remembered.etcd, storage=run._etcd_storage(), nodes=("node-a", "node-b", "node-c"))
-    run.__dict__["stored_state"] = run.__dict__["state"] = replace(remembered, etcd=etcd)
+    run.place.__dict__["cluster"] = a_host()
+    etcd = replace(remembered.etcd, storage=run.place.etcd_storage(), nodes=("node-a", "node-b", "node-c"))
+    run.store.state = replace(remembered, etcd=etcd)
+    run.look_again(run.store.state)
     monkeypatch.setattr(Run, "config_maps", CONFIG_MAPS)
     found: dict[str, Any] = {
         "connection to the host cluster": opened["host"],
@@ -407,7 +408,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
             workloads.namespace(run.instance),
             *overlay.laid_over(run.host_objects(), run.overlays),
         ],
-        "storage of etcd": run._etcd_storage(),
+        "storage of etcd": run.place.etcd_storage(),
         "certificates": _certificates(run, monkeypatch),
         "renewal of certificates": sorted(
             certificates.issue_missing(
@@ -419,13 +420,20 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         "endpoint": [run.public_url, run.endpoint_host],
         "objects of the control plane": [
             *stages.objects(run, "rights"),
-            *bootstrap.foundation("me", run.crds(), run.addresses),
-            *bootstrap.aggregation("me", run.addresses, [component.name for component in wanted_components(run.spec)]),
-            *bootstrap.estimator_services(
-                "me", {each.member: run.estimator_address(each) for each in wanted_components(run.spec) if each.member}
+            *bootstrap.foundation("me", run.crds(), run.snapshot.addresses),
+            *bootstrap.aggregation(
+                "me", run.snapshot.addresses, [component.name for component in wanted_components(run.spec)]
             ),
-            *bootstrap.admission("me", run.addresses),
-            *bootstrap.discovery("me", run.addresses),
+            *bootstrap.estimator_services(
+                "me",
+                {
+                    each.member: run.place.estimator_address(run.instance, each)
+                    for each in wanted_components(run.spec)
+                    if each.member
+                },
+            ),
+            *bootstrap.admission("me", run.snapshot.addresses),
+            *bootstrap.discovery("me", run.snapshot.addresses),
         ],
         "source of the CRDs": list(fetched),
         "objects of members": _members(run),

@@ -113,7 +113,7 @@ class ControlPlane:
         finally:
             self.requests = dict(inside.counts)
             if not run.check:
-                run.release_lock()
+                run.store.release_lock()
             run.close()
             inside.close()
         return found

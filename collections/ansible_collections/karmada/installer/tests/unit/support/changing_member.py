@@ -12,11 +12,9 @@ import contextlib
 import copy
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import member_join as member_join_action
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
@@ -27,6 +25,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import l
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.works import execution_namespace
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.store import SecretStore
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.members import test_agent_join
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.members.test_agent_join import Killed, Object
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -120,7 +119,8 @@ class Site(test_agent_join.Site):
     @staticmethod
     @contextlib.contextmanager
     def _writing(run: Run, _step: str) -> Iterator[None]:
-        run._forget()
+        run.store.state = run.store._read()
+        run.look_again(run.store.state)
         yield
 
     @staticmethod
@@ -258,14 +258,7 @@ class SiteOnHosts(Site):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        monkeypatch.setattr(member_join_action, "HostsRun", Run)
-        facts = {
-            "hand_on_agents": lambda *_: None,
-            "handover": SimpleNamespace(agents={}),
-            "has_agents_on_hosts": False,
-        }
-        for name, value in facts.items():
-            monkeypatch.setattr(Run, name, value, raising=False)
+        monkeypatch.setattr(SecretStore, "later", True)
         self.known = copy.deepcopy(self.host.objects[STATE])
 
     def told(self) -> None:

@@ -23,9 +23,7 @@ HOST = {"endpoint": {"type": "NodePort", "host": "karmada.example.com", "port": 
 
 def a_run(*, check: bool = False, installed: bool = True, spec: dict[str, Any] | None = None) -> Run:
     run = fake_run(document(HOST if spec is None else spec), FakeCluster("host"), check=check)
-    run.__dict__["stored_state"] = state() if installed else None
-    if installed:
-        run.__dict__["state"] = state()
+    run.store.state = state() if installed else None
     return run
 
 

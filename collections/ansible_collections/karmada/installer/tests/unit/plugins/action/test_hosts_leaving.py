@@ -32,7 +32,7 @@ def runs(tmp_path: Path) -> Runs:
 
 def leaving(runs: Runs, hostvars: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     action: Any = ActionModule.__new__(ActionModule)
-    action._hostvars = hostvars or {}
+    action.variables = {"hostvars": hostvars or {}}
     found: list[dict[str, Any]] = action.perform(runs.step(), {})["hosts"]
     return found
 

@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import fixed_settings
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run, storage_class
 from ansible_collections.karmada.installer.tests.unit.support.samples import Object, Rendered, document, state
@@ -50,7 +50,7 @@ class NoLock:
 
 @pytest.fixture(autouse=True)
 def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "Lock", lambda *_: NoLock())
+    monkeypatch.setattr(store_module, "Lock", lambda *_: NoLock())
 
 
 def recorded(run: Run) -> Run:
@@ -77,7 +77,7 @@ def test_the_range_for_services_follows_the_host_cluster(
 ) -> None:
     run = fresh(families, spec, *there)
     later = recorded(run)
-    assert run.service_subnet == later.state.service_subnet == expected
+    assert run.snapshot.service_subnet == later.state.service_subnet == expected
     assert later.layout.service_subnet == expected
 
 
@@ -97,7 +97,7 @@ def test_a_check_run_guesses_by_what_it_may_read() -> None:
         "spec": {"ipFamilies": ["IPv6"]},
     }
     run = fresh(["IPv6"], None, kubernetes, check=True)
-    assert run.service_subnet == "fd00:10:96::/108"
+    assert run.snapshot.service_subnet == "fd00:10:96::/108"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_check_run_that_may_read_nothing_goes_by_the_address_of_the_api_server
     run = fresh(["IPv6"], check=True)
     run.say = told.append
     run.host.denied, run.host.own_address = {("get", "services")}, address  # type: ignore[attr-defined]
-    assert run.service_subnet == expected
+    assert run.snapshot.service_subnet == expected
     assert run.layout.service_subnet == expected
     assert len(told) == said
 

@@ -15,11 +15,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     ETCD,
     KARMADA_APISERVER,
     KARMADA_SCHEDULER,
+    ON_HOSTS,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun, Stored
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import ON_HOSTS
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import entry
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
     Runs,
@@ -187,7 +189,7 @@ def with_image(**settings: str) -> dict[str, Any]:
     return deployment(components={"karmadaScheduler": settings})
 
 
-def unit_of(run: HostsRun) -> str:
+def unit_of(run: Run) -> str:
     host = component_hosts.hosts_of(run.spec, CONTROL_PLANE_ROLE)[0]
     return units.component_unit(
         run.instance, KARMADA_SCHEDULER, units.layout(run.instance, host, KARMADA_SCHEDULER, ""), ""
@@ -206,28 +208,34 @@ def unit_of(run: HostsRun) -> str:
 )
 def test_another_image_is_another_program_that_is_fetched_and_started(settings: dict[str, str], runs: Runs) -> None:
     before, after = runs.step(), runs.step(with_image(**settings))
-    assert before.missing_programs() == {}
-    (path,) = {after.program_path(each) for found in after.missing_programs().values() for (each,) in found.values()}
-    assert path != before.program_path(KARMADA_SCHEDULER)
+    assert host_programs.missing(before) == {}
+    (path,) = {
+        units.program(after.instance, each)
+        for found in host_programs.missing(after).values()
+        for (each,) in found.values()
+    }
+    assert path != units.program(before.instance, KARMADA_SCHEDULER)
     assert path.startswith(f"{units.PROGRAMS}/{settings.get('imageTag', before.instance.release.karmada)}~")
     assert f'ExecStart="{path}"' in unit_of(after)
     # The next image is another one again, and the same is the same.
     other = runs.step(with_image(**{**settings, "imageTag": "other"}))
-    assert other.program_path(KARMADA_SCHEDULER) != path
-    assert runs.step(with_image(**settings)).program_path(KARMADA_SCHEDULER) == path
-    assert after.program_path(ON_HOSTS["karmada-webhook"]) == before.program_path(ON_HOSTS["karmada-webhook"])
+    assert units.program(other.instance, KARMADA_SCHEDULER) != path
+    assert units.program(runs.step(with_image(**settings)).instance, KARMADA_SCHEDULER) == path
+    assert units.program(after.instance, ON_HOSTS["karmada-webhook"]) == units.program(
+        before.instance, ON_HOSTS["karmada-webhook"]
+    )
 
 
 def test_the_tag_of_the_release_is_no_other_image(runs: Runs) -> None:
     same = with_image(imageTag=releases.newest().karmada)
-    assert runs.step(same).missing_programs() == {}
+    assert host_programs.missing(runs.step(same)) == {}
 
 
 def test_two_registries_with_one_tag_are_two_programs(runs: Runs) -> None:
     one, other = (
         runs.step(with_image(imageRepository=f"{name}.example.com/scheduler", imageTag="v1.18.2")) for name in "ab"
     )
-    assert one.program_path(KARMADA_SCHEDULER) != other.program_path(KARMADA_SCHEDULER)
+    assert units.program(one.instance, KARMADA_SCHEDULER) != units.program(other.instance, KARMADA_SCHEDULER)
 
 
 @pytest.mark.parametrize("source", ["URL", "Directory", "GoModules"])
@@ -259,4 +267,4 @@ def test_where_programs_come_out_of_no_images_they_are_refused(source: str, fiel
 def test_programs_of_the_store_and_the_api_server_have_folders_of_their_own_too(runs: Runs) -> None:
     changed = runs.step(deployment(components=tags(etcd="v3.6.99", karmadaAPIServer="v1.35.99")))
     for component, tag in ((ETCD, "v3.6.99"), (KARMADA_APISERVER, "v1.35.99")):
-        assert f"/{tag}~" in changed.program_path(component)
+        assert f"/{tag}~" in units.program(changed.instance, component)

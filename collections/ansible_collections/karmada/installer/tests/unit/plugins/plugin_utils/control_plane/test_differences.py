@@ -25,7 +25,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import HOST, Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, external_etcd, state
@@ -249,7 +248,7 @@ def test_of_a_control_plane_on_hosts_it_is_what_is_inside(tmp_path: Path, monkey
     control_plane = ControlPlane("control plane")
 
     def step() -> Run:
-        run = HostsRun(
+        run = Run(
             deployment,
             Connection(kubeconfig_output=str(tmp_path / "kubeconfig")),
             operation="install",
@@ -258,7 +257,8 @@ def test_of_a_control_plane_on_hosts_it_is_what_is_inside(tmp_path: Path, monkey
             say=lambda _: None,
             handover=Handover(tmp_path / "run"),
         )
-        run.__dict__.update(stored_state=stored, state=stored, control_plane=control_plane)
+        run.store.state = stored
+        run.__dict__["control_plane"] = control_plane
         return run
 
     (tmp_path / "kubeconfig").write_text(admin_kubeconfig.for_person(step()))

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import e
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
@@ -185,7 +185,10 @@ def test_the_domain_of_the_host_cluster_is_in_the_name(domain: str) -> None:
     wanted = document({"components": ON, "members": [entry("m1")], "hostCluster": {"domain": domain}})
     run = fake_run(wanted, FakeCluster("host cluster"), stored=state())
     (component,) = estimators.wanted_estimators(run)
-    assert run.estimator_address(component) == (f"prod-scheduler-estimator-m1.karmada.svc.{domain}", 10352)
+    assert run.place.estimator_address(run.instance, component) == (
+        f"prod-scheduler-estimator-m1.karmada.svc.{domain}",
+        10352,
+    )
 
 
 def test_a_member_that_left_or_all_of_them_leave_nothing_in_the_control_plane() -> None:
@@ -244,7 +247,7 @@ def test_pods_come_and_go_with_their_member_and_a_second_run_writes_nothing() ->
     estimators.in_pods(run, estimators.joined(run), 1)
     assert run.host.log == []
     later = a_run("m1")
-    later.__dict__.update(host=run.host, stored_state=run.state, state=run.state, stored_as=run.stored_as)
+    later.place.__dict__["cluster"] = run.host
     estimators.in_pods(later, estimators.joined(later), 1)
     left = {name for kind in kinds for name in run.host.names(kind) if "estimator" in name}
     assert left == {name for name in made if "m2" not in name}
@@ -277,14 +280,14 @@ def runs(tmp_path: Path) -> Runs:
     return found
 
 
-def tree(run: HostsRun, host: str = "cp2") -> Object:
+def tree(run: Run, host: str = "cp2") -> Object:
     return run.on_host(host).tree([ROW])
 
 
 def test_a_host_has_the_estimators_of_joined_members_each_with_ports_user_and_folder(runs: Runs) -> None:
     run = runs.step(on_hosts("m1", "m2", "m3"))
     assert tree(run)["units"] == [], "nobody is joined yet"
-    assert run.hand_on_members({"m1": b"1", "m2": b"2"}, ["m1"])
+    assert run.place.hand_on_members(run, {"m1": b"1", "m2": b"2"}, ["m1"])
     found = tree(runs.step(on_hosts("m1", "m2", "m3")))
     assert {unit["name"]: (unit["health"]["url"], unit["awaited"]) for unit in found["units"]} == {
         "karmada-prod-scheduler-estimator-m1.service": ("tcp://127.0.0.1:20352", True),
@@ -299,10 +302,10 @@ def test_a_host_has_the_estimators_of_joined_members_each_with_ports_user_and_fo
 
 def test_ports_stay_when_another_member_leaves_and_its_end_comes_to_every_host(runs: Runs) -> None:
     first = runs.step(on_hosts("m1", "m2"))
-    first.hand_on_members({"m1": b"1", "m2": b"2"}, ["m1", "m2"])
+    first.place.hand_on_members(first, {"m1": b"1", "m2": b"2"}, ["m1", "m2"])
     assert runs.step(on_hosts("m1", "m2")).state.member_places == {"m1": 0, "m2": 1}
     later = runs.step(on_hosts("m2", "m3"))
-    later.hand_on_members({"m2": b"2", "m3": b"3"}, [])
+    later.place.hand_on_members(later, {"m2": b"2", "m3": b"3"}, [])
     found = tree(runs.step(on_hosts("m2", "m3")))
     urls = {unit["name"].split("estimator-")[1]: unit["health"]["url"] for unit in found["units"]}
     assert urls == {"m2.service": "tcp://127.0.0.1:20355", "m3.service": "tcp://127.0.0.1:20358"}
@@ -316,13 +319,13 @@ def test_ports_stay_when_another_member_leaves_and_its_end_comes_to_every_host(r
 def test_a_host_that_has_all_of_it_is_left_alone_and_a_new_token_is_not_missed(runs: Runs) -> None:
     wanted = on_hosts("m1")
     run = runs.step(wanted)
-    run.hand_on_members({"m1": b"1"}, [])
+    run.place.hand_on_members(run, {"m1": b"1"}, [])
     for host in (each["name"] for each in HOSTS):
         there = {file["path"]: file["content"] for file in tree(runs.step(wanted), host)["files"]}
         runs.see(**{host: {"files": {path: each for path, each in there.items() if path.startswith("/etc/karmada/")}}})
-    assert not runs.step(wanted).hand_on_members({"m1": b"1"}, ["m1"])
-    assert runs.step(wanted).hand_on_members({"m1": b"another"}, ["m1"])
-    assert runs.step(on_hosts("m1", on=False)).hand_on_members({}, [])
+    assert not runs.step(wanted).place.hand_on_members(runs.step(wanted), {"m1": b"1"}, ["m1"])
+    assert runs.step(wanted).place.hand_on_members(runs.step(wanted), {"m1": b"another"}, ["m1"])
+    assert runs.step(on_hosts("m1", on=False)).place.hand_on_members(runs.step(on_hosts("m1", on=False)), {}, [])
 
 
 def test_before_the_control_plane_was_asked_a_host_keeps_what_it_has(runs: Runs) -> None:
@@ -337,7 +340,9 @@ def test_before_the_control_plane_was_asked_a_host_keeps_what_it_has(runs: Runs)
 
 def test_the_scheduler_of_a_host_asks_the_estimators_of_that_host(runs: Runs) -> None:
     run = runs.step(on_hosts("m1", "m2"))
-    addresses = {each.member: run.estimator_address(each) for each in estimators.wanted_estimators(run)}
+    addresses = {
+        each.member: run.place.estimator_address(run.instance, each) for each in estimators.wanted_estimators(run)
+    }
     assert addresses == {"m1": ("localhost", 20352), "m2": ("localhost", 20355)}
     where = render.layout(run.instance, run.hosts["cp2"], estimators.ROW, "")
     assert "localhost" in where.server_names["karmada-scheduler-estimator-m2"].dns
@@ -345,7 +350,7 @@ def test_the_scheduler_of_a_host_asks_the_estimators_of_that_host(runs: Runs) ->
 
 def test_one_program_serves_the_estimators_of_all_members(runs: Runs) -> None:
     run = runs.step(on_hosts("m1", "m2"))
-    lacking = [each.row for each in run.missing_programs()["cp2"]["amd64"]]
+    lacking = [each.row for each in host_programs.missing(run)["cp2"]["amd64"]]
     assert lacking.count(ROW) == 1
 
 
@@ -383,15 +388,15 @@ def test_without_them_the_step_reads_the_control_plane_and_writes_nothing() -> N
 
 def test_without_them_no_host_is_given_or_rid_of_anything_and_no_state_is_written(runs: Runs) -> None:
     run = runs.step(on_hosts("m1", on=False))
-    before = run.stored.serial
-    assert not run.hand_on_members({}, [])
+    before = run.store.stored.serial
+    assert not run.place.hand_on_members(run, {}, [])
     after = runs.step(on_hosts("m1", on=False))
-    assert after.stored.serial == before
+    assert after.store.stored.serial == before
     for host in after.hosts:
         assert _nothing_of_them(after.on_host(host).tree(list(BY_NAME)))
         assert tree(after, host) == render.merged([], OWNER)
     assert _nothing_of_them(render.skeleton(after.instance))
-    assert not any(each.row == ROW for each in after.missing_programs()["cp2"]["amd64"])
+    assert not any(each.row == ROW for each in host_programs.missing(after)["cp2"]["amd64"])
 
 
 # -- an etcd on hosts beneath pods -------------------------------------------------------------------------------------

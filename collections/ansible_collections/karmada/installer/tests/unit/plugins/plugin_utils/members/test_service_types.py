@@ -90,7 +90,7 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
     monkeypatch.setattr(member_join.agent_join, "install", lambda *_: None)
     outcome = member_join.Outcome("m1")
     member_join.register_member(run, entry, Clusters(), outcome)
-    run.__dict__["state"] = member_join.recorded(run.state, entry, outcome.on_member)
+    run.go_on_with(member_join.recorded(run.state, entry, outcome.on_member))
     return member
 
 

@@ -26,8 +26,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.endpoint_look import Seen
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun, Stored
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_reach import certificate, server
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render import test_agent_units as of_agents
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
@@ -172,7 +172,7 @@ def test_while_a_host_lets_nobody_in_it_is_not_known_whose_it_is(monkeypatch: py
     assert looked(runs.step(), answers(), monkeypatch) == ([], [])
 
 
-def named(run: HostsRun, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def named(run: Run, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found, said = looked(run, Seen(addresses), monkeypatch)
     assert found == []
     return said
@@ -203,7 +203,7 @@ def test_a_name_that_leads_past_the_api_servers_is_told(monkeypatch: pytest.Monk
 # -- from hosts --------------------------------------------------------------------------------------------------------
 
 
-def targets(run: HostsRun, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+def targets(run: Run, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
     action: Any = Targets.__new__(Targets)
     found: dict[str, list[str]] = action.perform(run, {})["hosts"]

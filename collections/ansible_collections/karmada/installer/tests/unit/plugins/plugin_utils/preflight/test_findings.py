@@ -269,7 +269,8 @@ def test_a_control_plane_that_does_not_answer_keeps_no_member_from_being_checked
             raise Unreachable("control plane", "GET", "/", 0, "Unreachable", "no answer")
 
     run = with_members(monkeypatch, m1=member("m1"), m2=member("m2"))
-    run.__dict__.update(stored_state=state(), control_plane=Mute())
+    run.store.state = state()
+    run.__dict__["control_plane"] = Mute()
     monkeypatch.setattr(Run, "control_plane_exists", True)
     assert problems(run) == []
 
@@ -383,7 +384,7 @@ def test_our_own_member_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in registration.objects_on_member("m1", state().owner, "karmada/prod"):
         ours.put(each)
     run = with_members(monkeypatch, m1=ours, m2=member("m2"))
-    run.__dict__["stored_state"] = state()
+    run.store.state = state()
     assert problems(run) == []
 
 

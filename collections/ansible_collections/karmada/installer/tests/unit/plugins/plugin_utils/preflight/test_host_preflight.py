@@ -6,9 +6,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.preflight import test_host_checks as checks
 
 NO_PROGRAM = Problem("no release downloads exist", "spec.artifacts.source", "use Image")
@@ -16,6 +18,11 @@ REFUSED = {"refusal": "ssh: connect to host 192.0.2.2 port 22: Connection refuse
 
 
 FORMER = {"name": "host4", "address": "192.0.2.4", "roles": ["controlPlane"]}
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_programs, "problems", lambda _run, _hosts: [NO_PROGRAM])
 
 
 def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
@@ -30,7 +37,7 @@ def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
         leaving={each["name"]: each for each in leaving},
         handover=SimpleNamespace(observed=lambda name: observed.get(name, {})),
         stored_state=None,
-        program_problems=lambda _hosts: [NO_PROGRAM],
+        store=SimpleNamespace(kept_by_hosts={}),
     )
 
 

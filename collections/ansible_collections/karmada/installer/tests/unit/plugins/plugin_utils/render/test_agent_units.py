@@ -48,8 +48,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.render.agent_units import AgentAccess
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MemberStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs as programs_of_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
@@ -102,13 +102,14 @@ def runs(tmp_path: Path) -> Runs:
     return found
 
 
-def joined(runs: Runs, *members: Object, names: tuple[str, ...] = ("m1", "m2")) -> HostsRun:
+def joined(runs: Runs, *members: Object, names: tuple[str, ...] = ("m1", "m2")) -> Run:
     """The step after that in which these members were registered."""
-    runs.step(deployment(*members)).hand_on_agents(access_of(*names))
+    run = runs.step(deployment(*members))
+    run.place.hand_on_agents(run, access_of(*names), more=False)
     return runs.step(deployment(*members))
 
 
-def tree(run: HostsRun, host: str = "gw1") -> Object:
+def tree(run: Run, host: str = "gw1") -> Object:
     return run.on_host(host).tree([ROW])
 
 
@@ -230,7 +231,8 @@ def test_settings_of_the_document_reach_the_unit(runs: Runs) -> None:
         "extraEnv": [{"name": "NO_PROXY", "value": "*"}],
     }
     wanted = deployment(*BOTH, components={"karmadaAgent": settings})
-    runs.step(wanted).hand_on_agents(access_of("m1", "m2"))
+    run = runs.step(wanted)
+    run.place.hand_on_agents(run, access_of("m1", "m2"), more=False)
     lines = unit(tree(runs.step(wanted)), "m1")
     assert {"--v=4", "--feature-gates=MultiClusterService=true"} <= set(shlex.split(lines["ExecStart"][0]))
     assert (lines["MemoryMax"], '"NO_PROXY=*"' in lines["Environment"]) == ([str(2**30)], True)
@@ -249,7 +251,7 @@ def test_what_an_agent_reads_when_it_starts_restarts_it(change: Mapping[str, Any
     run = joined(runs, *BOTH)
     before = {each["name"]: each["hash"] for each in tree(run)["units"]}
     assert {each["name"]: each["hash"] for each in tree(runs.step(deployment(*BOTH)))["units"]} == before
-    run.hand_on_agents({**access_of("m2"), "m1": replace(ACCESS, **change)})
+    run.place.hand_on_agents(run, {**access_of("m2"), "m1": replace(ACCESS, **change)}, more=False)
     after = {each["name"]: each["hash"] for each in tree(runs.step(deployment(*BOTH)))["units"]}
     assert {name for name in after if after[name] != before[name]} == {"karmada-prod-agent-m1.service"}
 
@@ -271,7 +273,7 @@ def test_one_that_was_not_looked_at_keeps_what_it_has(runs: Runs) -> None:
 class Asked:
     """An action on a host, with what it asks modules for in the place of doing it."""
 
-    def __init__(self, action: type[HostAction], run: HostsRun, host: str, answer: Any = None) -> None:
+    def __init__(self, action: type[HostAction], run: Run, host: str, answer: Any = None) -> None:
         self.asked: list[Object] = []
         self.answer = answer
         self.action: Any = action.__new__(action)
@@ -287,13 +289,13 @@ class Asked:
         return dict(self.answer or {"changed": True})
 
     def perform(self, **arguments: Any) -> Object:
-        found: Object = self.action._performed(arguments)
+        found: Object = self.action._performed(self.action.karmada, arguments)
         return found
 
 
 def test_the_state_with_the_keys_of_authorities_is_on_no_host_of_a_member(runs: Runs) -> None:
     run = runs.step(deployment(*BOTH))
-    run.hand_on_agents(access_of("m1", "m2"))
+    run.place.hand_on_agents(run, access_of("m1", "m2"), more=False)
     assert run.state.authorities, "or nothing is proved"
     for host, sent in (("cp1", ["written"]), ("gw1", []), ("gw2", [])):
         step = Asked(journal.OnHost, runs.step(deployment(*BOTH)), host)
@@ -337,7 +339,7 @@ def test_hosts_that_differ_in_the_state_keep_it_and_are_let_go_of(runs: Runs) ->
 
 def test_a_host_of_members_has_no_say_in_the_state(runs: Runs) -> None:
     runs.see(gw1=seen(Stored(98).after(after_install(endpoint_host="x"))), gw2=seen(Stored(98).after(remembered())))
-    assert runs.step(deployment(*BOTH)).stored.serial == 5
+    assert runs.step(deployment(*BOTH)).store.stored.serial == 5
 
 
 def test_a_host_that_was_one_of_the_control_planes_loses_the_state(runs: Runs) -> None:
@@ -367,7 +369,8 @@ def test_a_host_is_on_record_before_anything_is_put_there(runs: Runs) -> None:
     left_with(runs, hosts={"cp1": CP})
     new = {"name": "cp9", "address": "192.0.2.9", "roles": ["controlPlane"]}
     wanted = deployment(*BOTH, hosts=[CP, *GATEWAYS, new], endpoint={"type": "External", "host": "192.0.2.1"})
-    runs.step(wanted).hand_on_agents(access_of("m1", "m2"))
+    run = runs.step(wanted)
+    run.place.hand_on_agents(run, access_of("m1", "m2"), more=False)
     assert set(runs.step(wanted).state.hosts) == {"cp1", "gw1", "gw2"}
 
 
@@ -382,7 +385,7 @@ def test_a_host_without_the_state_is_no_reason_to_write_it(runs: Runs) -> None:
 # -- those that end ----------------------------------------------------------------------------------------------------
 
 
-def gone(run: HostsRun, host: str = "gw1") -> list[str]:
+def gone(run: Run, host: str = "gw1") -> list[str]:
     names = [each["name"] for each in tree(run, host)["absent"]["units"]]
     return [name.split("agent-")[1].removesuffix(".service") for name in names if "-agent-" in name]
 
@@ -487,10 +490,10 @@ def test_a_host_that_breaks_ends_no_run_and_is_told_of_its_members(answer: Any, 
     assert again.perform(**arguments_of(host_programs.ActionModule)) == {"changed": False}
     assert again.asked == []
     run = runs.step(deployment(*BOTH, entry("m3", "gw2")))
-    (problem,) = run.agent_problems(BOTH[0])
+    (problem,) = run.place.agent_problems(BOTH[0])
     assert problem.where == "host gw1 (198.51.100.1)"
     assert told in problem.what
-    assert run.agent_problems(entry("m3", "gw2")) == []
+    assert run.place.agent_problems(entry("m3", "gw2")) == []
     run.__dict__["control_plane"] = FakeCluster("control plane")
     (waited,) = member_join.wait_ready(run, [BOTH[0]], 1)
     assert told in waited.problem
@@ -523,6 +526,11 @@ def test_a_host_of_the_control_plane_that_breaks_ends_the_run(runs: Runs) -> Non
 
 
 # -- before the first change -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _programs_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs_of_hosts, "problems", lambda _run, _hosts: [])
 
 
 class Checked:
@@ -562,10 +570,8 @@ class Checked:
             known = {"asked": 1000.0, "answered": 1001.0}
             runs.see(**{name: gw1 if gw1 and name == "gw1" else seen(stored, facts=own, **known)})
 
-    def run(self, *members: Object) -> HostsRun:
-        run = self.runs.step(deployment(*(members or BOTH)))
-        run.__dict__["program_problems"] = lambda _hosts: []
-        return run
+    def run(self, *members: Object) -> Run:
+        return self.runs.step(deployment(*(members or BOTH)))
 
 
 @pytest.mark.parametrize(
@@ -598,7 +604,7 @@ def test_what_is_wrong_with_a_host_is_a_problem_of_its_members_alone(
     assert (found["m2"], found["m3"]) == (found["m1"], [])
     assert all(problem.where and problem.remedy for problem in found["m1"])
     later = runs.step(deployment(*BOTH))
-    assert set(later.missing_programs()) == {"cp1", "gw2"}, "nothing is fetched for it"
+    assert set(programs_of_hosts.missing(later)) == {"cp1", "gw2"}, "nothing is fetched for it"
     step = Asked(host_components.ActionModule, later, "gw1")
     assert (step.perform(**arguments_of(host_components.ActionModule)), step.asked) == ({"changed": False}, [])
 

@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus, Observation
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
     Runs,
@@ -57,7 +57,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
         for unit in run.on_host("cp1").tree(component.name for component in ALL)["units"]
     }
     for component in ALL:
-        units[render.unit_name(run.instance, component)]["program"] = run.program_path(component)
+        units[render.unit_name(run.instance, component)]["program"] = render.program(run.instance, component)
     runs.see(**{name: {"units": units} for name in NAMES})
     return runs
 
@@ -65,7 +65,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 ALL = (ETCD, KARMADA_APISERVER, KARMADA_SCHEDULER, KARMADA_WEBHOOK)
 
 
-def step(runs: Runs) -> HostsRun:
+def step(runs: Runs) -> Run:
     return runs.step(deployment(hosts=HOSTS))
 
 
@@ -147,7 +147,7 @@ def test_of_certificates_that_each_host_has_the_first_to_end_is_told(runs: Runs)
 def test_a_control_plane_that_cannot_be_reached_is_a_note_beside_what_hosts_say(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_run: HostsRun) -> dict[str, Any]:
+    def refuse(_run: Run) -> dict[str, Any]:
         raise ProblemsError(Problem("no API server can be reached from here", "control plane", ""))
 
     monkeypatch.setattr(observe_hosts, "control_plane_answers", refuse)
@@ -188,7 +188,10 @@ def test_a_host_that_has_left_and_is_not_cleaned_yet_is_told_of(runs: Runs) -> N
 
 
 def test_hosts_that_have_different_programs_of_one_version_are_told(runs: Runs) -> None:
-    path, unused = step(runs).program_path(KARMADA_SCHEDULER), "/usr/local/lib/karmada/v0.0.1/karmada-scheduler"
+    path, unused = (
+        render.program(step(runs).instance, KARMADA_SCHEDULER),
+        "/usr/local/lib/karmada/v0.0.1/karmada-scheduler",
+    )
     one, two = "1" * 64, "2" * 64
     runs.see(
         cp1={"programs": {path: one, unused: one}},

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,10 +27,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import make_run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.etcd_on_hosts import EtcdOnHostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.plain_hosts import RunWithHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods, Place, PodsAboveHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, TOKEN, document, rendered, state
@@ -62,19 +62,19 @@ class Runs:
         for name in NAMES:
             self.handover.note(name, files={}, programs={}, facts={"architecture": "x86_64"}, **more)
 
-    def step(self, stored: State | None, *, check: bool = False) -> EtcdOnHostsRun:
+    def step(self, stored: State | None, *, check: bool = False) -> Run:
         deployment = document(SPEC)
-        run = EtcdOnHostsRun(
+        run = Run(
             deployment,
             Connection(),
             operation="test",
             holder="me",
             check=check,
             say=lambda _: None,
-            handover=self.handover,
+            place=partial(PodsAboveHosts, handover=self.handover),
         )
         fake_run(deployment, self.host, stored=stored)  # puts the state there
-        run.__dict__["host"] = self.host
+        run.place.__dict__["cluster"] = self.host
         run.now = NOW
         return run
 
@@ -139,20 +139,20 @@ def test_host_and_pods_trust_the_same_authority(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "kind"),
+    ("spec", "place"),
     [
-        ({}, Run),
-        ({"hosts": HOSTS}, EtcdOnHostsRun),
-        ({"mode": "Binary", "hosts": [{"name": "cp1", "address": "192.0.2.1"}]}, HostsRun),
+        ({}, InPods),
+        ({"hosts": HOSTS}, PodsAboveHosts),
+        ({"mode": "Binary", "hosts": [{"name": "cp1", "address": "192.0.2.1"}]}, OnHosts),
     ],
 )
-def test_the_document_says_which_run_it_is(spec: Object, kind: type[Run]) -> None:
+def test_the_document_says_where_it_runs(spec: Object, place: type[Place]) -> None:
     variables = {"karmada_members": "m2,m1", "karmada_confirm_images": "b:1,a:1"}
     made = make_run(document(spec), {}, variables, check=True)
-    assert type(made) is kind
+    assert type(made.place) is place
     assert made.selected == ("m1", "m2")
     assert made.confirmed_images == {"a:1", "b:1"}
-    assert isinstance(made, RunWithHosts) == ("hosts" in spec)
+    assert bool(made.hosts) == ("hosts" in spec)
 
 
 @pytest.mark.parametrize("own", [{}, {"karmada_member_name": "m1"}])
@@ -160,10 +160,12 @@ def test_on_other_hosts_than_ours_the_document_is_found(own: Object) -> None:
     action: Any = ActionModule.__new__(ActionModule)
     action._task = SimpleNamespace(check_mode=True)
     control = {"karmada_deployment": document(), "karmada_connection": {"secrets": "./secrets"}}
-    made = action._make_run({}, {**own, "hostvars": {"karmada_control": control}})
+    action.variables = {**own, "hostvars": {"karmada_control": control}}
+    made = action._make_run({})
     assert (made.name, made.connection.secrets) == (document()["metadata"]["name"], "./secrets")
+    action.variables = {**own, "hostvars": {}}
     with pytest.raises(ProblemsError, match="no KarmadaDeployment is known here"):
-        action._make_run({}, {**own, "hostvars": {}})
+        action._make_run({})
 
 
 def test_a_first_state_says_that_etcd_is_on_hosts(runs: Runs) -> None:

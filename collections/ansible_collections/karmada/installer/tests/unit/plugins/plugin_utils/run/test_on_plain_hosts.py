@@ -8,12 +8,14 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action import host_programs, journal, uninstall
+from ansible_collections.karmada.installer.plugins.action import host_programs as host_programs_action
+from ansible_collections.karmada.installer.plugins.action import journal, uninstall
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.programs import Program
@@ -38,8 +40,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import files as pki_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509 as pki
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import load_balancer, units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, choose
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
     EXTERNAL_FILES,
@@ -100,15 +104,15 @@ class Runs:
             only_which = "controlPlane" not in host["roles"] and what.get("stored", {}).get("serial")
             self.see(**{host["name"]: {**what, **({"stored": {**what["stored"], "files": {}}} if only_which else {})}})
 
-    def step(self, document: Object | None = None, *, check: bool = False, holder: str = "me@here") -> HostsRun:
-        run = HostsRun(
+    def step(self, document: Object | None = None, *, check: bool = False, holder: str = "me@here") -> Run:
+        run = Run(
             document or deployment(),
             Connection(),
             operation="apply",
             holder=holder,
             check=check,
             say=lambda _message: None,
-            handover=self.handover,
+            place=partial(OnHosts, handover=self.handover),
         )
         run.now = NOW
         return run
@@ -150,9 +154,9 @@ def test_what_was_stored_is_read_again() -> None:
 
 def test_nothing_is_due_where_all_is_as_it_should_be(installed: Runs) -> None:
     assert installed.step().begin() is False
-    assert installed.step().stored.serial == 5
+    assert installed.step().store.stored.serial == 5
     assert installed.step().finish() is False
-    assert installed.step().stored.serial == 5
+    assert installed.step().store.stored.serial == 5
 
 
 def interrupted(runs: Runs) -> Object:
@@ -194,13 +198,13 @@ def test_a_run_is_due_and_only_a_real_one_opens_the_journal(installed: Runs, cha
     assert journal.interrupted
     assert (journal.operation, journal.run, journal.step) == ("apply", "me@here", "hosts")
     assert installed.step(document).state.collection == COLLECTION_VERSION
-    assert installed.step(document).stored.serial == 6
+    assert installed.step(document).store.stored.serial == 6
 
 
 def test_who_has_an_api_server_gets_a_copy_and_others_only_which_state_it_is(runs: Runs) -> None:
     runs.see_all(seen(Stored()))
     runs.step().begin()
-    kept = {name: runs.step().to_keep(name) for name in NAMES}
+    kept = {name: runs.step().store.stored.for_host(runs.step().hosts[name]) for name in NAMES}
     assert {name for name, each in kept.items() if each["files"]} == {"cp1", "cp2"}
     assert len({each["digest"] for each in kept.values()}) == 1
     assert "PRIVATE" not in json.dumps([kept["etcd1"], kept["etcd2"]])
@@ -221,7 +225,7 @@ def test_the_range_for_services_is_noted_by_the_first_install(runs: Runs) -> Non
     runs.see_all(seen(Stored()))
     run = runs.step()
     run.begin()
-    assert runs.step().state.service_subnet == run.service_subnet != ""
+    assert runs.step().state.service_subnet == run.snapshot.service_subnet != ""
 
 
 def test_members_of_etcd_are_noted_before_they_start_and_then_their_bootstrap(runs: Runs) -> None:
@@ -266,7 +270,7 @@ def test_a_host_that_the_document_has_no_more_leaves_until_it_is_forgotten(witho
     without_one.step().hosts_left()
     assert without_one.step().leaving == {}
     without_one.step().finish()
-    without_one.see_all({"stored": without_one.step().stored.plain})
+    without_one.see_all({"stored": without_one.step().store.stored.plain})
     assert without_one.step().begin() is False
 
 
@@ -307,7 +311,7 @@ def absent(tree: Object) -> list[str]:
     return [unit["name"] for unit in tree["absent"]["units"]]
 
 
-def unit_names(run: HostsRun, *components: str) -> list[str]:
+def unit_names(run: Run, *components: str) -> list[str]:
     return [units.unit_name(run.instance, BY_NAME[name]) for name in components]
 
 
@@ -375,7 +379,7 @@ def test_a_kubeconfig_of_an_earlier_version_is_written_anew_once(installed: Runs
     """Its administrator was above all rights, and nothing could take that away."""
     path = tmp_path / "kubeconfig"
 
-    def step() -> HostsRun:
+    def step() -> Run:
         run = installed.step()
         run.connection = Connection(kubeconfig_output=str(path))
         return run
@@ -384,35 +388,35 @@ def test_a_kubeconfig_of_an_earlier_version_is_written_anew_once(installed: Runs
     masters = pki.Certificate("admin", "karmada-ca", "system:admin", ("system:masters",), client=True)
     was = pki.issue(masters, first.state.authorities["karmada-ca"], "ECDSA-P256", first.now, timedelta(days=365))
     path.write_text(pki_files.kubeconfig_of(was, b"", "https://192.0.2.1", "karmada-admin"))
-    reasons = step().issued.reasons
+    reasons = step().snapshot.issued.reasons
     assert list(reasons) == ["admin"]
     assert "The subject differs" in reasons["admin"][0]
     assert private_file.write(path, admin_kubeconfig.for_person(step())) is True
-    assert step().issued.reasons == {}
+    assert step().snapshot.issued.reasons == {}
     assert private_file.write(path, admin_kubeconfig.for_person(step())) is False
 
 
 def test_a_raised_generation_is_another_administrator(installed: Runs, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
 
-    def step(generation: int) -> HostsRun:
+    def step(generation: int) -> Run:
         run = installed.step(deployment(certificates={"administratorGeneration": generation}))
         run.connection = Connection(kubeconfig_output=str(path))
         return run
 
     private_file.write(path, admin_kubeconfig.for_person(step(1)))
-    assert step(1).issued.reasons == {}
-    assert list(step(2).issued.reasons) == ["admin"]
+    assert step(1).snapshot.issued.reasons == {}
+    assert list(step(2).snapshot.issued.reasons) == ["admin"]
     private_file.write(path, admin_kubeconfig.for_person(step(2)))
-    assert step(2).issued.reasons == {}
+    assert step(2).snapshot.issued.reasons == {}
 
 
 def test_what_a_run_works_with_is_not_what_it_hands_out(installed: Runs) -> None:
     run = installed.step()
-    own = pki.describe(run._own_identity.certificate)
+    own = pki.describe(run.snapshot.own_identity.certificate)
     assert own["subject"] == "CN=system:karmada:installer, O=system:masters"
-    assert pki.expiry(run._own_identity.certificate) - run.now < timedelta(days=1)
-    key = run._own_identity.key.decode()
+    assert pki.expiry(run.snapshot.own_identity.certificate) - run.now < timedelta(days=1)
+    key = run.snapshot.own_identity.key.decode()
     assert key not in admin_kubeconfig.for_person(run)
     assert not [text for text in files_of(run.on_host("cp1").tree(EVERY)).values() if key in text]
 
@@ -442,14 +446,14 @@ def addresses(certificate: str) -> set[str]:
 
 def test_what_hosts_lack_is_told_by_the_names_that_releases_have_for_architectures(installed: Runs) -> None:
     run = installed.step()
-    paths = {component.name: run.program_path(component) for component in wanted_components(run.spec)}
+    paths = {component.name: units.program(run.instance, component) for component in wanted_components(run.spec)}
     installed.see(
         cp1={"programs": dict.fromkeys(paths.values(), "")},
         cp2={"programs": {path: "" for name, path in paths.items() if name != "karmada-webhook"}},
         etcd2={"programs": dict.fromkeys(paths.values(), "")},
         etcd1={"facts": {"architecture": "aarch64"}},
     )
-    found = installed.step().missing_programs()
+    found = host_programs.missing(installed.step())
     named = {
         host: {architecture: [component.name for component in lacking] for architecture, lacking in each.items()}
         for host, each in found.items()
@@ -483,7 +487,7 @@ def test_what_tags_led_to_is_on_record_before_any_host_has_a_program(runs: Runs,
     runs.see(etcd2={"facts": {"architecture": "aarch64"}})
     run = runs.step()
     run.save(run.state)
-    runs.step().fetch_programs()
+    host_programs.fetch(runs.step())
     names = {each.name for each in wanted_components(run.spec)}
     assert runs.step().state.digests == {f"registry/{name}:v1": DIGEST for name in names}
     # It is in what is written to hosts before programs are sent there, and survives what comes after it.
@@ -497,7 +501,7 @@ def test_what_tags_led_to_is_on_record_before_any_host_has_a_program(runs: Runs,
 def test_a_host_that_comes_later_is_held_to_what_the_first_were(runs: Runs, fetched: list[Object]) -> None:
     recorded = {"registry/karmada-webhook:v1": OTHER}
     runs.see_all(seen(Stored(4).after(remembered(digests=recorded))))
-    runs.step().fetch_programs()
+    host_programs.fetch(runs.step())
     assert fetched == [{"for": "amd64", "held": recorded, "accepted": set()}]
 
 
@@ -509,7 +513,7 @@ def test_a_name_that_is_accepted_is_recorded_anew_and_once_for_all_architectures
     runs.see(etcd2={"facts": {"architecture": "aarch64"}})
     run = runs.step()
     run.confirmed_images = {name}
-    run.fetch_programs()
+    host_programs.fetch(run)
     first, second = fetched
     assert (first["held"][name], first["accepted"]) == (OTHER, {name})
     assert (second["held"][name], second["accepted"]) == (DIGEST, set()), "another one for arm64 would be a third"
@@ -517,21 +521,21 @@ def test_a_name_that_is_accepted_is_recorded_anew_and_once_for_all_architectures
 
 
 def test_a_second_run_and_a_check_record_nothing(installed: Runs, fetched: list[Object]) -> None:
-    paths = [installed.step().program_path(each) for each in wanted_components(deployment()["spec"])]
+    paths = [units.program(installed.step().instance, each) for each in wanted_components(deployment()["spec"])]
     check = installed.step(check=True)
-    assert check.fetch_programs()
+    assert host_programs.fetch(check)
     assert fetched == []
     installed.see_all({"programs": dict.fromkeys(paths, "0" * 64)})
-    installed.step().fetch_programs()
+    host_programs.fetch(installed.step())
     assert fetched == []
-    assert installed.step().stored.serial == 5
+    assert installed.step().store.stored.serial == 5
     assert installed.step().begin() is False
 
 
 def test_a_program_that_was_sent_is_known_with_its_checksum(installed: Runs) -> None:
     lacking = {"/usr/local/lib/karmada/v1/etcd": {"sha256": "2" * 64, "file": "/cache/etcd"}}
     installed.see(cp1={"programs": {"/usr/local/lib/karmada/v1/other": "1" * 64}, "lacking": lacking})
-    action = host_programs.ActionModule.__new__(host_programs.ActionModule)
+    action = host_programs_action.ActionModule.__new__(host_programs_action.ActionModule)
     action.karmada, action.variables = installed.step(), {"karmada_host": {"name": "cp1"}}
     action._task = SimpleNamespace(check_mode=False, delegate_to=None)
     action._send = lambda file: f"/tmp/{file.name}"
@@ -581,14 +585,14 @@ def test_a_mirror_has_the_crds_beside_the_programs_of_karmada(
     installed: Runs, source: Object, crds: str | None, programs: str | None
 ) -> None:
     run = installed.step(deployment(artifacts=source))
-    assert (run.crd_source.url, run.artifact_source.url) == (crds, programs)
-    assert run.crd_source.kind == run.artifact_source.kind == source["source"]
+    assert (run.place.crd_source.url, run.artifact_source.url) == (crds, programs)
+    assert run.place.crd_source.kind == run.artifact_source.kind == source["source"]
 
 
 def test_with_an_etcd_of_somebody_else_hosts_have_its_client_certificate_and_none_of_ours(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HostsRun, "external_etcd_files", EXTERNAL_FILES)
+    monkeypatch.setattr(Run, "external_etcd_files", EXTERNAL_FILES)
     hosts = [{**host, "roles": ["controlPlane"]} for host in HOSTS]
     runs.see_all(seen(Stored()))
     run = runs.step(deployment(hosts=hosts, **external_etcd()))
@@ -624,7 +628,7 @@ def test_where_everyone_finds_the_api_server(installed: Runs, endpoint: Object, 
 
 
 def test_an_api_server_asks_the_helpers_of_its_own_host(installed: Runs) -> None:
-    found = installed.step(deployment(components={"karmadaSearch": {}, "karmadaMetricsAdapter": {}})).addresses
+    found = installed.step(deployment(components={"karmadaSearch": {}, "karmadaMetricsAdapter": {}})).snapshot.addresses
     assert found.webhook_url.startswith("https://localhost:")
     assert set(found.aggregated) == {"karmada-aggregated-apiserver", "karmada-search", "karmada-metrics-adapter"}
     ports = [port for host, port in found.aggregated.values() if host == "localhost"]
@@ -642,8 +646,8 @@ def test_whoever_looks_for_a_component_on_hosts_follows_its_flags(installed: Run
         "etcd": {"local": {"extraArgs": {"listen-client-urls": "https://0.0.0.0:12379"}}},
     }
     run = installed.step(deployment(components=components, endpoint=VIRTUAL))
-    assert run.addresses.webhook_url == "https://localhost:18443"
-    assert run.addresses.aggregated["karmada-aggregated-apiserver"] == ("localhost", 17443)
+    assert run.snapshot.addresses.webhook_url == "https://localhost:18443"
+    assert run.snapshot.addresses.aggregated["karmada-aggregated-apiserver"] == ("localhost", 17443)
     tree = run.on_host("cp1").tree(EVERY)
     health = {unit["name"]: unit["health"]["url"].rpartition("/")[0] for unit in tree["units"]}
     names = ("karmada-apiserver", "karmada-webhook", "karmada-scheduler")

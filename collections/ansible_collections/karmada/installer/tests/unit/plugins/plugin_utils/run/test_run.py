@@ -23,7 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import run as run_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import (
     FakeCluster,
@@ -163,7 +163,7 @@ class NoLock:
 @pytest.fixture
 def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     NoLock.taken, NoLock.lost = 0, False
-    monkeypatch.setattr(run_module, "Lock", lambda *_: NoLock())
+    monkeypatch.setattr(store_module, "Lock", lambda *_: NoLock())
 
 
 def webhook() -> list[dict[str, Any]]:
@@ -430,7 +430,7 @@ def test_nodes_that_run_different_things_from_the_start_are_no_record() -> None:
 
 
 def applied_endpoint(run: Run) -> list[str]:
-    changes = run.apply_to_host("endpoint", lambda: workloads.passage(run.instance, run.ingress_controller))
+    changes = run.apply_to_host("endpoint", lambda: workloads.passage(run.instance, run.place.ingress_controller))
     changes += run.remove_former_passages()
     return [f"{change.action} {change.ref.kind}" for change in changes]
 
@@ -455,7 +455,7 @@ def test_what_a_killed_run_made_for_a_type_that_the_document_no_longer_has_is_fo
     host = FakeCluster("host", storage_class("standard"), ingress_class("nginx", "k8s.io/ingress-nginx", default=True))
     killed = fake_run(document({"endpoint": {"type": "Ingress", "host": "karmada.example.com"}}), host)
     with killed.writing("endpoint"):
-        (ingress,) = workloads.passage(killed.instance, killed.ingress_controller)
+        (ingress,) = workloads.passage(killed.instance, killed.place.ingress_controller)
         fields = [{"manager": "karmada-installer", "operation": "Apply"}]
         host.put({**ingress, "metadata": {**ingress["metadata"], "managedFields": fields}})
     assert applied_endpoint(fake_run(document(), host)) == ["deleted Ingress"]

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane whose components are systemd units of plain hosts.
+
+The hosts are reached by Ansible's connections only. So the installer's state, which lies on them, is read by the first
+step of a run, goes on through its ``Handover``, and is written back by steps that do nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from uuid import uuid4
+
+import yaml
+
+from ..api_object import Object
+from ..components import endpoint, ip_families, releases, table
+from ..components import hosts as component_hosts
+from ..components.hosts import CONTROL_PLANE_ROLE
+from ..components.instance import Instance
+from ..components.state import COLLECTION_VERSION, EtcdState, State
+from ..components.table import (
+    ADMIN,
+    AGGREGATED_SERVERS,
+    KARMADA_APISERVER,
+    KARMADA_CA,
+    KARMADA_SCHEDULER_ESTIMATOR,
+    KARMADA_WEBHOOK,
+    administrator,
+    members_on_hosts,
+    wanted_components,
+)
+from ..components.types import Addresses, Component, KeyPair, agent_hosts, external_etcd, members_with_agent_hosts
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError
+from ..kube.no_cluster import NoCluster
+from ..pki import certificates, x509
+from ..pki import files as pki_files
+from ..problems import Problem, ProblemsError
+from ..render import units
+from ..render.agent_units import AgentAccess
+from .place import Place, with_hosts
+from .run import Run
+from .snapshot import Snapshot
+from .store import HostFiles, StateStore
+
+LOCALHOST = "localhost"
+
+
+class OnHosts(Place):
+    """All of it runs on plain hosts, which keep the state, too."""
+
+    in_pods = False
+
+    @property
+    def where(self) -> str:
+        """The place in words."""
+        return f"hosts {', '.join(self.hosts)}"
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """No host cluster."""
+        return NoCluster("host cluster")
+
+    def store(self) -> StateStore:
+        """Files on the hosts of the control plane."""
+        observed = {name: self.observed[name] for name, host in self.hosts.items() if not host.is_of_members}
+        return HostFiles(self.facts.name, observed, self.handover)
+
+    def first_state(self) -> State:
+        """The state that a first install begins with."""
+        spec = self.facts.spec
+        state = State(
+            owner=str(uuid4()),
+            version=releases.choose(spec.get("version"), None).karmada,
+            etcd=EtcdState(token=str(uuid4()), storage="external" if external_etcd(spec) else "directory"),
+        )
+        return certificates.with_new_keys(state, spec, self.facts.now)
+
+    def families(self) -> tuple[int, ...]:
+        """The versions of IP that the control-plane hosts have addresses of."""
+        hosts = component_hosts.hosts_of(self.facts.spec, CONTROL_PLANE_ROLE)
+        return tuple(dict.fromkeys(ip_families.IPV6 if ":" in host.address else ip_families.IPV4 for host in hosts))
+
+    def likely_families(self) -> tuple[int, ...]:
+        """Nothing is open."""
+        return self.families()
+
+    def possible_families(self) -> tuple[int, ...]:
+        """No others."""
+        return self.families()
+
+    def member_places(self, state: State) -> Mapping[str, int]:
+        """Which of the estimators and agents of a host is a member's own, and so which ports it has."""
+        return table.member_places(self.facts.spec, state.member_places)
+
+    def member_places_left(self, run: Run) -> Mapping[str, int]:
+        """Without those of members that have left, if every host has been brought to what the document says."""
+        places, state = self.member_places(run.state), run.state
+        if run.leaving or any(self.trouble_of(name) for name in self.hosts):
+            return places
+        # The agent of one that could not leave is at work yet.
+        leaving = {name for name, record in state.members.items() if agent_hosts(record)}
+        there = {*members_on_hosts(self.facts.spec), *leaving}
+        return {member: place for member, place in places.items() if member in there}
+
+    def addresses(self, seen: Snapshot) -> Addresses:
+        """Each API server asks the helpers of its own host, which listen on loopback only."""
+        spec = self.facts.spec
+        return Addresses(
+            webhook_url=f"https://{LOCALHOST}:{KARMADA_WEBHOOK.listens(spec)[KARMADA_WEBHOOK.served_port]}",
+            aggregated={
+                each.name: (LOCALHOST, each.listens(spec)[each.served_port])
+                for each in wanted_components(spec)
+                if each.name in AGGREGATED_SERVERS
+            },
+            public_url=seen.public_url,
+            ca_bundle=seen.state.authorities[KARMADA_CA].certificate,
+        )
+
+    def estimator_address(self, instance: Instance, component: Component) -> tuple[str, int]:
+        """Each scheduler asks the estimators of its own host."""
+        del instance
+        return LOCALHOST, component.listens(self.facts.spec)[component.served_port]
+
+    def issued(self, seen: Snapshot) -> certificates.Issued:
+        """The administrator's certificate: that of the kubeconfig that is there, or a new one."""
+        leaf, authority = administrator(self.facts.spec), seen.state.authorities[ADMIN.authority]
+        present = _admin_of(self.facts.connection.kubeconfig_output)
+        settings = self.facts.spec["certificates"]
+        wanted = x509.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
+        algorithm = settings["keyAlgorithm"]
+        validity, renew_before = (x509.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
+        why = x509.reasons_to_reissue(wanted, present, authority.certificate, algorithm, self.facts.now, renew_before)
+        pair = x509.issue(wanted, authority, algorithm, self.facts.now, validity) if why or present is None else present
+        material = pki_files.Material(
+            authorities=seen.state.authorities,
+            leaves={ADMIN.name: pair},
+            service_account_key=seen.state.service_account_key,
+            encryption_key=seen.state.encryption_key,
+            external_etcd=self.facts.external_etcd_files,
+        )
+        return certificates.Issued(material, {ADMIN.name: why} if why else {})
+
+    def connect(self, seen: Snapshot) -> Cluster:
+        """The API server: at its endpoint, or on the first host that answers."""
+        own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
+        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
+        port = KARMADA_APISERVER.listens(self.facts.spec)["https"]
+        hosts = component_hosts.hosts_of(self.facts.spec, CONTROL_PLANE_ROLE)
+        urls = dict.fromkeys([seen.public_url, *(endpoint.url(host.address, port) for host in hosts)])
+        refusals = []
+        for url in urls:
+            found = Cluster.from_parts(url, ca_pem, cert_pem, key_pem, name="control plane")
+            try:
+                found.get_raw("/readyz", retry_seconds=0)
+            except ApiError as error:
+                refusals.append(error.message)
+                found.close()
+            else:
+                if refusals:
+                    self.facts.endpoint_trouble = (
+                        f"the API server does not answer at {seen.public_url} from here: {refusals[0]}"
+                    )
+                return found
+        raise ProblemsError(
+            Problem(
+                what=f"no API server can be reached from here: {'; '.join(refusals)}",
+                where="control plane",
+                remedy="let this machine reach one of these addresses, or run where they can be reached",
+            )
+        )
+
+    def control_plane_exists(self, seen: Snapshot) -> bool:
+        """Whether any host has files of an API server."""
+        del seen
+        folder = f"{units.CONFIGURATION}/{self.facts.name}/{KARMADA_APISERVER.name}/"
+        return any(path.startswith(folder) for each in self.observed.values() for path in each.get("files") or ())
+
+    def pods(self) -> Sequence[Object]:
+        """None."""
+        return ()
+
+    def begin(self, run: Run) -> bool:
+        """Open the journal if there is anything to do; returns whether there is."""
+        state = run.state
+        run.save(state)
+        stored, kept = run.store.stored, run.store.kept_by_hosts
+        differs = any(
+            each.get("differs")
+            or each.get("lacking")
+            or (stored and not host.is_of_members and not stored.is_kept(host, kept.get(host.name)))
+            for host, each in zip(self.hosts.values(), self.observed.values(), strict=True)
+        )
+        due = differs or state.journal.interrupted or state.document != run.deployment or bool(run.leaving)
+        if due and not run.check:
+            journal = replace(
+                state.journal,
+                operation=run.operation,
+                run=run.holder,
+                started=run.now.isoformat(),
+                finished="",
+                step="hosts",
+            )
+            run.save(
+                replace(
+                    with_hosts(state, run.spec),
+                    journal=journal,
+                    service_subnet=run.snapshot.service_subnet,
+                    collection=COLLECTION_VERSION,
+                    member_places=self.member_places(state),
+                )
+            )
+        return due
+
+    # -- members ---------------------------------------------------------------------------------------------------
+
+    def has_agents(self, run: Run) -> bool:
+        """Whether any host has agents of members, is to have them, or had them."""
+        return any(run.on_host(name).has_agents() for name in self.hosts)
+
+    def hand_on_agents(self, run: Run, access: Mapping[str, AgentAccess], *, more: bool) -> None:
+        """How agents get to their members, for the steps on hosts; with a record of what these are about to have."""
+        before = self.handover.agents if more else {}
+        self.handover.agents = {**before, **{name: each.plain for name, each in access.items()}}
+        if members_with_agent_hosts(run.spec) and not run.check:
+            state = run.state
+            hosts = {each["name"]: each for each in run.spec["hosts"] if self.hosts[each["name"]].is_of_members}
+            run.save(replace(state, hosts={**state.hosts, **hosts}, member_places=self.member_places(state)))
+
+    def hand_on_members(self, run: Run, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
+        """What hosts need to look at members, for the steps that follow; returns whether any host lacks something."""
+        encoded = {name: base64.b64encode(config).decode() for name, config in access.items()}
+        self.handover.members = {"access": encoded, "ready": list(ready)}
+        differs = any(run.on_host(name).differs([KARMADA_SCHEDULER_ESTIMATOR.name]) for name in self.hosts)
+        if differs and not run.check:
+            run.save(replace(run.state, member_places=self.member_places(run.state)))
+        return differs
+
+
+def _admin_of(kubeconfig: str | None) -> KeyPair | None:
+    """The client certificate of a kubeconfig that an earlier run wrote; None where there is none to be had."""
+    try:
+        user = yaml.safe_load(Path(kubeconfig or "").read_text())["users"][0]["user"]
+        return KeyPair(*(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError):
+        return None
