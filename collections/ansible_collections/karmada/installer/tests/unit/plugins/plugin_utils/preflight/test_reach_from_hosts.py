@@ -228,10 +228,9 @@ def test_a_host_without_targets_is_not_asked(site: Site) -> None:
     assert site.look(HOSTS[0], AssertionError()) == {"changed": False, "unreached": []}
 
 
-def test_it_is_for_control_planes_on_hosts() -> None:
+def test_where_all_runs_in_pods_no_host_looks() -> None:
     action: Any = Targets.__new__(Targets)
-    with pytest.raises(TypeError):
-        action.perform(fake_run(document(), host()), {})
+    assert action.perform(fake_run(document(), host()), {}) == {"changed": False, "hosts": {}}
 
 
 def test_every_fault_has_words_of_its_own() -> None:
