@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_plain_hosts import HostsRun
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import Asked
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
@@ -69,18 +68,29 @@ def test_a_step_is_done_where_the_state_or_the_lock_is(
     assert state in journal.OPTIONS["state"]["choices"]
 
 
-class InPods:
-    """A run that has no plain hosts."""
+class Journalled:
+    """A run that says what is done of it. Its state is written to where it is kept at once, or by later steps."""
 
-    def __init__(self, *, check: bool) -> None:
+    def __init__(self, *, check: bool = False, later: bool = False) -> None:
         self.check, self.done = check, list[str]()
+        self.state = SimpleNamespace(etcd=SimpleNamespace(bootstrapped=False))
+        self.store = SimpleNamespace(later=later, release_lock=lambda: self.done.append("release"))
+
+    def begin(self) -> bool:
+        return self.store.later
 
     def finish(self) -> bool:
         self.done.append("finish")
         return True
 
-    def release_lock(self) -> None:
-        self.done.append("release")
+    def save(self, _state: Any) -> None:
+        self.done.append("save")
+
+    def hosts_left(self) -> None:
+        self.done.append("hosts_left")
+
+    def etcd_bootstrapped(self) -> None:
+        self.done.append("etcd_bootstrapped")
 
 
 @pytest.mark.parametrize(
@@ -92,15 +102,14 @@ class InPods:
         ("released", True, False, []),
         ("chosen", False, False, []),
         ("opened", False, False, []),
-        ("noted", False, False, []),
     ],
 )
 def test_in_pods_a_journal_is_closed_and_its_lock_let_go_of(
     state: str, check: bool, due: bool, done: list[str]
 ) -> None:
-    run: Any = InPods(check=check)
+    run: Any = Journalled(check=check)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
-    assert step.perform(run, {"state": state, "event": "restarted"}) == {"changed": False, "due": due}
+    assert step.perform(run, {"state": state, "event": None}) == {"changed": False, "due": due}
     assert run.done == done
 
 
@@ -108,15 +117,11 @@ def test_in_pods_a_journal_is_closed_and_its_lock_let_go_of(
 def test_on_hosts_it_is_opened_and_events_are_noted_and_a_check_notes_nothing(
     check: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[str] = []
-    monkeypatch.setattr(HostsRun, "begin", lambda _run: True)
-    monkeypatch.setattr(HostsRun, "hosts_left", lambda _run: done.append("hosts_left"))
-    monkeypatch.setattr(HostsRun, "etcd_bootstrapped", lambda _run: done.append("etcd_bootstrapped"))
-    monkeypatch.setattr(journal.former_connections, "ended", lambda _run: done.append("restarted"))
-    run: Any = HostsRun.__new__(HostsRun)
-    run.__dict__.update(check=check, state=SimpleNamespace(etcd=SimpleNamespace(bootstrapped=False)))
+    monkeypatch.setattr(journal.former_connections, "ended", lambda run: run.done.append("restarted"))
+    run: Any = Journalled(check=check, later=True)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
+    assert step.perform(run, {"state": "chosen"}) == {"changed": False, "due": False}
     assert step.perform(run, {"state": "opened"}) == {"changed": False, "due": True}
     for event in journal.EVENTS:
         assert step.perform(run, {"state": "noted", "event": event}) == {"changed": False, "due": False}
-    assert done == ([] if check else list(journal.EVENTS))
+    assert run.done == ["save", *([] if check else journal.EVENTS)]
