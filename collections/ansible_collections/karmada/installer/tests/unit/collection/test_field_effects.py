@@ -38,7 +38,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certi
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import facts, ssh
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import place, ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import (
     FakeCluster,
@@ -380,7 +380,7 @@ def a_host() -> FakeCluster:
 def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Everything that this document makes the engine render or decide, by where it shows."""
     asked, fetched = Recorder(), []
-    for module, name in ((facts, "Cluster"), (facts, "HostCluster"), (references, "Cluster")):
+    for module, name in ((place, "Cluster"), (place, "HostCluster"), (references, "Cluster")):
         monkeypatch.setattr(module, name, asked)
     monkeypatch.setattr(references.kubeconfig, "from_secret", asked.from_secret)
     keys = ("kubeconfig", "ca.crt", "tls.crt", "tls.key")

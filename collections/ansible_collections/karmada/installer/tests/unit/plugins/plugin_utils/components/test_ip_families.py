@@ -85,7 +85,7 @@ def test_it_stays_when_the_host_cluster_gets_a_second_family() -> None:
     run = fresh(["IPv4"])
     later = recorded(run)
     run.host.families = ["IPv4", "IPv6"]  # type: ignore[attr-defined]
-    assert later.service_subnet == "10.96.0.0/12"
+    assert later.snapshot.service_subnet == "10.96.0.0/12"
     assert not list(fixed_settings.service_subnet(later))
 
 
@@ -181,7 +181,7 @@ def test_the_second_try_of_a_first_install_may_name_another_range() -> None:
     spec = {"components": {"karmadaAPIServer": {"serviceSubnet": "fd00::/112"}}}
     mended = fake_run(document(spec), run.host)  # type: ignore[arg-type]
     assert not list(fixed_settings.service_subnet(mended))
-    assert mended.service_subnet == "fd00::/112"
+    assert mended.snapshot.service_subnet == "fd00::/112"
 
 
 def test_processes_listen_on_both_families_and_prefer_that_of_the_range() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import HOST, Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, external_etcd, state
@@ -255,7 +257,7 @@ def test_of_a_control_plane_on_hosts_it_is_what_is_inside(tmp_path: Path, monkey
             holder="me",
             check=False,
             say=lambda _: None,
-            handover=Handover(tmp_path / "run"),
+            place=partial(OnHosts, handover=Handover(tmp_path / "run")),
         )
         run.store.state = stored
         run.__dict__["control_plane"] = control_plane
