@@ -391,7 +391,6 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     remembered = state(version=deployment["spec"].get("version") or releases.newest().karmada)
     run = fake_run(deployment, a_host(), stored=remembered)
     material = replace(MATERIAL, external_etcd=run.external_etcd_files)
-    run.snapshot.__dict__["issued"] = certificates.Issued(material, {})
     # Where they come from is looked at, too.
     run.__dict__.pop("_crds", None)
     del run.place.__dict__["cluster"]
@@ -401,6 +400,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     etcd = replace(remembered.etcd, storage=run.place.etcd_storage(), nodes=("node-a", "node-b", "node-c"))
     run.store.state = replace(remembered, etcd=etcd)
     run.look_again(run.store.state)
+    run.snapshot.__dict__["issued"] = certificates.Issued(material, {})
     monkeypatch.setattr(Run, "config_maps", CONFIG_MAPS)
     found: dict[str, Any] = {
         "connection to the host cluster": opened["host"],
