@@ -25,7 +25,7 @@ from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.rende
     BOTH,
     deployment,
 )
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, OWNER, authorities
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -13,15 +13,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import is_uid
-
 from ..api_object import Object, conditions
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
 from ..problems import Problem, ProblemsError
 from .cluster import Cluster
 from .errors import ApiError, Conflict, Invalid, NotFound
 from .limits import AT_ONCE, QUIET_SECONDS, SAY_SECONDS
-from .objects import Ref, applied_hash, claimed_by, covers, diff, recorded_hash, with_applied_hash
+from .objects import Ref, applied_hash, claimed_by, covers, diff, is_uid, recorded_hash, with_applied_hash
 
 # Above so many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3

@@ -29,7 +29,7 @@ agent, it is set to Push first.
 What holds a connection to a member that is not what it was has to start again (``former_connections``). The state
 counts that for each component, before the connection changes. The count is part of what is rendered, as an annotation
 of the pods or in the hash of a unit, so that it is a difference like any other; ``restartsDue`` is what a run has not
-seen through. On hosts a state is there when ``host_journal`` has written it, so there ``registration`` runs twice:
+seen through. On hosts a state is there when ``journal`` has written it, so there ``registration`` runs twice:
 first it only notes what must restart (``to_note``); once the hosts have the note, it runs again and changes things;
 then come the restarts, host after host, and the stage ``agents``.
 

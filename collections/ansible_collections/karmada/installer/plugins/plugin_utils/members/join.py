@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import is_uid
-
 from ..api_object import Object
 from ..components.state import FORMER_MODE, State
 from ..components.table import administrator
@@ -25,7 +23,7 @@ from ..kube.answer import OF_A_MEMBER
 from ..kube.apply import Change, Treat, must_be_ours
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
-from ..kube.objects import Ref, claimed_by, owned_by
+from ..kube.objects import Ref, claimed_by, is_uid, owned_by
 from ..kube.snapshot import ABSENT, listed
 from ..kube.step import Mode, Step, StepRunner, one_per_object
 from ..kube.wait import NotReady, wait_until

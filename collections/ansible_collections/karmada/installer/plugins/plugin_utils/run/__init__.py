@@ -4,6 +4,20 @@ imports Ansible.
 
 Imports kube, components, document, pki, artifacts, render.
 
+A run and what it is composed of
+--------------------------------
+
+``Run`` is one action's view of one instance and its hand on it. It is a ``Facts`` (document, Secrets, sources) with
+
+* a **place** (``place.py``, ``on_hosts.py``): ``InPods``, ``PodsAboveHosts`` or ``OnHosts``. All that differs by where
+  the components run is a method of it, abstract in ``Place``: addresses, certificates, how the API server is reached,
+  what hosts are given. No step asks which place it has; ``action.py`` and ``host_action.py`` choose it.
+* a **store** (``store.py``), which the place names: ``SecretStore`` (Secret and Lease) or ``HostFiles``. It reads and
+  writes the state and holds the lock.
+* **snapshots** (``snapshot.py``): ``Live`` is what the place shows at one time, ``Snapshot`` what follows from that
+  and from one state. Neither changes. Where the lock was taken or the host cluster has said something new, the run
+  makes new ones (``look_again``, ``go_on_with``), and nothing of the old ones is used again.
+
 State, lock, ownership
 ----------------------
 
@@ -25,9 +39,9 @@ after the defaults of today's schema have been filled in.
 **Images.** A digest in the document or in the lock file is part of the reference, in pods as for programs, and the
 tag has no effect. Without one, the digest that a tag led to is in the state under the whole reference. For programs
 it is looked up by the machine with Ansible, compared in preflight and again when the program is fetched, and recorded
-before the first host gets it: the step ``programs`` comes before ``host_journal``, everywhere. A run that is killed
-before has recorded nothing and put nothing anywhere. For pods the digest is read from their nodes at the end of a run
-that had something to do, and only reported: rendering it would restart them.
+before the first host gets it: the step ``programs`` comes before the journal is opened on hosts, everywhere. A run
+that is killed before has recorded nothing and put nothing anywhere. For pods the digest is read from their nodes at
+the end of a run that had something to do, and only reported: rendering it would restart them.
 
 **Lock.** The Lease admits one writing run. It is taken at the first write of a run, renewed while its actions work,
 kept from step to step and released at the end. A holder that died is recognised: at once on the same machine (none of
@@ -69,10 +83,10 @@ hosts, and ``karmada_control`` before them, where steps are done that concern th
 
 ::
 
-     host_observe ──> Handover ──> HostsRun ──> HostView.tree() ──> _host_tree on the host
-     (each host:      (files of      (agreed        (what one           (writes what differs,
-      state, files,    this run)      state)         host is to be)      starts, restarts, asks health)
-      facts, lock)                       └─> host_journal: the state, back to every host
+     host_observe ──> Handover ──> OnHosts, HostFiles ──> HostView.tree() ──> _host_tree on the host
+     (each host:      (files of    (agreed state)         (what one           (writes what differs,
+      state, files,    this run)      │                    host is to be)      starts, restarts, asks health)
+      facts, lock)                    └─> journal: the state, back to every host
 
 * **An action computes on the controller, a module acts on the host.** ``host_components`` and its like render a tree
   out of state and document and hand it to ``_host_tree``; that knows users, folders, files and units, and nothing of
@@ -89,7 +103,7 @@ hosts, and ``karmada_control`` before them, where steps are done that concern th
   hosts differ by one step; ``state_on_hosts.choose`` takes the newest that more than half of the hosts have, or had
   one step ago, and names a host whose state is not of this line. A copy is known by the digest that the controller
   computes of it. Hosts keep the copy before the last, because after a kill it may be the one that counts, and refuse
-  to write over a state that the run has not seen. A state goes to a host by way of ``host_journal`` only: before the
+  to write over a state that the run has not seen. A state goes to a host by way of ``journal`` only: before the
   first change with the journal open, after etcd's bootstrap, and at the end, also of a run that failed.
 
 * **What a host answers is input** (``host_answer``): it is used in the form that our module gives it, or told as a
@@ -175,11 +189,9 @@ In mode Container ``hosts`` may have the role etcd, and nothing else. Each compo
 the same row. So pods get the addresses of etcd's members from ``components.hosts``; the host cluster holds etcd's
 client certificates only.
 
-There is one state and one lock: the Secret and the Lease. ``EtcdOnHostsRun`` is the ``Run`` of pods with what every
-run with hosts has (``RunWithHosts``: what was seen, programs, ``HostView``), and no state on hosts beside it;
-``host_journal`` has only the hosts' lock to let go of, which keeps out a run for another host cluster's control plane
-of the same name. What a host is to be is computed from the Secret by each step, so that nothing has to be handed over
-but what was seen.
+There is one state and one lock: the Secret and the Lease (``PodsAboveHosts`` is ``InPods`` with hosts). The journal has
+only the hosts' lock to let go of, which keeps out a run for another host cluster's control plane of the same name. What
+a host is to be is computed from the Secret by each step, so that nothing has to be handed over but what was seen.
 
 The play for pods has the hosts in it, behind ``karmada_control``; every task that is not for hosts is done once. The
 order:

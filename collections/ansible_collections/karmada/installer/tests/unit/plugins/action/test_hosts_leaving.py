@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.action.hosts_leaving import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
     FORMER,
     HOSTS,
     Runs,

@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import Asked
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
     Runs,
     remembered,
     seen,

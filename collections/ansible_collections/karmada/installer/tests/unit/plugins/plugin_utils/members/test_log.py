@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
     HOSTS,
     Runs,
     deployment,

@@ -30,7 +30,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_reach import certificate, server
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render import test_agent_units as of_agents
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
     Runs,
     deployment,
     remembered,

@@ -24,7 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Fault, Target, sentences
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import (
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
     HOSTS,
     Runs,
     deployment,

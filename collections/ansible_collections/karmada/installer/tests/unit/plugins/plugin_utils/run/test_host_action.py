@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_plain_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
 
 TOKEN = "abcdef.0123456789abcdef"
 JOURNAL = (
