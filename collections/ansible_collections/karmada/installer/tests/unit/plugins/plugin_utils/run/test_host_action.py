@@ -11,6 +11,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
@@ -67,3 +68,19 @@ def test_the_files_of_a_host_are_read_as_they_are(asking: Asking) -> None:
         "stored": {"serial": 1, "files": {"ca.key": key}},
     }
     assert asking.action.on_host("_host_state", state="read") == asking.answer
+
+
+def test_a_document_that_cannot_be_worked_on_is_a_message_and_no_traceback(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_arguments: Any) -> Any:
+        raise ProblemsError(Problem("nothing can be made of \x1b[2J", "spec.hosts", "mend it"))
+
+    action = asking.action
+    monkeypatch.setattr(host_action.StepAction.__mro__[1], "run", lambda *_: {}, raising=True)
+    action.validate_argument_spec = lambda **_: (None, {})
+    action._make_run, action._task.diff = refused, False
+    found = action.run(task_vars={})
+    assert (found["failed"], found["changed"]) == (True, False)
+    assert "spec.hosts" in found["msg"]
+    assert "\x1b" not in found["msg"]
