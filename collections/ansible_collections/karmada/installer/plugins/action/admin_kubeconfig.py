@@ -17,7 +17,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The Secret is for programs in the host cluster, the file for the person at the keyboard."""
-        changes = run.apply_to_host("admin kubeconfig", lambda: [admin_kubeconfig.secret(run)])
+        changes = run.apply_to_host_cluster("admin kubeconfig", lambda: [admin_kubeconfig.secret(run)])
         found = changed_result(changes, secret=f"{run.namespace}/{run.instance.object_name('admin-config')}")
         if run.connection.kubeconfig_output:
             path = Path(run.connection.kubeconfig_output)

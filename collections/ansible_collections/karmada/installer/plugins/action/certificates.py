@@ -20,7 +20,7 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Report why each leaf was made anew, and when each certificate ends."""
         reasons = run.snapshot.issued.reasons
-        changes = run.apply_to_host("certificates", lambda: _secrets(run))
+        changes = run.apply_to_host_cluster("certificates", lambda: _secrets(run))
         for name, why in _worth_telling(run, reasons).items():
             run.say(f"{'would issue' if run.check else 'issued'} {name}: {' '.join(why)}")
         return changed_result(changes, reissued=dict(reasons), expiries=certificates.expiries(run.material))

@@ -25,7 +25,7 @@ class ActionModule(KarmadaAction):
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The address goes into a certificate, so it has to be known before any is issued."""
-        changes = run.apply_to_host("endpoint", lambda: _objects(run))
+        changes = run.apply_to_host_cluster("endpoint", lambda: _objects(run))
         # Preflight could not see this while there was no namespace; nothing runs yet.
         families = run.live.seen_families
         problem = ip_families.problem(run.snapshot.service_subnet, families) if families else None
@@ -34,7 +34,7 @@ class ActionModule(KarmadaAction):
         named_by_host = NAMED_BY_HOST.get(run.spec["endpoint"]["type"])
         if named_by_host and not run.check:
             wait_until(
-                run.host,
+                run.host_cluster,
                 [change.ref for change in changes if change.ref.kind == named_by_host],
                 timeout=arguments["timeout"],
                 progress=run.say,

@@ -60,7 +60,7 @@ class ActionModule(KarmadaAction):
 
     def _without_state(self, run: Run, stage: str, timeout: float) -> dict[str, Any]:
         """A run that was killed before it wrote its state left at most a namespace and a Lease of ours."""
-        if stage != "state" or run.host.get("v1", "Namespace", run.namespace) is None:
+        if stage != "state" or run.host_cluster.get("v1", "Namespace", run.namespace) is None:
             return {"changed": False, "installed": False}
         return changed_result(removal.remove_state(run, timeout))
 

@@ -40,14 +40,16 @@ class ActionModule(KarmadaAction):
         changes: list[Change] = []
         if arguments["apply"]:
             if wanted:
-                changes += run.apply_to_host(f"start {', '.join(wanted)}", lambda: run.workloads(wanted))
+                changes += run.apply_to_host_cluster(f"start {', '.join(wanted)}", lambda: run.workloads(wanted))
             if arguments["remove_unwanted"]:
-                changes += run.remove_from_host("take away what is not wanted", removal.unwanted(run, names, changes))
+                changes += run.remove_from_host_cluster(
+                    "take away what is not wanted", removal.unwanted(run, names, changes)
+                )
         if run.check or not arguments["wait"]:
             return changed_result(changes)
         workloads = [_workload(run, name) for name in wanted]
         try:
-            wait_until(run.host, workloads, timeout=arguments["timeout"], progress=run.say)
+            wait_until(run.host_cluster, workloads, timeout=arguments["timeout"], progress=run.say)
         except NotReady as error:
             if KARMADA_APISERVER.name not in wanted or not run.place.etcd_apart:
                 raise
@@ -65,7 +67,7 @@ def _workload(run: Run, name: str) -> Ref:
 def _end_bootstrap(run: Run) -> list[Change]:
     """From now on a member that has lost its disk waits to be replaced, instead of founding an empty cluster."""
     run.etcd_bootstrapped()
-    changes = run.apply_to_host("end the bootstrap of etcd", lambda: run.workloads([ETCD.name]))
+    changes = run.apply_to_host_cluster("end the bootstrap of etcd", lambda: run.workloads([ETCD.name]))
     return [change for change in changes if change.ref == Ref("v1", "ConfigMap", _config_map(run), run.namespace)]
 
 

@@ -159,8 +159,8 @@ def test_each_form_of_the_secret_of_a_host_cluster_leads_there_as_who_it_says(
         say=lambda _: None,
     )
     try:
-        assert isinstance(run.host, HostCluster)
-        assert run.host.version()["major"] == "1"
-        assert bool(run.host.can_i([("get", "", "secrets", namespace)])) == (form == "token")
+        assert isinstance(run.host_cluster, HostCluster)
+        assert run.host_cluster.version()["major"] == "1"
+        assert bool(run.host_cluster.can_i([("get", "", "secrets", namespace)])) == (form == "token")
     finally:
         run.close()

@@ -87,7 +87,7 @@ def found(cluster: Cluster, namespace: str) -> list[Problem]:
         check=True,
         say=lambda _: None,
     )
-    run.place.__dict__["cluster"] = cluster
+    run.place.__dict__["host_cluster"] = cluster
     return list(namespace_checks.problems(run))
 
 

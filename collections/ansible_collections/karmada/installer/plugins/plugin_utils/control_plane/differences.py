@@ -62,7 +62,7 @@ def _in_host_cluster(run: Run) -> Iterator[str]:
     names = [name for name, each in BY_NAME.items() if not (each.per_member and each.is_wanted(run.spec))]
     wanted = [each.name for each in pod_components(run.spec) if each.name in names]
     objects = [*run.workloads(wanted), admin_kubeconfig.secret(run)]
-    compared = compare(run.host, overlay.laid_over(objects, run.overlays))
+    compared = compare(run.host_cluster, overlay.laid_over(objects, run.overlays))
     changes = [each.change for each in compared]
     yield from _differing(compared)
     yield from (f"{ref} is not on record" for ref in run.unrecorded(changes))
@@ -75,7 +75,7 @@ def _in_host_cluster(run: Run) -> Iterator[str]:
 def _outdated_members(run: Run, live: Sequence[Object]) -> Iterator[str]:
     """Members of etcd that run with older settings."""
     selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
-    pods = run.host.list("v1", "Pod", run.namespace, labels=selector)
+    pods = run.host_cluster.list("v1", "Pod", run.namespace, labels=selector)
     for stateful_set in (each for each in live if each["kind"] == "StatefulSet"):
         unsettled = reason_not_settled(stateful_set)
         if unsettled:

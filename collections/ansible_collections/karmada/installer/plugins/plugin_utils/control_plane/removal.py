@@ -19,7 +19,7 @@ from ..kube.errors import Forbidden
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
-from ..run.run import HOST, Run
+from ..run.run import HOST_CLUSTER, Run
 
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
 _ALWAYS_THERE = {
@@ -50,7 +50,7 @@ def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
     The API server goes with those that act through it, since nothing inside of it has to be deleted. etcd stays until
     the members are clean: with its pods the data may go, and after a run that fails there an install brings all back.
     """
-    return delete_ours(run, run.host, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
+    return delete_ours(run, run.host_cluster, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
@@ -78,21 +78,23 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
     """The components that still are there, etcd, then everything else, claims by policy, but not the state."""
     # An API server without its etcd takes half a minute to give up; with somebody else's it would go on writing.
     changes = [] if run.check else stop_components(run, timeout)
-    changes += delete_ours(run, run.host, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
+    changes += delete_ours(run, run.host_cluster, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
     changes += external_etcd.release(run)
     state = Ref("v1", "Secret", f"{run.name}-installer-state", run.namespace)
     passages = (PASSAGES[each][:2] for each in run.state.passages)
     rest = [each for each in _ours(run, *_REST, *passages) if Ref.of(each) != state]
-    changes += delete_ours(run, run.host, rest, timeout)
+    changes += delete_ours(run, run.host_cluster, rest, timeout)
     if run.spec["deletion"]["policy"] == "Delete":
-        changes += delete_ours(run, run.host, _claims(run), timeout)
+        changes += delete_ours(run, run.host_cluster, _claims(run), timeout)
         changes += _remove_host_volumes(run, timeout)
     return changes
 
 
 def _claims(run: Run) -> list[Object]:
     """Etcd's claims: made by the StatefulSet's controller and so not on record, but with our label under its names."""
-    found = run.host.list("v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}")
+    found = run.host_cluster.list(
+        "v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}"
+    )
     stem = f"-{run.instance.object_name(ETCD.name)}-"
     return [each for each in found if stem in each["metadata"]["name"]]
 
@@ -101,12 +103,12 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     """Our volumes in directories of nodes. The directories stay: nothing of ours may delete files of a node."""
     if run.state.etcd.storage != "hostPath":
         return []
-    found = run.host.list("v1", "PersistentVolume", labels=f"{OWNER_LABEL}={run.state.owner}")
-    ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST))]
+    found = run.host_cluster.list("v1", "PersistentVolume", labels=f"{OWNER_LABEL}={run.state.owner}")
+    ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST_CLUSTER))]
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
         run.say(f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}")
-    return delete_ours(run, run.host, ours, timeout)
+    return delete_ours(run, run.host_cluster, ours, timeout)
 
 
 def remove_state(
@@ -121,26 +123,30 @@ def remove_state(
         meanwhile()
         return []
     changes: list[Change] = []
-    namespace = run.host.get("v1", "Namespace", run.namespace)
-    if namespace and (owned_by(namespace, run.state.owner, run.state.uids(HOST)) or _left_to_us(run, namespace)):
+    namespace = run.host_cluster.get("v1", "Namespace", run.namespace)
+    if namespace and (
+        owned_by(namespace, run.state.owner, run.state.uids(HOST_CLUSTER)) or _left_to_us(run, namespace)
+    ):
         going = _bookkeeping(run) | {Ref.of(each) for each in _claims(run)}
-        changes += delete_namespace(run, run.host, namespace, run.state.uids(HOST), going, timeout)
+        changes += delete_namespace(run, run.host_cluster, namespace, run.state.uids(HOST_CLUSTER), going, timeout)
     meanwhile()
     if namespace and any(change.action == "deleted" for change in changes):
-        delete_ours(run, run.host, [namespace], timeout)
+        delete_ours(run, run.host_cluster, [namespace], timeout)
     else:
         run.store.retire_lock()
         present = [
-            (ref, None) for ref in _bookkeeping(run) if run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            (ref, None)
+            for ref in _bookkeeping(run)
+            if run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         ]
         # The names are ours alone; the Lease has no UID on record because it is older than the record.
-        changes += delete_all(run.host, present, check=run.check, timeout=timeout)
+        changes += delete_all(run.host_cluster, present, check=run.check, timeout=timeout)
     return changes
 
 
 def namespace_is_going(run: Run) -> bool:
     """Whether the deletion of the instance's namespace has been asked for, by an earlier run or by somebody else."""
-    namespace = run.host.get("v1", "Namespace", run.namespace)
+    namespace = run.host_cluster.get("v1", "Namespace", run.namespace)
     return bool(namespace and namespace["metadata"].get("deletionTimestamp"))
 
 
@@ -152,8 +158,8 @@ def _left_to_us(run: Run, namespace: Object) -> bool:
     manager, owner = claimed_by(namespace)
     if run.stored_state is None or manager != FIELD_MANAGER or not owner or not owned_by(namespace, owner, ()):
         return False
-    if run.host.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
-        run.say(f"namespace {run.namespace} in {run.host.name} stays, because the account may not delete it")
+    if run.host_cluster.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
+        run.say(f"namespace {run.namespace} in {run.host_cluster.name} stays, because the account may not delete it")
         return False
     return True
 
@@ -186,7 +192,7 @@ def _bookkeeping(run: Run) -> set[Ref]:
 
 def _ours(run: Run, *kinds: tuple[str, str]) -> list[Object]:
     """Objects of these kinds in the instance's namespace that are ours by label and by record."""
-    host, owner, uids = run.host, run.state.owner, run.state.uids(HOST)
+    host, owner, uids = run.host_cluster, run.state.owner, run.state.uids(HOST_CLUSTER)
     selector = f"{INSTANCE_LABEL}={run.name},{OWNER_LABEL}={owner}"
     with ThreadPoolExecutor(AT_ONCE) as pool:
         lists = list(pool.map(lambda kind: host.list(kind[0], kind[1], run.namespace, labels=selector), kinds))
@@ -232,7 +238,7 @@ def delete_namespace(
             f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
         )
         return []
-    if cluster is run.host:
+    if cluster is run.host_cluster:
         run.store.retire_lock()
     held = any(each["metadata"].get("finalizers") for each in (namespace, *found))
     return delete_ours(run, cluster, [namespace], timeout, wait=held)

@@ -124,24 +124,24 @@ def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
     ref = Ref("apps/v1", "StatefulSet", run.instance.object_name(ETCD.name), run.namespace)
     if not run.check:
         wait_until(
-            run.host,
+            run.host_cluster,
             [ref],
             timeout=timeout,
             progress=run.say,
             not_ready=lambda live, _related: reason_not_settled(live),
         )
     selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
-    stateful_set = run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+    stateful_set = run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
     if run.check and stateful_set:
         stateful_set = with_next_revision(stateful_set, _template_to_be(run))
-    return stateful_set, list(run.host.list("v1", "Pod", run.namespace, labels=selector))
+    return stateful_set, list(run.host_cluster.list("v1", "Pod", run.namespace, labels=selector))
 
 
 def _template_to_be(run: Run) -> Object:
     """The pod template that the document calls for, with the defaults of the API server."""
     objects = workloads.component_objects(run.instance, ETCD, run.layout, run.material, run.state.etcd)
     wanted = next(each for each in objects if each["kind"] == "StatefulSet")
-    template: Object = run.host.apply(with_applied_hash(wanted), dry_run=True).object["spec"]["template"]
+    template: Object = run.host_cluster.apply(with_applied_hash(wanted), dry_run=True).object["spec"]["template"]
     return template
 
 
@@ -168,9 +168,9 @@ def _replace(run: Run, pods: Sequence[Object], timeout: float) -> list[Change]:
     with run.writing(f"replace etcd {names}"):
         for pod in pods:
             metadata = pod["metadata"]
-            run.host.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
+            run.host_cluster.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
         wait_until(
-            run.host,
+            run.host_cluster,
             [Ref.of(pod) for pod in pods],
             timeout=timeout,
             progress=run.say,

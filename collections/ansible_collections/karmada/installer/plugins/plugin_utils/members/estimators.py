@@ -22,7 +22,7 @@ from ..kube.readiness import reason_not_ready
 from ..kube.wait import wait_until
 from ..labels import NAME_LABEL, OWNER_LABEL
 from ..render import workloads as render
-from ..run.run import HOST, Run
+from ..run.run import HOST_CLUSTER, Run
 from . import broken as broken_members
 from . import one_member, registration
 
@@ -85,14 +85,14 @@ def register(run: Run, found: Joined) -> list[Change]:
 def in_pods(run: Run, found: Joined, timeout: float) -> list[Change]:
     """Estimators as pods of the host cluster. Only those whose member is Ready are waited for."""
     able = [each for each in wanted_estimators(run) if each.member in found.access]
-    changes = run.apply_to_host("estimators", lambda: _objects(run, able, found)) if able else []
-    begun = any(run.instance.object_name(f"{ROW.name}-") in ref for ref in run.state.owned.get(HOST, {}))
+    changes = run.apply_to_host_cluster("estimators", lambda: _objects(run, able, found)) if able else []
+    begun = any(run.instance.object_name(f"{ROW.name}-") in ref for ref in run.state.owned.get(HOST_CLUSTER, {}))
     if able or begun:
-        changes += run.remove_from_host("take away estimators", removal.unwanted(run, [ROW.name], changes))
+        changes += run.remove_from_host_cluster("take away estimators", removal.unwanted(run, [ROW.name], changes))
     if not run.check:
         names = [run.instance.object_name(each.name) for each in able if each.member in found.ready]
         workloads = [Ref("apps/v1", "Deployment", name, run.namespace) for name in names]
-        wait_until(run.host, workloads, timeout=timeout, progress=run.say)
+        wait_until(run.host_cluster, workloads, timeout=timeout, progress=run.say)
     return changes
 
 

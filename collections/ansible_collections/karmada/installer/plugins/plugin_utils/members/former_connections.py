@@ -94,10 +94,10 @@ def start_again_in_pods(run: Run, timeout: float = START_SECONDS) -> list[Change
     changes: list[Change] = []
     tell(run)
     for name in due(run):
-        changes += run.apply_to_host(f"start {name} again", partial(run.workloads, [name]))
+        changes += run.apply_to_host_cluster(f"start {name} again", partial(run.workloads, [name]))
         if not run.check:
             workload = Ref("apps/v1", "Deployment", run.instance.object_name(name), run.namespace)
-            wait_until(run.host, [workload], timeout=timeout, progress=run.say)
+            wait_until(run.host_cluster, [workload], timeout=timeout, progress=run.say)
     if not run.check and run.state.restarts_due:
         with run.writing("note that components have started again"):
             ended(run)

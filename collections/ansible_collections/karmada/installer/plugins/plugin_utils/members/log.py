@@ -76,7 +76,7 @@ def _of_hosts(run: Run) -> list[str]:
 
 
 def _of_pods(run: Run) -> list[str]:
-    host = run.host.with_patience(retry_seconds=_PATIENCE_SECONDS, read_seconds=_PATIENCE_SECONDS)
+    host = run.host_cluster.with_patience(retry_seconds=_PATIENCE_SECONDS, read_seconds=_PATIENCE_SECONDS)
     try:
         selector = run.instance.selector(KARMADA_CONTROLLER_MANAGER.name)
         labels = ",".join(f"{key}={value}" for key, value in selector.items())

@@ -77,7 +77,7 @@ def _through_host_cluster(source: Source) -> Registered:
         say=lambda _message: None,
     )
     try:
-        run.host.version(retry_seconds=PATIENCE_SECONDS)
+        run.host_cluster.version(retry_seconds=PATIENCE_SECONDS)
         if run.stored_state is None:
             return Registered()
         return Registered(run.state.owner, tuple(run.state.members), _clusters(run.control_plane))

@@ -49,7 +49,7 @@ def problems(run: Run) -> Iterable[Problem]:
     if etcd_nodes.is_wanted(run.spec):
         wanted += [(verb, "", "persistentvolumes", None) for verb in HOST_PATH_RIGHTS]
         wanted.append(("list", "", "nodes", None))
-    yield from told(run.host.can_i(wanted))
+    yield from told(run.host_cluster.can_i(wanted))
 
 
 def in_namespace(namespace: str) -> list[tuple[str | None, ...]]:
@@ -94,7 +94,7 @@ def _of_endpoint(settings: Mapping[str, Any], namespace: str) -> list[tuple[str 
 def namespace_is_missing(run: Run) -> bool:
     """Whether the namespace is known not to exist yet."""
     try:
-        return run.host.get("v1", "Namespace", run.namespace) is None
+        return run.host_cluster.get("v1", "Namespace", run.namespace) is None
     except Forbidden:
         return False  # to look is one of the rights that are asked for
 

@@ -30,7 +30,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
             where=f"{path}.affinity.nodeAffinity",
             remedy="choose the nodes by nodeSelector and tolerations",
         )
-    nodes = run.host.list("v1", "Node")
+    nodes = run.host_cluster.list("v1", "Node")
     unfit = {each["metadata"]["name"]: why for each in nodes if (why := etcd_nodes.reason_unfit(each, settings))}
     fit = len(nodes) - len(unfit)
     if fit < settings["replicas"]:
@@ -47,7 +47,7 @@ def storage_class(run: Run) -> Iterable[Problem]:
     """The StorageClass that the document names for etcd."""
     claim = (settings_of(ETCD, run.spec).get("volumeData") or {}).get("volumeClaim") or {}
     wanted = claim.get("storageClassName")
-    classes = {each["metadata"]["name"] for each in run.host.list("storage.k8s.io/v1", "StorageClass")}
+    classes = {each["metadata"]["name"] for each in run.host_cluster.list("storage.k8s.io/v1", "StorageClass")}
     if wanted and wanted not in classes:
         yield Problem(
             what=f"there is no StorageClass {wanted} (there are: {', '.join(sorted(classes)) or 'none'})",
@@ -62,7 +62,7 @@ def priority_classes(run: Run) -> Iterable[Problem]:
     for component in pod_rows(run.spec):
         users[settings_of(component, run.spec)["priorityClassName"]].append(component)
     for name, components in users.items():
-        if name and run.host.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
+        if name and run.host_cluster.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
             for component in components:
                 yield Problem(
                     what=f"there is no PriorityClass {name}",
@@ -79,7 +79,7 @@ def pull_secrets(run: Run) -> Iterable[Problem]:
         for each in settings.get("imagePullSecrets", run.spec["images"].get("pullSecrets")) or []:
             named[each["name"]].append(component.name)
     for name, components in named.items():
-        if run.host.get("v1", "Secret", name, run.namespace) is None:
+        if run.host_cluster.get("v1", "Secret", name, run.namespace) is None:
             run.say(
                 f"there is no Secret {run.namespace}/{name} in the host cluster, which is to pull images of "
                 f"{', '.join(components)}: a registry that asks for a login refuses them"
@@ -93,7 +93,7 @@ def overlays(run: Run) -> Iterable[Problem]:
     yield from problems
     if not overlays:
         return
-    objects = run.host_objects()
+    objects = run.host_cluster_objects()
     found = list(overlay.find_problems(objects, overlays))
     yield from found
     if found or problems or account_rights.namespace_is_missing(run):
@@ -103,7 +103,7 @@ def overlays(run: Run) -> Iterable[Problem]:
         # The data of Secrets and what only a running instance knows are not a matter of overlays.
         if concerned and each["kind"] not in ("Secret", "ConfigMap"):
             try:
-                run.host.apply(each, dry_run=True)
+                run.host_cluster.apply(each, dry_run=True)
             except ApiError as error:
                 what = f"the host cluster refuses {each['kind']} {each['metadata']['name']} with it: {error}"
                 yield Problem(what, "; ".join(concerned), "correct what the message names")

@@ -32,8 +32,8 @@ def node_port(run: Run) -> Iterable[Problem]:
     if settings["type"] != "NodePort" or not settings.get("port"):
         return
     ours = run.instance.object_name(KARMADA_APISERVER.name)
-    denied = run.host.can_i([("list", "", "services", None)])
-    services = [] if denied else run.host.list("v1", "Service")
+    denied = run.host_cluster.can_i([("list", "", "services", None)])
+    services = [] if denied else run.host_cluster.list("v1", "Service")
     for service in services:
         metadata = service["metadata"]
         if (metadata["namespace"], metadata["name"]) == (run.namespace, ours):
@@ -52,7 +52,7 @@ def ingress(run: Run) -> Iterable[Problem]:
     if settings["type"] != "Ingress":
         return
     own = settings.get("ingress") or {}
-    classes = run.host.list(*endpoint.INGRESS_CLASS)
+    classes = run.host_cluster.list(*endpoint.INGRESS_CLASS)
     chosen = endpoint.ingress_class(settings, classes)
     if chosen is None:
         there = ", ".join(sorted(each["metadata"]["name"] for each in classes)) or "none"
@@ -84,7 +84,7 @@ def route(run: Run) -> Iterable[Problem]:
     settings, passage = run.spec["endpoint"], endpoint.PASSAGES["Route"]
     if settings["type"] != passage.kind:
         return
-    if run.host.resource(passage.api_version, passage.kind) is None:
+    if run.host_cluster.resource(passage.api_version, passage.kind) is None:
         yield Problem(
             what="the host cluster has no Routes, so it is not one of OpenShift",
             where="spec.endpoint.type",
@@ -99,8 +99,8 @@ def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
     settings = run.spec["endpoint"]
     passage = endpoint.PASSAGES[settings["type"]]
     ours = (run.namespace, run.instance.object_name(KARMADA_APISERVER.name))
-    everywhere = not run.host.can_i([("list", passage.group, passage.resource, None)])
-    for each in run.host.list(passage.api_version, passage.kind, None if everywhere else run.namespace):
+    everywhere = not run.host_cluster.can_i([("list", passage.group, passage.resource, None)])
+    for each in run.host_cluster.list(passage.api_version, passage.kind, None if everywhere else run.namespace):
         where = (each["metadata"]["namespace"], each["metadata"]["name"])
         if where != ours and endpoint.takes(each, settings["host"], class_name):
             yield Problem(

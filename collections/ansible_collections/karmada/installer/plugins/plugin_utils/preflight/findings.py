@@ -102,8 +102,8 @@ def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Pr
 
 
 def _uninstall_access(run: Run) -> Iterable[Problem]:
-    run.host.version(retry_seconds=5)
-    yield from account_rights.told(run.host.can_i(account_rights.in_namespace(run.namespace)))
+    run.host_cluster.version(retry_seconds=5)
+    yield from account_rights.told(run.host_cluster.can_i(account_rights.in_namespace(run.namespace)))
     # Reading it has refusals of its own.
     state = run.stored_state
     if state and state.etcd.storage == "directory" and not run.hosts:
@@ -129,7 +129,7 @@ def _place_access(run: Run) -> Iterable[Problem]:
     """Whether the host cluster can be worked with at all. Of plain hosts each tells for itself."""
     if not run.place.in_pods:
         return
-    run.host.version(retry_seconds=5)
+    run.host_cluster.version(retry_seconds=5)
     yield from account_rights.problems(run)
 
 
@@ -146,8 +146,8 @@ def _agents(run: Run) -> Iterable[Problem]:
 
 
 def _host(run: Run) -> Iterable[Problem]:
-    yield from cluster_checks.clock(run.host, "host cluster")
-    version = run.host.version()
+    yield from cluster_checks.clock(run.host_cluster, "host cluster")
+    version = run.host_cluster.version()
     minor = cluster_checks.minor(version)
     if minor < releases.OLDEST_HOST_MINOR:
         oldest = ".".join(str(part) for part in releases.OLDEST_HOST_MINOR)

@@ -42,11 +42,11 @@ def pods(instance: Instance, workloads: list[Object], seconds: int) -> dict[str,
 def problems(run: Run, seconds: int = 120) -> list[Problem]:
     """Images that cannot be pulled, with the reason that the node gives. Makes pods and removes them."""
     where = f"namespace {run.namespace} of the host cluster"
-    if run.host.get("v1", "Namespace", run.namespace) is None:
+    if run.host_cluster.get("v1", "Namespace", run.namespace) is None:
         return [
             Problem("it does not exist, and pulling images is tried in it", where, "create it, or do not ask for this")
         ]
-    denied = run.host.can_i([("create", "", "pods", run.namespace)])
+    denied = run.host_cluster.can_i([("create", "", "pods", run.namespace)])
     if denied:
         return [Problem(f"the account may not: {denied[0]}", where, "grant it, or do not ask for pulling images")]
     layout = cluster_layout.layout(run.instance)
@@ -56,9 +56,9 @@ def problems(run: Run, seconds: int = 120) -> list[Problem]:
         if each["kind"] in ("Deployment", "StatefulSet")
     ]
     wanted = pods(run.instance, workloads, seconds)
-    with probe_pods.removed(run.host, run.instance, PROBE, run.say):
+    with probe_pods.removed(run.host_cluster, run.instance, PROBE, run.say):
         for pod in wanted.values():
-            run.host.create(pod)
+            run.host_cluster.create(pod)
         return _outcome(run, wanted, seconds, where)
 
 
@@ -68,7 +68,7 @@ def _outcome(run: Run, wanted: Mapping[str, Object], seconds: int, where: str) -
     failed: dict[str, str] = {}
     deadline = time.monotonic() + seconds
     while waiting and time.monotonic() < deadline:
-        for pod in probe_pods.all_of(run.host, run.instance, PROBE):
+        for pod in probe_pods.all_of(run.host_cluster, run.instance, PROBE):
             name = pod["metadata"]["name"]
             if name not in waiting:
                 continue

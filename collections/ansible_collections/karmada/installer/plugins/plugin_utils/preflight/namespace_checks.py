@@ -23,14 +23,14 @@ from . import other_installers, pod_security, quota
 
 def problems(run: Run) -> Iterable[Problem]:
     """What is in the namespace, where it exists: under our names, of other tools, and rules for what comes into it."""
-    namespace = run.host.get("v1", "Namespace", run.namespace)
+    namespace = run.host_cluster.get("v1", "Namespace", run.namespace)
     if namespace is None:
         return
     # As far as it can be said without keys.
     outline = render.outline(run.instance, cluster_layout.layout(run.instance), run.state.etcd)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         refs = map(Ref.of, outline)
-        found = pool.map(lambda ref: run.host.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
+        found = pool.map(lambda ref: run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
     present = [each for each in found if each]
     others = collected(partial(_other_control_planes, run))
     yield from others
@@ -63,13 +63,15 @@ def _other_control_planes(run: Run) -> Iterable[Problem]:
     if run.stored_state:
         return
     workloads = [
-        each for kind in ("Deployment", "StatefulSet") for each in run.host.list("apps/v1", kind, run.namespace)
+        each for kind in ("Deployment", "StatefulSet") for each in run.host_cluster.list("apps/v1", kind, run.namespace)
     ]
     yield from other_installers.problems(run.namespace, workloads, _karmadas(run))
 
 
 def _quotas(run: Run, outline: Sequence[Object], present: Iterable[Object]) -> Iterable[Problem]:
-    quotas, limit_ranges = (run.host.list("v1", kind, run.namespace) for kind in ("ResourceQuota", "LimitRange"))
+    quotas, limit_ranges = (
+        run.host_cluster.list("v1", kind, run.namespace) for kind in ("ResourceQuota", "LimitRange")
+    )
     ours = [each for each in present if claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
     return quota.problems(run.namespace, quotas, limit_ranges, outline, [*ours, *_claims_there(run, outline)])
 
@@ -85,17 +87,17 @@ def _claims_there(run: Run, outline: Sequence[Object]) -> list[Object]:
     }
     if not names:
         return []
-    found = run.host.list("v1", "PersistentVolumeClaim", run.namespace)
+    found = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace)
     return [each for each in found if each["metadata"]["name"] in names]
 
 
 def _karmadas(run: Run) -> list[Object]:
     """Objects of Karmada's operator, where there are any and we may look."""
-    if run.host.resource(*other_installers.KARMADA) is None:
+    if run.host_cluster.resource(*other_installers.KARMADA) is None:
         return []
-    if run.host.can_i([("list", "operator.karmada.io", "karmadas", run.namespace)]):
+    if run.host_cluster.can_i([("list", "operator.karmada.io", "karmadas", run.namespace)]):
         return []
-    return list(run.host.list(*other_installers.KARMADA, run.namespace))
+    return list(run.host_cluster.list(*other_installers.KARMADA, run.namespace))
 
 
 def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Iterable[Problem]:

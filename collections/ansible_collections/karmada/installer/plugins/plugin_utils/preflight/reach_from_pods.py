@@ -52,10 +52,10 @@ def _of_pushed(run: Run, registered: Clusters, seconds: int) -> dict[str, list[P
         return {}
     _require_a_place(run)
     faults: dict[str, Fault] = {}
-    with probe_pods.removed(run.host, run.instance, reach_probe.PROBE, run.say):
+    with probe_pods.removed(run.host_cluster, run.instance, reach_probe.PROBE, run.say):
         for batch in reach_probe.batches(targets):
             pod = reach_probe.pod(run.instance, KARMADA_CONTROLLER_MANAGER, run.namespace, batch, seconds)
-            faults |= reach_probe.look(run.host, pod, batch, seconds)
+            faults |= reach_probe.look(run.host_cluster, pod, batch, seconds)
     entries = {entry["name"]: entry for entry in run.spec["members"]}
     who = f"a pod in namespace {run.namespace}"
     return {
@@ -67,10 +67,10 @@ def _of_pushed(run: Run, registered: Clusters, seconds: int) -> dict[str, list[P
 
 def _require_a_place(run: Run) -> None:
     where = f"namespace {run.namespace} of the host cluster"
-    if run.host.get("v1", "Namespace", run.namespace) is None:
+    if run.host_cluster.get("v1", "Namespace", run.namespace) is None:
         what = "it does not exist, and what pods reach is tried in it"
         raise ProblemsError(Problem(what, where, f"create it, {_DO_NOT_ASK}"))
-    if denied := run.host.can_i([("create", "", "pods", run.namespace)]):
+    if denied := run.host_cluster.can_i([("create", "", "pods", run.namespace)]):
         raise ProblemsError(Problem(f"the account may not: {denied[0]}", where, f"grant it, {_DO_NOT_ASK}"))
 
 

@@ -172,7 +172,7 @@ def _components(run: Run) -> list[ComponentStatus]:
     selector = f"{INSTANCE_LABEL}={run.name}"
     found: dict[tuple[str, str], Object] = {}
     for kind in ("StatefulSet", "Deployment"):
-        for each in run.host.list("apps/v1", kind, run.namespace, labels=selector):
+        for each in run.host_cluster.list("apps/v1", kind, run.namespace, labels=selector):
             labels = each["metadata"]["labels"]
             found[labels.get(NAME_LABEL, ""), labels.get(MEMBER_LABEL, "")] = each
     return [
@@ -197,7 +197,7 @@ def etcd_members(run: Run) -> list[EndpointStatus]:
         return EtcdClient(list(pods), files, "etcd's client certificate").status()
 
     def dial(url: str, timeout: float) -> ForwardedSocket:
-        return Forwarder(run.host, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
+        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
 
     return EtcdClient(list(pods), files, "etcd's client certificate", dial).status()
 

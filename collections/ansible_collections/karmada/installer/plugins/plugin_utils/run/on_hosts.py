@@ -61,7 +61,7 @@ class OnHosts(Place):
         return f"hosts {', '.join(self.hosts)}"
 
     @cached_property
-    def cluster(self) -> Cluster:
+    def host_cluster(self) -> Cluster:
         """No host cluster."""
         return NoCluster("host cluster")
 

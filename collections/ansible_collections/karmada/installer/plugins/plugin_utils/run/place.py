@@ -77,7 +77,7 @@ class Place(ABC):
 
     @property
     @abstractmethod
-    def cluster(self) -> Cluster:
+    def host_cluster(self) -> Cluster:
         """The host cluster; one in which nothing is found where there is none."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Place(ABC):
         settings = self.facts.spec["endpoint"]
         if settings["type"] != "Ingress":
             return ""
-        found = endpoint.ingress_class(settings, self.cluster.list(*endpoint.INGRESS_CLASS))
+        found = endpoint.ingress_class(settings, self.host_cluster.list(*endpoint.INGRESS_CLASS))
         return str(found["spec"].get("controller", "")) if found else ""
 
     def trouble_of(self, host: str) -> Problem | None:
@@ -205,7 +205,7 @@ class InPods(Place):
         return f"namespace {self.facts.namespace} of the host cluster"
 
     @cached_property
-    def cluster(self) -> Cluster:
+    def host_cluster(self) -> Cluster:
         """The cluster whose nodes run the control plane."""
         facts, settings = self.facts, self.facts.spec["hostCluster"]
         reference = settings.get("secretRef")
@@ -222,7 +222,7 @@ class InPods(Place):
 
     def store(self) -> StateStore:
         """A Secret of the host cluster, with a Lease beside it."""
-        return SecretStore(self.facts, lambda: self.cluster)
+        return SecretStore(self.facts, lambda: self.host_cluster)
 
     def first_state(self) -> State:
         """The state that a first install begins with."""
@@ -236,7 +236,7 @@ class InPods(Place):
 
     def _owner_of_namespace(self) -> str | None:
         """A run killed between making the namespace and writing its state left the owner on the namespace."""
-        found = self.cluster.get("v1", "Namespace", self.facts.namespace)
+        found = self.host_cluster.get("v1", "Namespace", self.facts.namespace)
         labels = (found or {}).get("metadata", {}).get("labels") or {}
         ours = labels.get(MANAGED_BY_LABEL) == FIELD_MANAGER and labels.get(INSTANCE_LABEL) == self.facts.name
         owner: str | None = labels.get(OWNER_LABEL)
@@ -252,7 +252,7 @@ class InPods(Place):
         chosen = settings_of(ETCD, spec).get("volumeData") or {}
         if chosen:
             return str(next(iter(chosen)))
-        classes = self.cluster.list("storage.k8s.io/v1", "StorageClass")
+        classes = self.host_cluster.list("storage.k8s.io/v1", "StorageClass")
         defaults = (
             (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS_ANNOTATION) == "true" for each in classes
         )
@@ -262,24 +262,24 @@ class InPods(Place):
         """Those that keep etcd's data, where the document wants it in a directory of theirs."""
         if storage != "hostPath":
             return ()
-        return etcd_nodes.choose(self.cluster.list("v1", "Node"), settings_of(ETCD, self.facts.spec))
+        return etcd_nodes.choose(self.host_cluster.list("v1", "Node"), settings_of(ETCD, self.facts.spec))
 
     def families(self) -> tuple[int, ...]:
         """Those of the API server's Service, or that it would have; empty while there is no namespace."""
         facts = self.facts
         name, policy = f"{facts.name}-apiserver", facts.spec["endpoint"]["ipFamilyPolicy"]
-        live = self.cluster.get("v1", "Service", name, facts.namespace)
-        if live is None and self.cluster.get("v1", "Namespace", facts.namespace):
-            live = self.cluster.apply(ip_families.probe(name, facts.namespace, policy), dry_run=True).object
+        live = self.host_cluster.get("v1", "Service", name, facts.namespace)
+        if live is None and self.host_cluster.get("v1", "Namespace", facts.namespace):
+            live = self.host_cluster.apply(ip_families.probe(name, facts.namespace, policy), dry_run=True).object
         return ip_families.of_service(live)
 
     def likely_families(self) -> tuple[int, ...]:
         """The preferred family as the host cluster's own API server shows it; not a second one."""
-        if not self.cluster.can_i([("get", "", "services", "default")]):
-            found = ip_families.of_service(self.cluster.get("v1", "Service", "kubernetes", "default"))
+        if not self.host_cluster.can_i([("get", "", "services", "default")]):
+            found = ip_families.of_service(self.host_cluster.get("v1", "Service", "kubernetes", "default"))
             if found:
                 return found
-        own = ip_families.of_api_server(self.cluster.api_versions())
+        own = ip_families.of_api_server(self.host_cluster.api_versions())
         if not own:
             self.facts.say(
                 "which versions of IP the host cluster has cannot be seen before its namespace exists: IPv4 is shown"
@@ -288,10 +288,10 @@ class InPods(Place):
 
     def possible_families(self) -> tuple[int, ...]:
         """Every version of IP that pods may have; empty where the account may not look, or nothing is to be seen."""
-        if self.cluster.can_i([("list", "", "nodes", None), ("get", "", "services", "default")]):
+        if self.host_cluster.can_i([("list", "", "nodes", None), ("get", "", "services", "default")]):
             return ()
-        of_nodes = ip_families.of_nodes(self.cluster.list("v1", "Node"))
-        first = ip_families.of_service(self.cluster.get("v1", "Service", "kubernetes", "default"))
+        of_nodes = ip_families.of_nodes(self.host_cluster.list("v1", "Node"))
+        first = ip_families.of_service(self.host_cluster.get("v1", "Service", "kubernetes", "default"))
         return tuple(dict.fromkeys([*first, *of_nodes])) if of_nodes else ()
 
     def member_places(self, state: State) -> Mapping[str, int]:
@@ -326,7 +326,7 @@ class InPods(Place):
         """All certificates of the instance; those that are there are in Secrets."""
         labels = f"{INSTANCE_LABEL}={self.facts.name},{OWNER_LABEL}={seen.state.owner}"
         is_new = seen.recorded is None
-        found = [] if is_new else self.cluster.list("v1", "Secret", self.facts.namespace, labels=labels)
+        found = [] if is_new else self.host_cluster.list("v1", "Secret", self.facts.namespace, labels=labels)
         present = certificates.present_leaves(seen.instance, {each["metadata"]["name"]: each for each in found})
         return certificates.issue_missing(
             seen.instance, seen.state, seen.layout, present, self.facts.now, self.facts.external_etcd_files
@@ -352,7 +352,7 @@ class InPods(Place):
         instance = seen.instance
         selector = ",".join(f"{key}={value}" for key, value in instance.selector(KARMADA_APISERVER.name).items())
         return cluster_behind(
-            self.cluster,
+            self.host_cluster,
             instance.namespace,
             selector,
             KARMADA_APISERVER.listens(self.facts.spec)["https"],
@@ -366,11 +366,11 @@ class InPods(Place):
     def control_plane_exists(self, seen: Snapshot) -> bool:
         """Whether there is a Deployment of the API server."""
         name = seen.instance.object_name(KARMADA_APISERVER.name)
-        return bool(self.cluster.get("apps/v1", "Deployment", name, self.facts.namespace))
+        return bool(self.host_cluster.get("apps/v1", "Deployment", name, self.facts.namespace))
 
     def pods(self) -> Sequence[Object]:
         """The pods of the instance in the host cluster."""
-        return self.cluster.list("v1", "Pod", self.facts.namespace, labels=f"{INSTANCE_LABEL}={self.facts.name}")
+        return self.host_cluster.list("v1", "Pod", self.facts.namespace, labels=f"{INSTANCE_LABEL}={self.facts.name}")
 
     def begin(self, run: Run) -> bool:
         """There are no hosts."""

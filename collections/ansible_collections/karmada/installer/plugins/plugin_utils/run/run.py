@@ -37,7 +37,8 @@ from .snapshot import Live, Snapshot
 if TYPE_CHECKING:
     from .host_view import HostView
 
-HOST = "host"
+#: Under what name the state keeps what is ours in the host cluster.
+HOST_CLUSTER = "host"
 
 
 class Run(Facts):
@@ -70,9 +71,9 @@ class Run(Facts):
     # -- clusters and hosts ----------------------------------------------------------------------------------------
 
     @property
-    def host(self) -> Cluster:
+    def host_cluster(self) -> Cluster:
         """The host cluster; one in which nothing is found where there is none."""
-        return self.place.cluster
+        return self.place.host_cluster
 
     @cached_property
     def control_plane(self) -> Cluster:
@@ -183,7 +184,7 @@ class Run(Facts):
     def _crds(self) -> list[Object]:
         return crd_files.crds(self.instance.release.karmada, self.place.crd_source)
 
-    def host_objects(self) -> list[Object]:
+    def host_cluster_objects(self) -> list[Object]:
         """Everything that the instance consists of in the host cluster, before any overlay, but for its state."""
         admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
         workloads = self._rendered(pod_components(self.spec))
@@ -221,10 +222,10 @@ class Run(Facts):
 
     def ensure_namespace(self) -> str | None:
         """The UID of the namespace if this call made it, or a run that was killed before it could record that."""
-        found = self.host.get("v1", "Namespace", self.namespace)
+        found = self.host_cluster.get("v1", "Namespace", self.namespace)
         if found:
             return str(found["metadata"]["uid"]) if owned_by(found, self.state.owner, ()) else None
-        applied = self.host.apply(render.namespace(self.instance))
+        applied = self.host_cluster.apply(render.namespace(self.instance))
         return str(applied.object["metadata"]["uid"])
 
     def journaled(self, step: str) -> State:
@@ -294,11 +295,11 @@ class Run(Facts):
     def save(self, state: State, namespace_uid: str | None = None) -> None:
         """Keep the state. Only inside ``writing``. Raises LockLost if something else than was read is there by now."""
         if namespace_uid:
-            state = state.with_owned(HOST, {f"Namespace {self.namespace}": namespace_uid})
+            state = state.with_owned(HOST_CLUSTER, {f"Namespace {self.namespace}": namespace_uid})
         self.store.write(state, self.instance)
         self._state = self.store.state
 
-    def apply_to_host(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
+    def apply_to_host_cluster(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
         """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
 
         Nothing is sent when nothing differs and everything is recorded. The objects are rendered again under the lock,
@@ -309,14 +310,14 @@ class Run(Facts):
             return overlay.laid_over(render_objects(), self.overlays)
 
         if self.check:
-            return apply_all(self.host, desired(), check=True)
+            return apply_all(self.host_cluster, desired(), check=True)
         if self.stored_state:
-            planned = survey(self.host, desired())
+            planned = survey(self.host_cluster, desired())
             if _nothing_to_do(planned) and not self.unrecorded(planned):
                 return planned
         with self.writing(step):
-            changes = apply_all(self.host, desired())
-            self.save(self.state.with_owned(HOST, self.unrecorded(changes)))
+            changes = apply_all(self.host_cluster, desired())
+            self.save(self.state.with_owned(HOST_CLUSTER, self.unrecorded(changes)))
         return changes
 
     def apply_to_control_plane(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
@@ -340,16 +341,16 @@ class Run(Facts):
             (ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner
         ]
 
-    def remove_from_host(self, step: str, objects: Iterable[Object]) -> list[Change]:
+    def remove_from_host_cluster(self, step: str, objects: Iterable[Object]) -> list[Change]:
         """Delete these objects of the host cluster, as far as they are ours by label and by record."""
-        return self._remove(step, self.host, self.ours_in_host_cluster(objects))
+        return self._remove(step, self.host_cluster, self.ours_in_host_cluster(objects))
 
     def ours_in_host_cluster(self, objects: Iterable[Object]) -> list[tuple[Ref, str | None]]:
         """Those of these objects of the host cluster that are ours by label and by record, with their UIDs."""
         return [
             (Ref.of(each), each["metadata"]["uid"])
             for each in objects
-            if owned_by(each, self.state.owner, self.state.uids(HOST))
+            if owned_by(each, self.state.owner, self.state.uids(HOST_CLUSTER))
         ]
 
     def remove_former_passages(self) -> list[Change]:
@@ -358,9 +359,9 @@ class Run(Facts):
         if not former:
             return []
         name, kinds = self.instance.object_name(KARMADA_APISERVER.name), [endpoint.PASSAGES[each] for each in former]
-        found = [self.host.get(each.api_version, each.kind, name, self.namespace) for each in kinds]
+        found = [self.host_cluster.get(each.api_version, each.kind, name, self.namespace) for each in kinds]
         step = "take away the former endpoint"
-        changes = self.remove_from_host(step, [each for each in found if each])
+        changes = self.remove_from_host_cluster(step, [each for each in found if each])
         if not self.check:
             with self.writing(step):
                 kept = tuple(kind for kind in self.state.passages if kind not in former)
@@ -374,13 +375,13 @@ class Run(Facts):
             return delete_all(cluster, targets, check=True)
         with self.writing(step):
             changes = delete_all(cluster, targets, progress=self.say)
-            if cluster is self.host:
-                self.save(self.state.without_owned(HOST, {str(ref) for ref, _uid in targets}))
+            if cluster is self.host_cluster:
+                self.save(self.state.without_owned(HOST_CLUSTER, {str(ref) for ref, _uid in targets}))
         return changes
 
     def unrecorded(self, changes: Iterable[Change]) -> dict[str, str]:
         """Objects of the host cluster that exist and are not on record as ours: reference → UID."""
-        known = self.state.owned.get(HOST, {})
+        known = self.state.owned.get(HOST_CLUSTER, {})
         found = {str(change.ref): change.uid for change in changes if change.uid}
         return {ref: uid for ref, uid in found.items() if known.get(ref) != uid}
 

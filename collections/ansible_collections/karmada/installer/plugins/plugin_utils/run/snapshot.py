@@ -56,14 +56,14 @@ class Live:
         """The addresses of each node of the host cluster, where they matter for the endpoint."""
         if self._settings["type"] != "NodePort" or self._settings.get("host"):
             return []
-        return endpoint.internal_addresses(self._place.cluster.list("v1", "Node"))
+        return endpoint.internal_addresses(self._place.host_cluster.list("v1", "Node"))
 
     @cached_property
     def api_service(self) -> Object | None:
         """The API server's Service as the host cluster has it, where it matters for the endpoint."""
         if self._settings["type"] not in ("NodePort", "LoadBalancer"):
             return None
-        return self._place.cluster.get("v1", "Service", f"{self._facts.name}-apiserver", self._facts.namespace)
+        return self._place.host_cluster.get("v1", "Service", f"{self._facts.name}-apiserver", self._facts.namespace)
 
     @cached_property
     def route(self) -> Object | None:
@@ -71,7 +71,7 @@ class Live:
         if self._settings["type"] != "Route" or self._settings.get("host"):
             return None
         kind, name = endpoint.PASSAGES["Route"], f"{self._facts.name}-apiserver"
-        return self._place.cluster.get(kind.api_version, kind.kind, name, self._facts.namespace)
+        return self._place.host_cluster.get(kind.api_version, kind.kind, name, self._facts.namespace)
 
 
 class Snapshot:

@@ -393,10 +393,10 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     material = replace(MATERIAL, external_etcd=run.external_etcd_files)
     # Where they come from is looked at, too.
     run.__dict__.pop("_crds", None)
-    del run.place.__dict__["cluster"]
-    _ = run.host
+    del run.place.__dict__["host_cluster"]
+    _ = run.host_cluster
     opened = {"host": [*asked.asked, _refused_unverified(deployment)]}
-    run.place.__dict__["cluster"] = a_host()
+    run.place.__dict__["host_cluster"] = a_host()
     etcd = replace(remembered.etcd, storage=run.place.etcd_storage(), nodes=("node-a", "node-b", "node-c"))
     run.store.state = replace(remembered, etcd=etcd)
     run.look_again(run.store.state)
@@ -406,7 +406,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         "connection to the host cluster": opened["host"],
         "objects of the host cluster": [
             workloads.namespace(run.instance),
-            *overlay.laid_over(run.host_objects(), run.overlays),
+            *overlay.laid_over(run.host_cluster_objects(), run.overlays),
         ],
         "storage of etcd": run.place.etcd_storage(),
         "certificates": _certificates(run, monkeypatch),

@@ -227,7 +227,7 @@ def fake_run(
 ) -> Run:
     """A run whose host cluster is in memory, and whose state is stored there as a real run stores it."""
     run = Run(deployment, Connection(), operation=operation, holder="me", check=check, say=lambda _: None)
-    run.place.__dict__["cluster"] = host
+    run.place.__dict__["host_cluster"] = host
     run.__dict__["_crds"] = []
     if stored:
         owner = {"app.kubernetes.io/managed-by": "karmada-installer", "installer.karmada.io/owner": stored.owner}

@@ -29,11 +29,11 @@ def host(*objects: Any) -> FakeCluster:
 
 def problems(run: Run) -> list[Problem]:
     """What preflight finds; each with a place and a remedy, and without changing anything."""
-    before = dict(run.host.objects)
+    before = dict(run.host_cluster.objects)
     with mock.patch.object(crd_files, "crds", return_value=[]):
         found = findings.findings(run).all
-    assert run.host.objects == before, "preflight changes nothing"
-    assert run.host.log == []
+    assert run.host_cluster.objects == before, "preflight changes nothing"
+    assert run.host_cluster.log == []
     assert all(problem.where and problem.remedy for problem in found)
     return found
 

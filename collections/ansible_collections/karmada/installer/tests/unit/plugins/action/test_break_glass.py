@@ -49,7 +49,7 @@ def test_it_is_a_private_file_with_a_certificate_for_hours_and_nothing_is_change
     assert x509.expiry(certificate_in(path)) - run.now <= timedelta(hours=2)
     assert found["expires"] == x509.expiry(certificate_in(path)).isoformat()
     assert (found["changed"], found["path"]) == (True, str(path))
-    assert run.host.log == []  # type: ignore[attr-defined]
+    assert run.host_cluster.log == []  # type: ignore[attr-defined]
     assert yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"] == "https://karmada.example.com:32443"
     assert not [key for key in found if "key" in key]
 

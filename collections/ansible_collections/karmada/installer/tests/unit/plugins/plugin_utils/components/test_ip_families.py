@@ -57,7 +57,7 @@ def recorded(run: Run) -> Run:
     """A run after the first step of that one was written."""
     with run.writing("first"):
         pass
-    return fake_run(run.deployment, run.host)  # type: ignore[arg-type]
+    return fake_run(run.deployment, run.host_cluster)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_range_for_services_follows_the_host_cluster(
 def test_it_stays_when_the_host_cluster_gets_a_second_family() -> None:
     run = fresh(["IPv4"])
     later = recorded(run)
-    run.host.families = ["IPv4", "IPv6"]  # type: ignore[attr-defined]
+    run.host_cluster.families = ["IPv4", "IPv6"]  # type: ignore[attr-defined]
     assert later.snapshot.service_subnet == "10.96.0.0/12"
     assert not list(fixed_settings.service_subnet(later))
 
@@ -116,7 +116,7 @@ def test_a_check_run_that_may_read_nothing_goes_by_the_address_of_the_api_server
     told: list[str] = []
     run = fresh(["IPv6"], check=True)
     run.say = told.append
-    run.host.denied, run.host.own_address = {("get", "services")}, address  # type: ignore[attr-defined]
+    run.host_cluster.denied, run.host_cluster.own_address = {("get", "services")}, address  # type: ignore[attr-defined]
     assert run.snapshot.service_subnet == expected
     assert run.layout.service_subnet == expected
     assert len(told) == said
@@ -168,7 +168,7 @@ def test_a_range_of_a_family_that_no_node_has_is_refused_before_there_is_a_names
     run = fresh(["IPv4"], spec, FIRST_SERVICE, *nodes)
     found = list(fixed_settings.service_subnet(run))
     assert [problem.where for problem in found] == ["spec.components.karmadaAPIServer.serviceSubnet"] * refused
-    run.host.denied = {("list", "nodes")}  # type: ignore[attr-defined]
+    run.host_cluster.denied = {("list", "nodes")}  # type: ignore[attr-defined]
     assert not list(fixed_settings.service_subnet(run)), "who may not look cannot know"
 
 
@@ -176,10 +176,10 @@ def test_the_second_try_of_a_first_install_may_name_another_range() -> None:
     run = fresh(["IPv6"], {"components": {"karmadaAPIServer": {"serviceSubnet": "10.96.0.0/12"}}})
     with run.writing("first"):
         pass
-    again = fake_run(document(), run.host)  # type: ignore[arg-type]
+    again = fake_run(document(), run.host_cluster)  # type: ignore[arg-type]
     assert again.state.service_subnet == "10.96.0.0/12"
     spec = {"components": {"karmadaAPIServer": {"serviceSubnet": "fd00::/112"}}}
-    mended = fake_run(document(spec), run.host)  # type: ignore[arg-type]
+    mended = fake_run(document(spec), run.host_cluster)  # type: ignore[arg-type]
     assert not list(fixed_settings.service_subnet(mended))
     assert mended.snapshot.service_subnet == "fd00::/112"
 

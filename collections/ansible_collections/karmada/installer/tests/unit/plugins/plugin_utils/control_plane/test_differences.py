@@ -27,7 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import HOST, Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import HOST_CLUSTER, Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, external_etcd, state
 
@@ -103,7 +103,7 @@ class Installed:
             f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}": each["metadata"]["uid"]
             for (_, kind, namespace, name), each in self.host.objects.items()
         }
-        self.state = self.state.with_owned(HOST, owned)
+        self.state = self.state.with_owned(HOST_CLUSTER, owned)
 
     @staticmethod
     def put(cluster: FakeCluster, obj: Any) -> None:
@@ -169,7 +169,7 @@ def of_somebody_else(it: Installed) -> None:
 def unwanted(it: Installed) -> None:
     metadata = it.run().instance.metadata("karmada-search", "prod-search")
     live = it.host.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
-    it.state = it.state.with_owned(HOST, {"Deployment karmada/prod-search": live["metadata"]["uid"]})
+    it.state = it.state.with_owned(HOST_CLUSTER, {"Deployment karmada/prod-search": live["metadata"]["uid"]})
 
 
 def api_of_nobody(it: Installed) -> None:

@@ -63,7 +63,7 @@ def remove(run: Run) -> Any:
     removal.stop_components(run)
     removal.remove_control_plane(run)
     removal.remove_state(run)
-    return run.host
+    return run.host_cluster
 
 
 def left(host: Any) -> set[str]:
@@ -77,9 +77,9 @@ def test_nothing_is_left_of_an_instance() -> None:
 def test_a_second_removal_does_nothing() -> None:
     run = installed("Retain")
     remove(run)
-    run.host.log.clear()
+    run.host_cluster.log.clear()
     remove(run)
-    assert run.host.log == []
+    assert run.host_cluster.log == []
 
 
 def test_retain_keeps_the_data_and_what_is_needed_to_use_it_again() -> None:
@@ -113,25 +113,25 @@ def test_what_only_looks_like_ours_stays(labels: dict[str, str]) -> None:
 
 def test_an_object_that_was_made_anew_by_others_stays() -> None:
     run = installed()
-    again = run.host.get("apps/v1", "Deployment", "prod-webhook", "karmada")
+    again = run.host_cluster.get("apps/v1", "Deployment", "prod-webhook", "karmada")
     assert again
     again["metadata"]["uid"] = "somebody-elses"
-    run.host.put(again)  # type: ignore[attr-defined]
+    run.host_cluster.put(again)  # type: ignore[attr-defined]
     assert "Deployment prod-webhook" in left(remove(run))
 
 
 def test_what_acts_goes_first_and_the_store_last() -> None:
     run = installed()
     removal.stop_components(run)
-    workloads = [each for each in left(run.host) if each.split()[0] in ("Deployment", "StatefulSet")]
+    workloads = [each for each in left(run.host_cluster) if each.split()[0] in ("Deployment", "StatefulSet")]
     assert workloads == ["StatefulSet prod-etcd"]
-    assert {"PersistentVolumeClaim data-prod-etcd-0", "Secret prod-apiserver-cert"} <= left(run.host)
+    assert {"PersistentVolumeClaim data-prod-etcd-0", "Secret prod-apiserver-cert"} <= left(run.host_cluster)
 
 
 def test_no_api_server_is_left_without_its_etcd() -> None:
     run = installed()
     removal.remove_control_plane(run)
-    workloads = [line.split()[-1] for line in run.host.log if "Deployment" in line or "StatefulSet" in line]  # type: ignore[attr-defined]
+    workloads = [line.split()[-1] for line in run.host_cluster.log if "Deployment" in line or "StatefulSet" in line]  # type: ignore[attr-defined]
     assert workloads[-1] == "prod-etcd"
     assert "prod-apiserver" in workloads
 
@@ -141,9 +141,9 @@ def test_what_is_done_meanwhile_finds_the_state_until_the_namespace_goes(others:
     run = installed("Delete", *others)
     bookkeeping = {"Secret prod-installer-state", "Lease prod-installer"}
     found: list[set[str]] = []
-    removal.remove_state(run, meanwhile=lambda: found.append(left(run.host)))
+    removal.remove_state(run, meanwhile=lambda: found.append(left(run.host_cluster)))
     assert ("Namespace karmada" in found[0], bookkeeping <= found[0]) == (bool(others), bool(others))
-    assert not bookkeeping & left(run.host)
+    assert not bookkeeping & left(run.host_cluster)
 
 
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
@@ -155,13 +155,13 @@ def test_the_state_stays_when_what_is_done_meanwhile_fails(policy: str) -> None:
 
     with pytest.raises(RuntimeError):
         removal.remove_state(run, meanwhile=fail)
-    assert {"Secret prod-installer-state", "Lease prod-installer"} <= left(run.host)
+    assert {"Secret prod-installer-state", "Lease prod-installer"} <= left(run.host_cluster)
 
 
 @pytest.mark.parametrize(("deleted", "going"), [(None, False), ("2026-01-01T00:00:00Z", True)])
 def test_a_namespace_is_going_once_its_deletion_was_asked_for(deleted: str | None, going: bool) -> None:
     run = installed()
-    [namespace] = [each for each in run.host.objects.values() if each["kind"] == "Namespace"]  # type: ignore[attr-defined]
+    [namespace] = [each for each in run.host_cluster.objects.values() if each["kind"] == "Namespace"]  # type: ignore[attr-defined]
     if deleted:
         namespace["metadata"]["deletionTimestamp"] = deleted
     assert removal.namespace_is_going(run) is going
@@ -171,7 +171,7 @@ def test_a_check_run_removes_nothing() -> None:
     run = installed()
     run.check = True
     remove(run)
-    assert run.host.log == []  # type: ignore[attr-defined]
+    assert run.host_cluster.log == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("others", "namespace_goes"), [([], True), ([thing("ConfigMap", "theirs")], False)])
@@ -186,7 +186,7 @@ def test_a_check_run_tells_what_a_run_removes(others: list[dict[str, Any]], name
     ]
     told = set(each_told)
     assert len(each_told) == len(told), "nothing twice"
-    before = {f"{kind} {namespace}/{name}" for _, kind, namespace, name in run.host.objects if namespace}  # type: ignore[attr-defined]
+    before = {f"{kind} {namespace}/{name}" for _, kind, namespace, name in run.host_cluster.objects if namespace}  # type: ignore[attr-defined]
     if namespace_goes:
         assert "Namespace karmada" in told
         # These go with it.
@@ -237,7 +237,7 @@ def made_by_an_instance_that_left(run: Run, *, manager: str = "karmada-installer
     )
     entry = {"manager": manager, "operation": "Apply", "time": "2026-01-01T00:00:00Z"}
     namespace["metadata"]["managedFields"] = [entry]
-    run.host.put(namespace)  # type: ignore[attr-defined]
+    run.host_cluster.put(namespace)  # type: ignore[attr-defined]
 
 
 def test_the_last_instance_that_leaves_removes_the_namespace_that_another_one_made() -> None:
@@ -271,7 +271,7 @@ def test_without_the_right_to_it_a_namespace_of_another_instance_stays_and_that_
     run = installed(own_namespace=False)
     run.say = said.append
     made_by_an_instance_that_left(run)
-    run.host.denied = {("delete", "namespaces")}  # type: ignore[attr-defined]
+    run.host_cluster.denied = {("delete", "namespaces")}  # type: ignore[attr-defined]
     assert left(remove(run)) == {"Namespace karmada"}
     assert said == ["namespace karmada in host cluster stays, because the account may not delete it"]
 
@@ -280,7 +280,7 @@ def test_an_instance_that_was_never_there_takes_no_namespace_away() -> None:
     run = fake_run(document(), FakeCluster("host cluster"))
     made_by_an_instance_that_left(run)
     removal.remove_state(run)
-    assert left(run.host) == {"Namespace karmada"}
+    assert left(run.host_cluster) == {"Namespace karmada"}
 
 
 def test_a_claim_with_our_label_and_a_name_of_somebody_else_stays() -> None:
@@ -373,11 +373,11 @@ def test_what_is_unwanted_is_removed_and_forgotten_but_not_in_check_mode(
     saved: list[Any] = []
     monkeypatch.setattr(Run, "save", lambda _run, new: saved.append(new))
     unwanted = removal.unwanted(run, OPTIONAL_NAMES, [])
-    changes = run.remove_from_host("take away", unwanted)
+    changes = run.remove_from_host_cluster("take away", unwanted)
     assert {change.action for change in changes} == {"deleted"}
     assert len(changes) == len(unwanted)
-    assert ("Deployment prod-search" in left(run.host)) == check
-    assert "Deployment prod-webhook" in left(run.host)
+    assert ("Deployment prod-search" in left(run.host_cluster)) == check
+    assert "Deployment prod-webhook" in left(run.host_cluster)
     if check:
         assert saved == []
     else:

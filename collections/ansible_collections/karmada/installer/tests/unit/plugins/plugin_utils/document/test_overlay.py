@@ -282,11 +282,11 @@ def test_what_is_applied_has_the_overlay_and_a_run_that_cannot_read_it_applies_n
 ) -> None:
     run = fake_run(document(SPEC), host(), stored=state(), check=True)
     plain = [FOUND.one("Deployment", "prod-webhook"), FOUND.one("Deployment", "prod-scheduler")]
-    shown = {change.ref.name: change.diff["after"] for change in run.apply_to_host("start", lambda: plain)}
+    shown = {change.ref.name: change.diff["after"] for change in run.apply_to_host_cluster("start", lambda: plain)}
     assert {name for name, text in shown.items() if "hostname: odd" in text} == {"prod-webhook"}
     config_maps["extra"]["a.yaml"] = "text"
     with pytest.raises(ProblemsError):
-        fake_run(document(SPEC), host(), stored=state(), check=True).apply_to_host("start", lambda: plain)
+        fake_run(document(SPEC), host(), stored=state(), check=True).apply_to_host_cluster("start", lambda: plain)
 
 
 def test_preflight_asks_the_api_server_about_the_result_and_changes_nothing(

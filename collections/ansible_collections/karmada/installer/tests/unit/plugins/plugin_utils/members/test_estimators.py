@@ -233,7 +233,7 @@ def test_members_that_are_not_joined_have_none_yet_and_others_are_not_kept_waiti
     there = [cluster("m1"), *credentials("m1"), cluster("m2", ready=False), *credentials("m2")]
     run = a_run("m1", "m2", "m3", control_plane=FakeCluster("control plane", *there))
     estimators.in_pods(run, estimators.joined(run), 1)
-    assert run.host.names("Deployment") == {"prod-scheduler-estimator-m1", "prod-scheduler-estimator-m2"}
+    assert run.host_cluster.names("Deployment") == {"prod-scheduler-estimator-m1", "prod-scheduler-estimator-m2"}
     assert [ref.name for ref in waited] == ["prod-scheduler-estimator-m1"]
 
 
@@ -241,15 +241,15 @@ def test_pods_come_and_go_with_their_member_and_a_second_run_writes_nothing() ->
     run = a_run("m1", "m2")
     estimators.in_pods(run, estimators.joined(run), 1)
     kinds = {"Deployment", "Service", "Secret", "NetworkPolicy"}
-    made = {name for kind in kinds for name in run.host.names(kind) if "estimator" in name}
+    made = {name for kind in kinds for name in run.host_cluster.names(kind) if "estimator" in name}
     assert {name for name in made if "m2" in name}
-    run.host.log.clear()
+    run.host_cluster.log.clear()
     estimators.in_pods(run, estimators.joined(run), 1)
-    assert run.host.log == []
+    assert run.host_cluster.log == []
     later = a_run("m1")
-    later.place.__dict__["cluster"] = run.host
+    later.place.__dict__["host_cluster"] = run.host_cluster
     estimators.in_pods(later, estimators.joined(later), 1)
-    left = {name for kind in kinds for name in run.host.names(kind) if "estimator" in name}
+    left = {name for kind in kinds for name in run.host_cluster.names(kind) if "estimator" in name}
     assert left == {name for name in made if "m2" not in name}
 
 
@@ -257,7 +257,7 @@ def test_a_new_token_replaces_the_pods_that_hold_the_old_one() -> None:
     def template(run: Run, access: bytes) -> Object:
         found = estimators.Joined({"m1": access})
         estimators.in_pods(run, found, 1)
-        live = run.host.get("apps/v1", "Deployment", "prod-scheduler-estimator-m1", "karmada")
+        live = run.host_cluster.get("apps/v1", "Deployment", "prod-scheduler-estimator-m1", "karmada")
         assert live
         annotations: Object = live["spec"]["template"]["metadata"]["annotations"]
         return annotations
@@ -382,7 +382,7 @@ def test_without_them_the_step_reads_the_control_plane_and_writes_nothing() -> N
     found = estimators.joined(run)
     assert [*estimators.register(run, found), *estimators.in_pods(run, found, 1)] == []
     assert control_plane.log == []
-    host: Any = run.host
+    host: Any = run.host_cluster
     assert host.log == []
 
 

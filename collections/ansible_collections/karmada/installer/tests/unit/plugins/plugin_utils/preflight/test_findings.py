@@ -410,7 +410,7 @@ def test_an_uninstall_fails_at_once_where_the_host_cluster_does_not_answer_in_th
 
 def test_an_uninstall_refuses_a_state_that_it_cannot_read() -> None:
     run = installed()
-    secret = run.host.objects["v1", "Secret", "karmada", "prod-installer-state"]
+    secret = run.host_cluster.objects["v1", "Secret", "karmada", "prod-installer-state"]
     del secret["data"]["owned.json"]
     (problem,) = findings.uninstall_problems(run)
     assert "state cannot be read" in problem.what

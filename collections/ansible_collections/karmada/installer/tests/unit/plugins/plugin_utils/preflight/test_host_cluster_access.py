@@ -67,14 +67,14 @@ def test_one_that_is_not_verified_is_told_by_preflight_and_gets_nothing(
 def test_one_that_is_not_verified_is_let_in_by_name(tmp_path: Path) -> None:
     with SimulatedMembers(["host"]) as clusters:
         run = a_run(tmp_path, unverified(clusters.members["host"].kubeconfig()), **{ALLOWED: True})
-        assert run.host.version()["gitVersion"]
+        assert run.host_cluster.version()["gitVersion"]
         run.close()
 
 
 def test_one_that_is_verified_needs_no_leave(tmp_path: Path) -> None:
     with SimulatedMembers(["host"]) as clusters:
         run = a_run(tmp_path, clusters.members["host"].kubeconfig())
-        assert run.host.version()["gitVersion"]
+        assert run.host_cluster.version()["gitVersion"]
         run.close()
 
 
@@ -106,5 +106,5 @@ def test_one_without_tls_is_told_by_preflight_and_gets_nothing(
 def test_a_proxy_of_our_own_is_let_in_by_name(tmp_path: Path) -> None:
     with StubApi() as api:
         run = a_run(tmp_path, api.kubeconfig(), **{ALLOWED: True})
-        assert run.host.version()["gitVersion"]
+        assert run.host_cluster.version()["gitVersion"]
         run.close()

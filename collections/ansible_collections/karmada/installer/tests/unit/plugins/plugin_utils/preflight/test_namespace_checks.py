@@ -71,7 +71,7 @@ def test_a_control_plane_of_another_tool_in_the_namespace_is_refused_and_beside_
     (problem,) = problems(fake_run(document(), host(theirs)))
     assert "karmadactl init made (Deployment karmada-webhook); it is not touched" in problem.what
     run = installed()
-    run.host.put(theirs)  # type: ignore[attr-defined]
+    run.host_cluster.put(theirs)  # type: ignore[attr-defined]
     assert problems(run) == []
 
 
@@ -94,7 +94,7 @@ def test_a_quota_that_is_too_small_is_told() -> None:
 def test_a_quota_that_ours_fill_themselves_is_no_problem() -> None:
     run = installed()
     count = len([each for each in Rendered(document()).objects if each["kind"] == "Secret"])
-    run.host.put(  # type: ignore[attr-defined]
+    run.host_cluster.put(  # type: ignore[attr-defined]
         in_namespace(
             "ResourceQuota", "team", spec={"hard": {"secrets": str(count)}}, status={"used": {"secrets": count}}
         )

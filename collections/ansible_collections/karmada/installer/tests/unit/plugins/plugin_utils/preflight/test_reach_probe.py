@@ -181,15 +181,15 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_what_a_pod_does_not_reach_is_the_problem_of_that_member(run: Run) -> None:
-    run.host.status = ended(REACHED, REFUSED)  # type: ignore[attr-defined]
+    run.host_cluster.status = ended(REACHED, REFUSED)  # type: ignore[attr-defined]
     assert {name: [str(each) for each in found] for name, found in reach_from_pods.problems(run, 5).items()} == {
         "m2": [f"spec.members[m2].secretRef: {FROM_POD} https://m2.example.com:6443: connection refused. {REMEDY}"]
     }
-    assert run.host.names("Pod") == set()  # type: ignore[attr-defined]
+    assert run.host_cluster.names("Pod") == set()  # type: ignore[attr-defined]
 
 
 def test_one_that_ends_well_or_reaches_all_has_nothing_to_tell(run: Run) -> None:
-    run.host.status = ended("", REACHED)  # type: ignore[attr-defined]
+    run.host_cluster.status = ended("", REACHED)  # type: ignore[attr-defined]
     assert reach_from_pods.problems(run, 5) == {}
 
 
@@ -221,25 +221,25 @@ def test_one_that_ends_well_or_reaches_all_has_nothing_to_tell(run: Run) -> None
     ],
 )
 def test_where_it_cannot_be_told_that_is_told_and_no_pod_is_left(run: Run, status: Object, why: str) -> None:
-    run.host.status = status  # type: ignore[attr-defined]
+    run.host_cluster.status = status  # type: ignore[attr-defined]
     with pytest.raises(ProblemsError, match="cannot be tried") as caught:
         reach_from_pods.problems(run, 0 if "0 s" in why else 5)
     assert why in str(caught.value)
     assert "karmada_preflight_reach_members" in str(caught.value)
-    assert run.host.names("Pod") == set()  # type: ignore[attr-defined]
+    assert run.host_cluster.names("Pod") == set()  # type: ignore[attr-defined]
 
 
 def test_it_needs_the_namespace_and_the_right(run: Run) -> None:
-    run.host.denied = {("create", "pods")}  # type: ignore[attr-defined]
+    run.host_cluster.denied = {("create", "pods")}  # type: ignore[attr-defined]
     with pytest.raises(ProblemsError, match="create pods"):
         reach_from_pods.problems(run, 5)
-    run.host.delete("v1", "Namespace", "karmada")
+    run.host_cluster.delete("v1", "Namespace", "karmada")
     with pytest.raises(ProblemsError, match="it does not exist"):
         reach_from_pods.problems(run, 5)
 
 
 def test_pods_of_a_killed_run_go_and_those_of_strangers_stay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster: Any = run.host
+    cluster: Any = run.host_cluster
     cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "of-a-stranger", "namespace": "karmada"}})
     left = {"name": "left", "namespace": "karmada", "labels": run.instance.labels(reach_probe.PROBE)}
     cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": left})

@@ -172,7 +172,7 @@ def test_affinity_to_nodes_is_refused_because_it_is_not_followed() -> None:
 
 def test_the_rights_it_needs_are_asked_for() -> None:
     run = run_with(node("a"), replicas=1)
-    run.host.denied = {("create", "persistentvolumes"), ("list", "nodes")}
+    run.host_cluster.denied = {("create", "persistentvolumes"), ("list", "nodes")}
     (problem,) = account_rights.problems(run)
     assert "persistentvolumes" in problem.what
     assert "nodes" in problem.what

@@ -74,7 +74,7 @@ class Runs:
             place=partial(PodsAboveHosts, handover=self.handover),
         )
         fake_run(deployment, self.host, stored=stored)  # puts the state there
-        run.place.__dict__["cluster"] = self.host
+        run.place.__dict__["host_cluster"] = self.host
         run.now = NOW
         return run
 

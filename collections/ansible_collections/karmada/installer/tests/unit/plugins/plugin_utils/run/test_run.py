@@ -176,11 +176,11 @@ def test_a_second_run_sends_nothing_and_takes_no_lock() -> None:
     objects = webhook()
     host = FakeCluster("host", storage_class("standard"))
     run = fake_run(document(), host, stored=state())
-    assert {change.action for change in run.apply_to_host("start", lambda: objects)} == {"created"}
+    assert {change.action for change in run.apply_to_host_cluster("start", lambda: objects)} == {"created"}
     assert NoLock.taken == 1
     host.log.clear()
     again = fake_run(document(), host)
-    assert {change.action for change in again.apply_to_host("start", lambda: objects)} == {"unchanged"}
+    assert {change.action for change in again.apply_to_host_cluster("start", lambda: objects)} == {"unchanged"}
     assert host.log == []
     assert NoLock.taken == 1
 
@@ -189,7 +189,7 @@ def test_a_second_run_sends_nothing_and_takes_no_lock() -> None:
 def test_everything_that_was_created_is_recorded_with_its_uid() -> None:
     host = FakeCluster("host", storage_class("standard"))
     run = fake_run(document(), host, stored=state())
-    run.apply_to_host("start", webhook)
+    run.apply_to_host_cluster("start", webhook)
     again = fake_run(document(), host)
     live = host.get("apps/v1", "Deployment", "prod-webhook", "karmada")
     assert live
@@ -207,7 +207,7 @@ def test_a_namespace_that_a_killed_run_made_is_recorded_by_the_next_one(manager:
     ]
     uid = host.put(namespace)["metadata"]["uid"]
     run = fake_run(document(), host)
-    run.apply_to_host("start", webhook)
+    run.apply_to_host_cluster("start", webhook)
     recorded = fake_run(document(), host).state.owned["host"]
     assert recorded.get("Namespace karmada") == (uid if ours else None)
 
@@ -215,7 +215,7 @@ def test_a_namespace_that_a_killed_run_made_is_recorded_by_the_next_one(manager:
 @pytest.mark.usefixtures("unlocked")
 def test_the_journal_is_written_before_the_first_object() -> None:
     host = FakeCluster("host", storage_class("standard"))
-    fake_run(document(), host).apply_to_host("start the webhook", webhook)
+    fake_run(document(), host).apply_to_host_cluster("start the webhook", webhook)
     order = [line.split()[-1] for line in host.log]
     assert order[:2] == ["karmada", "prod-installer-state"], host.log
     assert order.index("prod-installer-state") < order.index("prod-webhook")
@@ -355,7 +355,7 @@ def test_of_two_first_installs_whose_names_meet_one_gives_way(ours: str, theirs:
         metadata = {"name": f"{theirs}-installer-state", "namespace": "karmada"}
         host.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     with pytest.raises(ProblemsError, match=f"nothing was installed:\n.*control plane {theirs} is being installed"):
-        fake_run(document(name=ours), host).apply_to_host("start", webhook)
+        fake_run(document(name=ours), host).apply_to_host_cluster("start", webhook)
     assert not host.names("Deployment")
     assert f"{ours}-installer-state" not in host.names("Secret")
 
@@ -364,14 +364,14 @@ def test_of_two_first_installs_whose_names_meet_one_gives_way(ours: str, theirs:
 @pytest.mark.parametrize("there", [lease("prod-kube", ""), lease("other")], ids=["gave way", "another name"])
 def test_a_first_install_goes_on_beside_others(there: dict[str, Any]) -> None:
     host = FakeCluster("host", storage_class("standard"), there)
-    fake_run(document(), host).apply_to_host("start", webhook)
+    fake_run(document(), host).apply_to_host_cluster("start", webhook)
     assert "prod-webhook" in host.names("Deployment")
 
 
 @pytest.mark.usefixtures("unlocked")
 def test_an_instance_that_is_there_gives_way_to_none() -> None:
     host = FakeCluster("host", storage_class("standard"), lease("prod-kube"))
-    fake_run(document(), host, stored=state()).apply_to_host("start", webhook)
+    fake_run(document(), host, stored=state()).apply_to_host_cluster("start", webhook)
     assert "prod-webhook" in host.names("Deployment")
 
 
@@ -379,7 +379,7 @@ def test_an_instance_that_is_there_gives_way_to_none() -> None:
 def test_an_operation_that_came_to_its_end_is_closed_once() -> None:
     host = FakeCluster("host", storage_class("standard"))
     run = fake_run(document(), host, stored=state())
-    run.apply_to_host("start", webhook)
+    run.apply_to_host_cluster("start", webhook)
     assert run.finish() is True
     after = fake_run(document(), host)
     assert not after.state.journal.interrupted
@@ -404,7 +404,7 @@ def test_what_images_of_pods_turned_out_to_be_is_recorded_once_and_anew_by_name(
     image, one, two = "docker.io/karmada/karmada-scheduler:v1.18.2", f"sha256:{1:064}", f"sha256:{2:064}"
     host = FakeCluster("host", storage_class("standard"), scheduler_pod(one))
     run = fake_run(document(), host, stored=state())
-    run.apply_to_host("start", webhook)
+    run.apply_to_host_cluster("start", webhook)
     assert run.finish() is True
     assert fake_run(document(), host).state.digests == {image: one}
     host.put(scheduler_pod(two))
@@ -430,7 +430,9 @@ def test_nodes_that_run_different_things_from_the_start_are_no_record() -> None:
 
 
 def applied_endpoint(run: Run) -> list[str]:
-    changes = run.apply_to_host("endpoint", lambda: workloads.passage(run.instance, run.place.ingress_controller))
+    changes = run.apply_to_host_cluster(
+        "endpoint", lambda: workloads.passage(run.instance, run.place.ingress_controller)
+    )
     changes += run.remove_former_passages()
     return [f"{change.action} {change.ref.kind}" for change in changes]
 
@@ -491,7 +493,7 @@ def test_every_cluster_of_a_run_asks_the_lock_before_it_writes() -> None:
 def test_a_check_run_writes_nothing() -> None:
     host = FakeCluster("host", storage_class("standard"))
     run = fake_run(document(), host, check=True)
-    assert {change.action for change in run.apply_to_host("start", webhook)} == {"created"}
+    assert {change.action for change in run.apply_to_host_cluster("start", webhook)} == {"created"}
     assert host.log == []
     assert NoLock.taken == 0
     with pytest.raises(AssertionError, match="check run"), run.writing("start"):
