@@ -303,8 +303,11 @@ class Run(Facts):
         """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
 
         Nothing is sent when nothing differs and everything is recorded. The objects are rendered again under the lock,
-        from the state as it is then. Overlays of the document are laid over them.
+        from the state as it is then. Overlays of the document are laid over them. Nothing is applied where there is no
+        host cluster.
         """
+        if not self.place.in_pods:
+            return []
 
         def desired() -> list[Object]:
             return overlay.laid_over(render_objects(), self.overlays)

@@ -34,6 +34,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
@@ -236,6 +237,13 @@ def test_members_of_etcd_are_noted_before_they_start_and_then_their_bootstrap(ru
     runs.step().etcd_bootstrapped()
     etcd = runs.step().state.etcd
     assert (etcd.bootstrapped, etcd.nodes) == (True, ("cp1", "etcd1", "etcd2"))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_step_has_no_objects_to_apply_where_there_is_no_host_cluster(runs: Runs, check: bool) -> None:
+    """Such as the administrator's kubeconfig, which is a file only."""
+    run = runs.step(check=check)
+    assert run.apply_to_host_cluster("admin kubeconfig", lambda: [admin_kubeconfig.secret(run)]) == []
 
 
 def test_the_end_closes_the_journal_and_keeps_the_document(runs: Runs) -> None:
