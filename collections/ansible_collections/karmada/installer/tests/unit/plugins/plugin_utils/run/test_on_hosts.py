@@ -34,7 +34,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     wanted_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
-from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
