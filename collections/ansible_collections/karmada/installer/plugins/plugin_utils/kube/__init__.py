@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to API servers: who we are, transport, watches, port-forward, objects, apply, wait, lease.
+"""Requests to API servers: identity, transport, watches, port-forward, objects, apply, wait, lease.
 
 Imports the files beside it only: free of Ansible and of Karmada.
 
 Requests
 --------
 
-**Trouble on the way.** Requests are sent again for 90 s when there was no answer or one that may pass (429, 5xx),
-with growing pauses, not before ``Retry-After``. All of them can be: applies and deletes (by UID) come to the same, a
-create that was carried out unheard answers with a conflict, and whoever calls it looks then. A conflict on an apply
-is sent again as well, since it is right whatever others wrote.
+**Retries.** A request is sent again for up to 90 s when there was no answer or a transient one (429, 5xx), with
+growing pauses and never before ``Retry-After``. Every request can be repeated: applies and deletes (by UID) are
+idempotent, and a create whose answer was lost ends in a conflict, after which its caller looks. A conflict on an apply
+is retried as well, since the apply is right whatever others wrote.
 
-**What answers has an end.** A server is taken no more from than its limits say (``answer.Limits``): 64 MiB for an
-answer, unpacked while it comes and never as a whole before it is measured, 65 s from the first byte sent to the last
-one read (an API server ends a request after 60 s itself; watches and followed logs have ends of their own), and for a
-list as a whole 500,000 objects, 512 MiB and ten minutes; a page that is too large is asked for in smaller ones, and a
-``continue`` that comes back is an error. Of a member, of which nothing large is read and of which sixteen are worked
-with at once, it is 16 MiB with 300,000 values of JSON, 35 s, and 50,000 objects. A limit for each wait would not do:
-a byte a second meets it for ever. So each connection reads until a moment (``Ending``), below TLS inside TLS and
-port-forwards, too, and without a thread that watches. Beyond a limit is an error that says which, and that is not
-asked for again.
+**Every answer is bounded.** No more is read from a server than its limits allow (``answer.Limits``): 64 MiB for an
+answer, unpacked and measured as it arrives; 65 s from the first byte sent to the last byte read (an API server itself
+ends a request after 60 s; watches and followed logs have ends of their own); and 500,000 objects, 512 MiB and ten
+minutes for a whole list. A page that is too large is requested in smaller ones, and a repeated
+``continue`` is an error. A member, from which nothing large is read and of which sixteen are worked on at once, gets
+16 MiB with 300,000 JSON values, 35 s, and 50,000 objects. A timeout for each read would not do, since one byte a
+second satisfies it for ever. So each connection reads until a deadline (``Ending``), also below TLS in TLS and
+port-forwards, and without a watchdog thread. Exceeding a limit raises an error that names it and is not retried.
 
-**Text of others** is made printable where it comes in (``errors.from_status``, ``redaction.redacted``) and once
+**Text of others** is made printable where it arrives (``errors.from_status``, ``redaction.redacted``) and once
 more where it goes to the terminal (``say``, the message of a step that fails): no control characters, no escape
-sequences, nothing that turns the direction of writing, and a message of an API server is one line of bounded length.
+sequences, no changes of text direction, and a message of an API server is one line of bounded length.
 
-**Who is the host cluster** has to be known: it gets the state with all keys. One that is not verified, or is reached
-without TLS, is refused before the first request (``host_cluster.refuse_unverified``), unless the document allows it
-by name.
+**The host cluster's identity** has to be certain, because that cluster gets the state with all keys. A server that is
+not verified, or that is reached without TLS, is refused before the first request (``host_cluster.refuse_unverified``),
+unless the document allows it by name.
 """

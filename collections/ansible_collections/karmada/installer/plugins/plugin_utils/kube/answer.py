@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An answer of an API server as far as it is taken: so many bytes, so many values, so many seconds, and no more.
+"""Reading an API server's answer within limits of bytes, values and seconds.
 
-What answers at an address may be anything. An answer that never ends, or that unpacks to gigabytes, is an error like
-any other, and costs what the limits say before it is one.
+Anything may listen at an address. An answer that never ends, or that unpacks to gigabytes, is an ordinary error and
+costs no more than the limits allow.
 """
 
 from __future__ import annotations
@@ -25,35 +25,34 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 _PIECE = 64 * 1024
-#: Of an answer below this size the values are not counted: a tenth of a millisecond for what costs no memory.
+#: Values are not counted in an answer below this size: that would take time and save no memory.
 _SMALL = MIB
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is taken from one API server.
+    """Limits on what is read from one API server.
 
-    ``answer_bytes`` is the size of one answer, unpacked; ``answer_values`` how many values of JSON may be in it, each
-    of which takes more memory than its text; ``answer_seconds`` how long one may take from the first byte that is sent
-    to the last that comes. A list is all of its pages: ``list_items`` objects in ``list_bytes``, for at most
-    ``list_seconds``.
+    ``answer_bytes`` bounds one answer, unpacked; ``answer_values`` its JSON values, each of which takes more memory
+    than its text; ``answer_seconds`` the time from the first byte sent to the last byte read. The limits of a list
+    cover all of its pages: ``list_items`` objects in ``list_bytes``, within ``list_seconds``.
     """
 
     answer_bytes: int = 64 * MIB
     answer_values: int = 4_000_000
-    # An API server ends a request after a minute itself, unless it is a watch or follows a log.
+    # An API server itself ends a request after a minute, unless it is a watch or follows a log.
     answer_seconds: float = 65.0
     list_items: int = 500_000
     list_bytes: int = 512 * MIB
     list_seconds: float = 600.0
 
 
-#: For a member, of which nothing large is read, and of which many are worked with at once. One that is reached by
-#: mistake, or that means harm, takes no more of the machine than this.
+#: For members: nothing large is read from them, and many are worked on at once. A member that is reached by mistake,
+#: or that is hostile, takes no more of this machine than this.
 OF_A_MEMBER = Limits(
     answer_bytes=16 * MIB,
     answer_values=300_000,
-    # What the longest admission webhook takes, and some more.
+    # The longest timeout of an admission webhook (30 s), and a little more.
     answer_seconds=35.0,
     list_items=50_000,
     list_bytes=32 * MIB,
@@ -62,7 +61,7 @@ OF_A_MEMBER = Limits(
 
 
 class Answer(NamedTuple):
-    """An answer that was read to its end; ``data`` is unpacked."""
+    """An answer read to its end; ``data`` is unpacked."""
 
     status: int
     headers: Mapping[str, str]
@@ -70,49 +69,49 @@ class Answer(NamedTuple):
 
 
 class TooMuchError(Exception):
-    """The answer goes beyond a limit, or comes in a form that was not asked for. Says which in words."""
+    """An answer exceeds a limit, or has an encoding that was not requested. The message says which."""
 
 
 class EndlessError(TimeoutError):
-    """The answer did not come to its end in the time that it has as a whole."""
+    """An answer did not end before its deadline."""
 
 
 class Seconds(float):
-    """A limit for each wait, as sockets want it, that knows when all of them together must be over.
+    """A socket timeout in seconds that also carries a deadline for all reads together.
 
-    ``until`` is a moment of time.monotonic(). urllib3 hands its limits on as they are, and so this gets to the
-    connection that is chosen, from many threads.
+    ``until`` is a moment of time.monotonic(). urllib3 passes timeouts on unchanged, so the deadline reaches whichever
+    connection is chosen, from any thread.
     """
 
     until: float = math.inf
 
     @classmethod
     def of(cls, each: float, together: float) -> Seconds:
-        """``each`` wait takes no longer than that, and all of them no longer than ``together`` from now on."""
+        """A timeout of ``each`` seconds per read, and a deadline ``together`` seconds from now."""
         found = cls(min(each, together))
         found.until = time.monotonic() + together
         return found
 
 
 class Ending:
-    """Of a urllib3 connection: answers end when the limit says (``Seconds``), whatever trickles in until then."""
+    """Mixin for a urllib3 connection that ends an answer at the deadline of its timeout (``Seconds``)."""
 
     sock: Any
     timeout: Any
 
     def connect(self) -> None:
-        """Connect, and see that whole records of TLS inside TLS are not waited for either."""
+        """Connect, and keep the deadline also while a record of TLS in TLS is completed."""
         super().connect()  # type: ignore[misc]  # of the connection that this is mixed into
         if isinstance(self.sock, SSLTransport) and not hasattr(self.sock.socket, "until"):
             self.sock.socket = _Below(self.sock.socket)  # type: ignore[assignment]
 
     def response_class(self, sock: Any, *args: Any, **options: Any) -> http.client.HTTPResponse:
-        """What http.client reads an answer with."""
+        """Response of http.client whose reads stop at the deadline."""
         return http.client.HTTPResponse(_Source(sock, getattr(self.timeout, "until", math.inf)), *args, **options)  # type: ignore[arg-type]
 
 
 class _Source:
-    """As much of a socket as an HTTPResponse asks for."""
+    """The part of a socket that an HTTPResponse uses."""
 
     def __init__(self, sock: Any, until: float) -> None:
         self._sock, self._until = sock, until
@@ -125,7 +124,7 @@ class _Source:
 
 
 class _Reader(io.RawIOBase):
-    """Reads from a socket until a moment."""
+    """Reader of a socket that stops at a deadline."""
 
     def __init__(self, raw: Any, sock: Any, until: float) -> None:
         self._raw, self._sock, self._until = raw, sock, until
@@ -148,7 +147,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Below:
-    """The socket under a TLS of Python's own, which calls it until a record is complete."""
+    """The socket under Python's own TLS, which reads from it until a record is complete."""
 
     def __init__(self, sock: Any) -> None:
         self._sock, self.until = sock, math.inf
@@ -163,7 +162,7 @@ class _Below:
 
 
 def hurry(sock: Any, until: float) -> None:
-    """Let the next wait of a socket end at this moment, if it would be longer. Raises EndlessError behind it."""
+    """Shorten the timeout of a socket so that it ends at this moment. Raises EndlessError after that moment."""
     left = until - time.monotonic()
     if left <= 0:
         raise EndlessError("the answer does not come to an end")
@@ -173,7 +172,7 @@ def hurry(sock: Any, until: float) -> None:
 
 
 def ending(pool: Any) -> Any:
-    """A pool of urllib3 whose connections are ``Ending``."""
+    """Make the connections of a urllib3 pool ``Ending``; returns the pool."""
     kind = pool.ConnectionCls
     pool.ConnectionCls = type("Ending" + kind.__name__, (Ending, kind), {})
     return pool
@@ -183,9 +182,9 @@ def ending(pool: Any) -> Any:
 
 
 def pieces(response: urllib3.BaseHTTPResponse, most: int) -> Iterator[bytes]:
-    """The content of an answer, unpacked, a piece at a time, until there are ``most`` bytes. Raises TooMuchError.
+    """Unpacked content of an answer, piece by piece. Raises TooMuchError above ``most`` bytes.
 
-    Nothing is asked for in a packed form, but what is in between may know better.
+    No compression is requested, but a proxy on the way may add it.
     """
     packed = (response.headers.get("Content-Encoding") or "identity").strip().lower()
     if packed not in ("identity", "gzip", "x-gzip"):
@@ -211,7 +210,7 @@ def pieces(response: urllib3.BaseHTTPResponse, most: int) -> Iterator[bytes]:
 
 
 def content(response: urllib3.BaseHTTPResponse, most: int) -> bytes:
-    """The whole content of an answer, and the connection back in its pool. Raises TooMuchError, and closes it."""
+    """Whole content of an answer. Returns the connection to its pool, or closes it and raises TooMuchError."""
     try:
         found = b"".join(pieces(response, most)) if "Content-Encoding" in response.headers else _plain(response, most)
     except TooMuchError:
@@ -222,9 +221,9 @@ def content(response: urllib3.BaseHTTPResponse, most: int) -> bytes:
 
 
 def _plain(response: urllib3.BaseHTTPResponse, most: int) -> bytes:
-    """Nearly every answer: not packed, and there in one read."""
+    """Content of an answer that is not packed, mostly in one read."""
     found = response.read(most + 1, decode_content=False)
-    # What was announced and did not come is an error of the read behind it.
+    # If less came than was announced, the next read raises.
     while found and len(found) <= most and (more := response.read(most + 1 - len(found), decode_content=False)):
         found += more
     if len(found) > most:
@@ -233,7 +232,7 @@ def _plain(response: urllib3.BaseHTTPResponse, most: int) -> bytes:
 
 
 def lines(response: urllib3.BaseHTTPResponse, longest: int) -> Iterator[bytes]:
-    """The lines of an answer that may go on for ever, none longer than that. Raises TooMuchError."""
+    """Lines of an answer that may never end. Raises TooMuchError for a line above ``longest`` bytes."""
     rest = bytearray()
     for piece in _endless(response):
         first, *more = piece.split(b"\n")
@@ -247,15 +246,15 @@ def lines(response: urllib3.BaseHTTPResponse, longest: int) -> Iterator[bytes]:
 
 
 def _endless(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    # No sum: what is read is gone.
+    # Bytes are not limited in total: each line is dropped once it is read.
     return pieces(response, 2**62)
 
 
 def parsed(data: bytes | str, most: int) -> Any:
-    """What a JSON text says. Raises TooMuchError for more than about ``most`` values, ValueError for anything else."""
+    """Parse JSON. Raises TooMuchError above about ``most`` values, and ValueError if it is not JSON."""
     if len(data) > _SMALL:
         text = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
-        # Each value has one of these before it. Those inside of strings are counted, too.
+        # Each value follows one of these characters. Those inside strings are counted as well.
         if sum(map(text.count, (b",", b"[", b"{"))) > most:
             raise TooMuchError(f"it has more than {most} values")
     try:

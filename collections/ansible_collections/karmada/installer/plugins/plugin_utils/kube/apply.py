@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring many objects of one API server to what they should be, at once: apply, delete, and say what changed.
+"""Apply and delete many objects of one API server concurrently, and tell what changed.
 
-``wait_until`` (from ``wait``) then waits until they work. Order between waves of objects is the caller's business.
+``wait_until`` (from ``wait``) then waits until they work. The order of waves of objects is up to the caller.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from .errors import ApiError, Conflict, Invalid, NotFound
 from .limits import AT_ONCE, QUIET_SECONDS, SAY_SECONDS
 from .objects import Ref, applied_hash, claimed_by, covers, diff, is_uid, recorded_hash, with_applied_hash
 
-# Above so many objects of one kind in one namespace, one list costs less than a get for each.
+# Above this many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3
-# How often we look whether what was deleted is gone: what is found late is paid for by whoever waits.
+# Longest pause between two looks at an object that is being deleted; whoever waits pays for a late look.
 LONGEST_PAUSE = 0.2
 
 Action = Literal["created", "changed", "deleted", "unchanged"]
-#: What becomes of a live object of which another content is wanted: brought to that if it is ours and refused if not
-#: ("ours"), brought to that whosever it is ("adopt"), told of as it is ("keep"), or neither touched nor told ("leave").
+#: Handling of a live object that differs from the desired one: apply if it is ours and refuse otherwise ("ours"),
+#: apply whoever owns it ("adopt"), report it unchanged ("keep"), or neither touch nor report it ("leave").
 Treatment = Literal["ours", "adopt", "keep", "leave"]
 Treat = Callable[[Object], Treatment]
 
 
 def must_be_ours(_live: Object) -> Treatment:
-    """Treatment of live objects where nothing else is said."""
+    """Treatment of live objects unless the caller chooses another one."""
     return "ours"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What happened, or in check mode would happen, to one object.
+    """Change of one object, made or, in check mode, predicted.
 
-    ``uid`` is known for what exists; ``diff`` is empty for what did not change. ``note`` says what a user should know
-    beside that, such as why an object was left alone. UIDs go on record, and one that a state may not hold would keep
-    every later run from reading it: a Change with such a UID raises ProblemsError.
+    ``uid`` is known for objects that exist; ``diff`` is empty for unchanged ones. ``note`` is a remark for the user,
+    such as why an object was left alone. UIDs are recorded, and an invalid one would keep every later run from reading
+    the state, so a Change with an invalid UID raises ProblemsError.
     """
 
     ref: Ref
@@ -61,7 +61,7 @@ class Change:
 
 
 class ApplyFailed(Exception):  # noqa: N818 - reads as what happened
-    """Some objects could not be written. ``changes`` is what was done to the others, which stays done."""
+    """Some objects could not be written. ``changes`` are those made to the others, which stay."""
 
     def __init__(self, doing: str, failures: Sequence[tuple[Ref, Exception]], changes: Sequence[Change]) -> None:
         self.failures, self.changes = list(failures), list(changes)
@@ -71,7 +71,7 @@ class ApplyFailed(Exception):  # noqa: N818 - reads as what happened
 
 @dataclass(frozen=True)
 class Comparison:
-    """An object as it should be and as it is, and the change that leads from one to the other."""
+    """A desired object, the live one, and the change between them."""
 
     change: Change
     desired: Object
@@ -81,7 +81,7 @@ class Comparison:
 def plan(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Change]:
-    """What ``apply_all`` would do, without writing anything. The diffs are those of the API server where it can tell.
+    """Predict what ``apply_all`` would do. The API server computes the diffs by dry run where it can.
 
     Raises ProblemsError naming every object that is there and not ours, unless ``treat`` says otherwise of it.
     """
@@ -91,7 +91,7 @@ def plan(
 def compare(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Comparison]:
-    """Each object beside what is there, and what to do with it, by reading only. Raises like ``plan``."""
+    """Compare each object with the live one, by reads only. Raises like ``plan``."""
     wanted = list(objects)
     with _at_once(workers) as pool:
         live = _read(cluster, wanted, pool)
@@ -105,7 +105,7 @@ def compare(
 def survey(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Change]:
-    """Which of the objects are to be created or changed, by reading only; without diffs. Raises like ``plan``."""
+    """Changes that objects need, by reads only and without diffs. Raises like ``plan``."""
     return [step.change for step in compare(cluster, objects, treat=treat, workers=workers)]
 
 
@@ -118,13 +118,13 @@ def apply_all(
     on_change: Callable[[Change], None] | None = None,
     treat: Treat = must_be_ours,
 ) -> list[Change]:
-    """Apply what differs from live, all at once; returns a Change for each object that is not left, in the given order.
+    """Apply objects that differ from the live ones; returns a Change for each in order, except those that are left.
 
-    An object is left alone when the hash it carries is that of the desired one and no field we set has drifted.
-    ``on_change`` hears of each object that was written as soon as it was, in any order and from other threads, so that
-    a UID can be recorded before a crash loses it. ``treat`` says what becomes of objects that exist.
+    An object is not written when its recorded hash is that of the desired object and no field that we set has drifted.
+    ``on_change`` is called for each written object at once, in any order and from other threads, so that a UID can be
+    recorded before a crash loses it. ``treat`` decides on objects that exist.
 
-    Raises ProblemsError before the first write when an object is there and not ours. Raises ApplyFailed after all were
+    Raises ProblemsError before the first write when an object exists and is not ours. Raises ApplyFailed after all were
     tried. With ``check`` nothing is written; the API server is asked by dry run where it can answer.
     """
     wanted = list(objects)
@@ -162,11 +162,13 @@ def delete_all(
 ) -> list[Change]:
     """Delete the objects and wait until they are gone; returns a Change for each, in order.
 
-    Without ``wait`` it is enough that the API server has accepted it.
+    Without ``wait``, return as soon as the API server has accepted the deletions.
 
-    Each target comes with the UID it must have: an object of that name with another UID is somebody else's and is left
-    alone, with a note. UID None deletes whatever has the name; whoever passes it has proved ownership otherwise.
-    Raises ApplyFailed for what could not be deleted or was not gone after ``timeout`` seconds (told: its finalizers).
+    Each target comes with its expected UID: an object of that name with another UID is not ours and is left alone,
+    with a note. UID None deletes any object of that name; the caller must have proved ownership in another way.
+
+    Raises ApplyFailed for objects that could not be deleted or still exist after ``timeout`` seconds; the message names
+    their finalizers.
     """
     wanted = list(targets)
 
@@ -205,7 +207,7 @@ def delete_all(
 
 
 class _OneByOne(Executor):
-    """Maps in the thread that asks: for one thing at a time, a thread of its own costs more than it does."""
+    """Executor that runs in the calling thread: for a single task, starting a thread costs more than the task."""
 
     def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:
         return map(fn, *iterables)
@@ -224,7 +226,7 @@ def _all_or_error(doing: str, refs: Sequence[Ref], results: Sequence[Change | Ex
 
 
 def _read(cluster: Cluster, wanted: Sequence[Object], pool: Executor) -> dict[Ref, Object]:
-    """The live objects: by lists of what carries our label, then by gets for what no list showed."""
+    """Live objects: lists of those with our label first, then a get for each that no list had."""
     groups: dict[tuple[str, str, str | None], list[Ref]] = defaultdict(list)
     for ref in map(Ref.of, wanted):
         groups[ref.api_version, ref.kind, ref.namespace].append(ref)
@@ -262,7 +264,7 @@ def _step(cluster: Cluster, desired: Object, live: Object | None, treat: Treat) 
 
 
 def _changes_nothing(cluster: Cluster, desired: Object, live: Object) -> bool:
-    """Whether the API server itself sees no difference; our own comparison knows fewer defaults than it does."""
+    """Return whether a dry run changes nothing; the API server knows more defaults than our comparison."""
     try:
         return _content(cluster.apply(with_applied_hash(desired), dry_run=True).object) == _content(live)
     except ApiError:
@@ -290,16 +292,16 @@ def _write(cluster: Cluster, step: Comparison) -> Change:
         applied = cluster.apply(with_applied_hash(step.desired))
     change = replace(step.change, uid=applied.object["metadata"]["uid"])
     if step.live is None:
-        # Somebody may have made it between our look and our write; then we changed it.
+        # If somebody created the object after our read, then we only changed it.
         return replace(change, action="created" if applied.created else "changed", diff=diff(None, applied.object))
     return replace(change, diff=diff(step.live, applied.object))
 
 
 def _ports_moved_back(live: Object | None, desired: Object) -> list[Object]:
-    """The ports of a Service of which somebody has moved one to another number; none where that is not the case.
+    """Desired ports of a Service if somebody changed the number of one of them, else empty.
 
-    An apply cannot mend this: ports are known by their number, so it would add ours beside the moved one of the same
-    name. Node ports stay as they are.
+    An apply cannot repair this: a port's merge key is its number, so ours would be added beside the moved one under the
+    same name. Node ports are kept.
     """
     if live is None or desired["kind"] != "Service":
         return []
@@ -316,7 +318,7 @@ def _predict(cluster: Cluster, step: Comparison) -> Change:
     try:
         after = cluster.apply(desired, dry_run=True).object
     except NotFound:
-        # Its namespace or its CRD is among what a real run makes first.
+        # Its namespace or its CRD is created earlier in a real run.
         return replace(step.change, diff=diff(step.live, desired))
     except Invalid:
         if not _ports_moved_back(step.live, step.desired):
@@ -328,7 +330,7 @@ def _predict(cluster: Cluster, step: Comparison) -> Change:
 def _remains(
     cluster: Cluster, change: Change, deadline: float, progress: Callable[[str], None] | None
 ) -> Exception | None:
-    """Wait until a deleted object is gone; the error that says why it is not."""
+    """Wait until a deleted object is gone; returns the error if it remains, else None."""
     ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
     while True:
         try:
@@ -351,7 +353,7 @@ def _remains(
 
 
 def _what_holds(live: Object) -> str:
-    """What keeps an object that is being deleted; a namespace tells it in conditions."""
+    """Reasons why a deletion does not finish: finalizers, and the conditions of a namespace."""
     finalizers = live["metadata"].get("finalizers") or []
     remains = [str(one["message"]) for one in conditions(live) if one.get("status") == "True" and one.get("message")]
     texts = [f"finalizers: {', '.join(finalizers)}"] if finalizers else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one client of API servers: plain dicts in and out."""
+"""Client of one API server, with plain dicts as objects."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PAGE = 500
 
 
 class Applied(NamedTuple):
-    """Result of a server-side apply: the object as the server has it now, and whether it was not there before."""
+    """Result of a server-side apply: the object as stored, and whether the apply created it."""
 
     object: Object
     created: bool
 
 
 class Permission(NamedTuple):
-    """One thing we want to be allowed to do; ``namespace`` None means in all namespaces, or cluster-scoped."""
+    """One action to be authorized; ``namespace`` None means all namespaces, or a cluster-scoped resource."""
 
     verb: str
     group: str
@@ -51,19 +51,19 @@ class Permission(NamedTuple):
         return f"{self.verb} {resource}{f' {self.name}' if self.name else ''}{where}"
 
 
-#: What only an administrator of the whole cluster may do.
+#: Permission that only an administrator of the whole cluster has.
 EVERYTHING = Permission("*", "*", "*")
 Permissions = list[Permission]  # inside Cluster, ``list`` is a method
 
 
 class Items(list[Object]):
-    """The objects of a list, with the resource version from which a watch can go on."""
+    """Objects of a list, with the resource version from which a watch continues."""
 
     resource_version: str = ""
 
 
 class _Pages:
-    """The pages of a list, of which there is a last one: a server that ignores ``continue`` gives them for ever."""
+    """Guard against a list without a last page: a server that ignores ``continue`` repeats its pages for ever."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -72,7 +72,7 @@ class _Pages:
         self._until = time.monotonic() + limits.list_seconds
 
     def wrong(self, following: object, items: int, size: int) -> str:
-        """Why there should be no page after that of ``size`` bytes; empty if it may be asked for as ``following``."""
+        """Reason to stop after a page of ``size`` bytes; empty if the page ``following`` may be requested."""
         limits = self._limits
         self._bytes += size
         if not isinstance(following, str) or following in self._asked:
@@ -88,7 +88,7 @@ class _Pages:
 
 
 class Cluster(ApiResources):
-    """One API server, as the rest of the collection works with it. Safe to use from many threads."""
+    """Client of one API server, for the whole collection. Thread-safe."""
 
     def __init__(
         self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS, pool: Any = None
@@ -108,7 +108,7 @@ class Cluster(ApiResources):
 
     @classmethod
     def from_kubeconfig(cls, path: str | None = None, context: str | None = None, name: str = "cluster") -> Cluster:
-        """From a kubeconfig file; None means KUBECONFIG, ~/.kube/config, or the pod's service account.
+        """Client from a kubeconfig file; None means KUBECONFIG, ~/.kube/config, or the pod's service account.
 
         Raises ProblemsError when the file does not describe an access.
         """
@@ -116,7 +116,7 @@ class Cluster(ApiResources):
 
     @classmethod
     def from_kubeconfig_dict(cls, config: Object, context: str | None = None, name: str = "cluster") -> Cluster:
-        """From a kubeconfig of our own, held in memory. Raises ProblemsError when it does not describe an access."""
+        """Client from a kubeconfig in memory. Raises ProblemsError when it does not describe an access."""
         return cls(kubeconfig_module.from_dict(config, context, Origin(f"kubeconfig of {name}")), name)
 
     @classmethod
@@ -130,7 +130,7 @@ class Cluster(ApiResources):
         tls_server_name: str | None = None,
         name: str = "cluster",
     ) -> Cluster:
-        """From address and PEM texts; ``ca_pem`` None means this machine's trust store."""
+        """Client from an address and PEM texts; ``ca_pem`` None means this machine's trust store."""
         access = kubeconfig_module.from_parts(
             server, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem, token=token, tls_server_name=tls_server_name
         )
@@ -166,7 +166,7 @@ class Cluster(ApiResources):
         return self._list(api_version, kind, namespace, labels, fields)
 
     def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
-        """The same of a resource type that exists. ``scope``: namespace, labels, fields."""
+        """List a resource type that exists. ``scope``: namespace, labels, fields."""
         namespace, labels, fields = scope
         path = self._path(api_version, kind, namespace)
         if path is None:
@@ -180,7 +180,7 @@ class Cluster(ApiResources):
             except NotFound:
                 return Items()
             except TooMuch:
-                # Objects may be large, and so is a page of many.
+                # A page of many large objects may exceed the limit; smaller pages may fit.
                 fewer = int(query["limit"] or 0) // 10
                 if not fewer:
                     raise
@@ -189,7 +189,7 @@ class Cluster(ApiResources):
             except Expired:
                 if query["limit"] is None:
                     raise
-                # The continuation is too old, which a slow reader of a busy cluster sees: all in one piece, then.
+                # The continue token has expired (a slow reader of a busy cluster): list everything in one piece.
                 items, pages = Items(), _Pages(self.limits)
                 query = {**query, "limit": None, "continue": None}
                 continue
@@ -215,8 +215,8 @@ class Cluster(ApiResources):
     ) -> Watch:
         """Watch from ``resource_version`` for at most ``timeout_seconds``, including bookmarks.
 
-        The connection is given up 10 s after that, whether it is silent or not: a half-open one never hangs. Raises
-        Expired (here or while iterating) when the version is too old, NotFound when the resource type is unknown.
+        The connection is closed 10 s after that, silent or not, so a half-open one never hangs. Raises Expired (here or
+        while iterating) when the version is too old, NotFound when the resource type is unknown.
         """
         path = self._path(api_version, kind, namespace)
         if path is None:
@@ -248,9 +248,9 @@ class Cluster(ApiResources):
         return self._content(self.get_raw("/version", retry_seconds=retry_seconds), "GET", "/version")
 
     def clock_ahead(self, *, retry_seconds: float | None = None) -> timedelta:
-        """How far the server's clock is ahead of ours (behind: negative), by the Date of an answer; zero if unknown.
+        """Offset of the server's clock from ours (negative: behind), by the Date of an answer; zero if unknown.
 
-        What can be explained by the time that the answer took counts as no difference.
+        An offset that the duration of the request can explain counts as zero.
         """
         before = datetime.now(UTC)
         answer = self._request("version", "GET", "/version", retry_seconds=retry_seconds)
@@ -259,7 +259,7 @@ class Cluster(ApiResources):
             theirs = parsedate_to_datetime(answer.headers.get("Date", ""))
         except ValueError:
             return timedelta(0)
-        # It is cut off at the second.
+        # The header is truncated to whole seconds.
         if theirs > after:
             return theirs - after
         return min(theirs + timedelta(seconds=1) - before, timedelta(0))
@@ -274,7 +274,7 @@ class Cluster(ApiResources):
         previous: bool = False,
         since_seconds: int | None = None,
     ) -> str:
-        """The last ``tail`` lines a container wrote; ``previous`` means the run before the last restart."""
+        """Last ``tail`` lines of a container's log; ``previous`` means the run before the last restart."""
         query = {
             "container": container,
             "tailLines": str(tail),
@@ -285,9 +285,9 @@ class Cluster(ApiResources):
         return self._request("logs", "GET", path, query).data.decode("utf-8", "replace")
 
     def can_i(self, wanted: Iterable[tuple[Any, ...]], *, workers: int = AT_ONCE) -> Permissions:
-        """Of these (verb, group, resource, namespace, subresource, name) the ones we are not allowed to do.
+        """Permissions that we lack, of these (verb, group, resource, namespace, subresource, name).
 
-        ``workers`` are how many may be asked for at the same moment, each over a connection of its own.
+        ``workers`` is the number of concurrent requests, each over a connection of its own.
         """
 
         def allowed(permission: Permission) -> bool:
@@ -302,7 +302,7 @@ class Cluster(ApiResources):
             return bool((answer.get("status") or {}).get("allowed"))
 
         permissions = [Permission(*one) for one in wanted]
-        # Most people come as administrators, of whom one question tells what would be one for each permission.
+        # Most users are administrators: one review then answers for all permissions.
         if len(permissions) > 1 and allowed(EVERYTHING):
             return []
         with ThreadPoolExecutor(workers) as pool:
@@ -315,9 +315,9 @@ class Cluster(ApiResources):
     ) -> Applied:
         """Server-side apply. ``force`` takes fields from other managers; without it that is a Conflict.
 
-        With ``force``, and without a resourceVersion in it, the same apply is right whatever others write at that
-        moment: it is sent again when they got in between. Fields of others are never part of it, so none is lost.
-        Fields the server does not know are Invalid. NotFound when the namespace or the resource type does not exist.
+        A forced apply without a resourceVersion is right whatever others write at that moment, so it is retried after a
+        conflict. It never contains fields of others, so none are lost. Fields that the server does not know are
+        Invalid. Raises NotFound when the namespace or the resource type does not exist.
         """
         path = self._path_of(obj, wait=not dry_run)
         query = {
@@ -341,13 +341,13 @@ class Cluster(ApiResources):
     def create(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
         """Create the object, or POST it to a subresource of the object of that name.
 
-        Tried again like everything else, so a Conflict may mean that an earlier attempt of this very call succeeded.
+        Retried like every request, so a Conflict may mean that an earlier attempt of this call succeeded.
         """
         path = self._path_of(obj, subresource, named=subresource is not None)
         return self._json("create", "POST", path, {"dryRun": "All" if dry_run else None}, obj)
 
     def replace(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
-        """Write the whole object; Conflict when it has a resourceVersion that is not the current one."""
+        """Write the whole object. Raises Conflict when its resourceVersion is not the current one."""
         path = self._path_of(obj, subresource)
         return self._json("replace", "PUT", path, {"dryRun": "All" if dry_run else None}, obj)
 
@@ -362,7 +362,7 @@ class Cluster(ApiResources):
         *,
         dry_run: bool = False,
     ) -> Object:
-        """JSON merge patch (null removes a field). NotFound when the object does not exist."""
+        """Apply a JSON merge patch (null removes a field). Raises NotFound when the object does not exist."""
         path = self._path(api_version, kind, namespace, name, subresource)
         if path is None:
             raise self._no_such_type("PATCH", api_version, kind)
@@ -389,10 +389,10 @@ class Cluster(ApiResources):
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> bool:
-        """Ask for deletion; False when there was nothing to delete. Does not wait for finalizers.
+        """Request deletion; returns False when the object does not exist. Does not wait for finalizers.
 
-        With ``uid`` a Conflict is raised when another object has the name by now. Other conflicts (somebody wrote at
-        that moment, a namespace that is going already) are not ours to lose against.
+        With ``uid``, raises Conflict when another object has the name by now. Other conflicts (a concurrent write) are
+        retried, unless the object is being deleted already.
         """
         path = self._path(api_version, kind, namespace, name)
         if path is None:
@@ -415,12 +415,12 @@ class Cluster(ApiResources):
         return True
 
     def _send_delete(self, api_version: str, kind: str, path: str, options: Object) -> None:  # noqa: ARG002 - for others
-        """One deletion, sent. Raises NotFound and Conflict."""
+        """Send one deletion. Raises NotFound and Conflict."""
         self._request("dry-run" if "dryRun" in options else "delete", "DELETE", path, body=options)
 
 
 def delete_options(uid: str | None, propagation: str, grace_seconds: int | None, *, dry_run: bool) -> Object:
-    """The body of a deletion; with ``uid`` it fails when another object has the name."""
+    """DeleteOptions of a deletion; with ``uid`` it fails when another object has the name."""
     options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
     if uid:
         options["preconditions"] = {"uid": uid}

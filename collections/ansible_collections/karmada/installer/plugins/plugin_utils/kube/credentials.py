@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As whom a kubeconfig's user comes: by certificate, by token, or by what a program on this machine says."""
+"""Identity of a kubeconfig's user: a certificate, a token, or the output of an exec plugin."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .kubeconfig_fields import Origin, problem
 # Projected service-account tokens are rotated on disk well before they expire; a minute is what client-go uses.
 TOKEN_FILE_SECONDS = 60.0
 EXPIRY_MARGIN_SECONDS = 60.0
-#: How long a program may take to say who we are. Some ask a service of a cloud for it.
+#: Timeout of an exec plugin; some ask a cloud service.
 PROGRAM_SECONDS = 60.0
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
 @dataclass
 class Credential:
-    """What identifies us at one moment. ``expires`` is Unix time in seconds, or None when it is not known."""
+    """Identity at one moment. ``expires`` is Unix time in seconds, or None if unknown."""
 
     authorization: str | None = None
     cert_pem: str | None = None
@@ -45,7 +45,7 @@ class Credential:
 
 
 def from_token_file(text: str, where: str) -> Credential:
-    """A token that a file held just now."""
+    """Credential for the content of a token file."""
     token = text.strip()
     if not token.isascii() or not token.isprintable() or not token:
         raise problem("the file does not hold a token", where, "Write one token into it.")
@@ -53,9 +53,9 @@ def from_token_file(text: str, where: str) -> Credential:
 
 
 def lasting_until(credential: Credential) -> float | None:
-    """The earliest end, in Unix time, of a client certificate and a token that say theirs; None where none does.
+    """Earliest end, in Unix time, of the client certificate and the token; None if neither states one.
 
-    What is fetched anew when it expires has no end here.
+    A credential that is renewed when it expires has no end here.
     """
     if credential.expires is not None:
         return None
@@ -69,7 +69,7 @@ def lasting_until(credential: Credential) -> float | None:
 
 
 def _end_of_token(token: str) -> list[float]:
-    """What a JWT says; other tokens say nothing."""
+    """Expiry of a JWT, as a list of at most one; empty for other tokens."""
     try:
         claims = token.split(".")[1]
         end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
@@ -79,9 +79,10 @@ def _end_of_token(token: str) -> list[float]:
 
 
 def of_user(user: Mapping[str, Any], base: Path, origin: Origin, place: str, cluster: Mapping[str, Any]) -> Credential:
-    """The identity of a kubeconfig user, in kubectl's order of preference; a certificate goes with any other.
+    """Credential of a kubeconfig user, in kubectl's order of preference; a certificate goes with any other.
 
-    ``base`` is the directory of the kubeconfig, ``place`` where the user stands, ``cluster`` what a program may know.
+    ``base`` is the directory of the kubeconfig, ``place`` the path of the user in it, ``cluster`` what exec plugins
+    get.
     """
     cert = fields.pem(user, "client-certificate", base, origin, place)
     key = fields.pem(user, "client-key", base, origin, place)
@@ -114,7 +115,7 @@ def of_user(user: Mapping[str, Any], base: Path, origin: Origin, place: str, clu
 def _run_program(
     plugin: Mapping[str, Any], base: Path, origin: Origin, place: str, cluster: Mapping[str, Any]
 ) -> Credential:
-    """Ask the program for an ExecCredential, as client-go does, except that it cannot ask a person anything."""
+    """Run an exec plugin and read its ExecCredential, as client-go does, but without a terminal."""
     command = fields.value(plugin, "command", str, place)
     arguments = fields.texts(plugin, "args", place)
     version = fields.value(plugin, "apiVersion", str, place)
@@ -133,7 +134,7 @@ def _run_program(
         raise problem(f"the exec plugin {command!r} has no known apiVersion", place, f"Write {_EXEC_VERSIONS[0]}.")
     if plugin.get("interactiveMode") == "Always":
         raise problem(f"the exec plugin {command!r} wants to ask somebody, and nobody is there", place, hint)
-    # A path is relative to the kubeconfig, a bare name is looked for in PATH.
+    # A path is relative to the kubeconfig; a bare name is looked up in PATH.
     found = str((origin.folder or base) / command) if "/" in command else command
     if shutil.which(found) is None:
         raise problem(f"the exec plugin {command!r} is not on this machine", place, hint or "Install it.")
@@ -147,7 +148,7 @@ def _run_program(
 
 
 def _output(command: list[str], environment: Mapping[str, str], who: str, place: str, hint: str) -> str:
-    """What the program prints. Ended with all that it has started when it takes too long."""
+    """Standard output of the program. On timeout its whole process group is killed."""
     try:
         process = subprocess.Popen(
             command,
@@ -164,7 +165,7 @@ def _output(command: list[str], environment: Mapping[str, str], who: str, place:
         output, errors = process.communicate(timeout=PROGRAM_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # what has left its session may keep the pipe open
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that left the session may keep the pipe open
             process.communicate(timeout=1)
         raise problem(f"{who} did not answer within {PROGRAM_SECONDS:.0f} s", place, hint) from None
     if process.returncode != 0:
@@ -174,7 +175,7 @@ def _output(command: list[str], environment: Mapping[str, str], who: str, place:
 
 
 def _credential_of(answer: str, version: str, who: str, place: str) -> Credential:
-    """The credential in an ExecCredential."""
+    """Credential in an ExecCredential. Raises ProblemsError if it holds none that can be used."""
     try:
         found = json.loads(answer)
         status = found["status"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between us and an API server, in words for people."""
+"""Errors between us and an API server, in words for people."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..problems import Problem, ProblemsError
 from ..redaction import printable
 from .answer import EndlessError
 
-#: Characters of the one word that says why.
+#: Length limit, in characters, of a Status' one-word reason.
 _WORD = 100
 
 
 class ApiError(Exception):
-    """An API server did not do what was asked. ``status`` is 0 when there was no answer at all.
+    """An API server did not do what was asked. ``status`` is 0 when there was no answer.
 
-    ``cluster`` is the name of the API server for people. Never holds credentials or the data of Secrets.
+    ``cluster`` is the name of the API server for people. Never contains credentials or data of Secrets.
     """
 
     def __init__(self, cluster: str, method: str, path: str, status: int, reason: str, message: str) -> None:
@@ -37,15 +37,15 @@ class ApiError(Exception):
 
 
 class Unreachable(ApiError):  # noqa: N818 - the words of the Kubernetes API
-    """No answer: connection, TLS or name resolution failed, or nothing came in time."""
+    """No answer: connection, TLS or name resolution failed, or a timeout."""
 
 
 class Unauthorized(ApiError):  # noqa: N818 - the words of the Kubernetes API
-    """The server does not know us: certificate or token missing, expired or from another cluster."""
+    """The server does not accept our identity: missing, expired or from another cluster."""
 
 
 class Forbidden(ApiError):  # noqa: N818 - the words of the Kubernetes API
-    """The server knows us and does not let us do this."""
+    """The server accepts our identity but does not allow the request."""
 
 
 class NotFound(ApiError):  # noqa: N818 - the words of the Kubernetes API
@@ -61,11 +61,11 @@ class Invalid(ApiError):  # noqa: N818 - the words of the Kubernetes API
 
 
 class TooMuch(ApiError):  # noqa: N818 - as the others
-    """What answers goes beyond what is taken from an API server (``answer.Limits``). Asking again helps nobody."""
+    """The answer exceeds the limits (``answer.Limits``). Retrying does not help."""
 
 
 class Expired(ApiError):  # noqa: N818 - the words of the Kubernetes API
-    """The resource version is too old to go on from (410): list again."""
+    """The resource version is too old to continue from (410): list again."""
 
 
 BY_STATUS: dict[int, type[ApiError]] = {
@@ -80,21 +80,21 @@ BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def from_status(cluster: str, server: str, method: str, path: str, code: int, status: dict[str, Any]) -> ApiError:
-    """The error that a Status document (or what is known of it) with this code means."""
+    """Error for this status code and Status document (or what is known of it)."""
     reason = printable(status.get("reason") or {401: "Unauthorized", 404: "NotFound"}.get(code, "Error"), _WORD)
     message = printable(status.get("message") or reason)
     if code == 401:
         message = f"the server at {server} does not accept our certificate or token ({message})"
     if "/secrets" in path:
-        # Validation quotes the values it refuses.
+        # Validation errors quote the values that they refuse.
         message = re.sub(r'Invalid value: ("(?:[^"\\]|\\.)*"|\S+)', "Invalid value: <redacted>", message)
-    # A field or type that the schema does not have is an internal error to server-side apply: it stays wrong.
+    # Server-side apply answers an unknown field or type with an internal error (500), which no retry mends.
     kind = Invalid if code == 500 and "typed patch object" in message else BY_STATUS.get(code, ApiError)
     return kind(cluster, method, path, code, reason, message)
 
 
 def too_much(cluster: str, server: str, method: str, path: str, what: str) -> TooMuch:
-    """The error of an answer or a list that goes beyond a limit; ``what`` says which, as a sentence about "it"."""
+    """Error for an answer or a list beyond a limit; ``what`` names it in a sentence about "it"."""
     message = (
         f"the answer of {server} is not taken: {what}; see what answers at that address, what is in front of it, and "
         "whether an API server there serves this path as Kubernetes does"
@@ -104,7 +104,7 @@ def too_much(cluster: str, server: str, method: str, path: str, what: str) -> To
 
 _NOT_OUR_CA = "the server's certificate is not signed by the CA we were given"
 _OTHER_ADDRESS = "the server's certificate is not valid for this address"
-# OpenSSL's X509_V_ERR_*: what it means for a user.
+# OpenSSL's X509_V_ERR_* codes in words for users.
 _CERTIFICATE_TROUBLE = {
     7: f"{_NOT_OUR_CA} (but by one of the same name)",
     9: "the server's certificate is not valid yet: compare the clocks",
@@ -119,7 +119,7 @@ _CERTIFICATE_TROUBLE = {
 
 
 def explain(error: BaseException, server: str, proxy: str = "") -> tuple[str, bool]:
-    """Why there was no answer, for people; and whether it may pass by itself.
+    """Reason why there was no answer, for people, and whether it may be transient.
 
     ``proxy`` is the URL of the proxy on the way, if there is one.
     """
@@ -136,20 +136,20 @@ def explain(error: BaseException, server: str, proxy: str = "") -> tuple[str, bo
     ):
         for cause in causes:
             if isinstance(cause, kind):
-                # Names are looked up by the proxy, so one that does not resolve here is the proxy's own.
+                # The proxy resolves names, so one that does not resolve here is the proxy's own.
                 text, passing = explanation(cause, proxy or server)
                 return f"cannot reach {to}: {text}", passing
     return f"cannot reach {to}: {printable(error, 300)}", True
 
 
 def without_login(url: str) -> str:
-    """A URL as it may be shown."""
+    """URL without user name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and all that urllib3 has wrapped in it, outermost first."""
+    """The error and all errors that urllib3 wrapped in it, outermost first."""
     found: list[BaseException] = []
     todo: list[object] = [error]
     while todo:
@@ -186,7 +186,7 @@ def _no_connection(error: Any, _server: str) -> tuple[str, bool]:
 
 
 def collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
-    """What a check finds, with what it found before something made it stop."""
+    """Problems of a check, including those found before an error stopped it."""
     found: list[Problem] = []
     try:
         found.extend(check())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server of the host cluster, which may be one of OpenShift.
+"""The API server of the host cluster, which may be an OpenShift.
 
-What only OpenShift has (Routes) is worked with through the openshift package's own dynamic client, over the same
-connections, identity and retries as everything else.
+OpenShift's own kinds (Routes) go through the openshift package's dynamic client, over the same connections, identity
+and retries as everything else.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from .openshift import OpenShiftClient
 
 OPENSHIFT_GROUP = ".openshift.io/"
-#: The field that allows for a server whose certificate is not verified, as that of a member does.
+#: Field that allows a server whose certificate is not verified; members have a field of the same name.
 INSECURE = "insecureSkipTLSVerification"
 
 
 def refuse_unverified(settings: Mapping[str, Any], access: Access, where: str) -> None:
-    """Raise ProblemsError when it cannot be known who answers: to the host cluster go all keys of the control plane.
+    """Raise ProblemsError unless the server's identity is certain: the host cluster gets all keys of the control plane.
 
-    ``settings`` are those of the host cluster in the document, ``where`` is the place that its kubeconfig comes from.
-    Sends nothing.
+    ``settings`` are those of the host cluster in the document, ``where`` is the source of its kubeconfig. Sends
+    nothing.
     """
     allowed = bool(settings.get(INSECURE))
     field = f"spec.hostCluster.{INSECURE}"
@@ -69,7 +69,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class HostCluster(Cluster):
-    """A cluster whose kinds of OpenShift go through the openshift package, which is loaded when one is asked for."""
+    """Cluster whose OpenShift kinds go through the openshift package, which is imported on first use."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -89,7 +89,7 @@ class HostCluster(Cluster):
         return self.resource(api_version, kind) is not None
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """As for any cluster."""
+        """See ``Cluster.get``."""
         if OPENSHIFT_GROUP not in api_version:
             return super().get(api_version, kind, name, namespace)
         if not self._has(api_version, kind):
@@ -110,7 +110,7 @@ class HostCluster(Cluster):
     def apply(
         self, obj: Object, *, dry_run: bool = False, force: bool = True, field_manager: str = FIELD_MANAGER
     ) -> Applied:
-        """As for any cluster."""
+        """See ``Cluster.apply``."""
         if OPENSHIFT_GROUP not in obj["apiVersion"]:
             return super().apply(obj, dry_run=dry_run, force=force, field_manager=field_manager)
         if not self._has(obj["apiVersion"], obj["kind"]):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which API server, trusted how, as whom: the parts of a kubeconfig that one connection needs, all held in memory.
+"""Access to one API server, read from a kubeconfig and held in memory.
 
 Certificates and tokens are read here instead of by ``kubernetes.config``, whose loader writes keys to temporary files
-that stay behind in forked Ansible workers, goes on without a user when the context names a missing one, only logs when
-an exec plugin fails, and waits for one for ever.
+that stay behind in forked Ansible workers, goes on without a user when the context names a missing one, only logs the
+failure of an exec plugin, and waits for one without a timeout.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass
 class Access:
-    """How to reach one API server: address, trust and identity. ``load`` fetches the identity, anew when it expires.
+    """Access to one API server: address, trust and identity. ``load`` returns the identity and runs again on expiry.
 
-    ``insecure``: the certificate of the server is not verified. ``ca_pem`` is who may have signed it, None if that is
+    ``insecure``: the server's certificate is not verified. ``ca_pem`` are the CAs that may have signed it; None means
     this machine's trust store.
     """
 
@@ -46,7 +46,7 @@ class Access:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def headers(self) -> dict[str, str]:
-        """Headers that identify us; renews the identity when it is about to expire."""
+        """HTTP headers with our identity, which is renewed when it is about to expire."""
         with self._lock:
             current = self._credential
             if current is None or (current.expires and current.expires - EXPIRY_MARGIN_SECONDS < time.time()):
@@ -61,13 +61,13 @@ class Access:
         self.headers()
 
     def expiry(self) -> float | None:
-        """When an identity ends that nothing here renews, in Unix time; None if it is renewed or does not say."""
+        """End, in Unix time, of an identity that is not renewed here; None if it is renewed or states no end."""
         with self._lock:
             current = self._credential
         return lasting_until(current) if current else None
 
     def refresh(self) -> bool:
-        """Load the identity again after it was refused; True when that gave another one."""
+        """Load the identity again after it was refused; returns whether it differs."""
         with self._lock:
             before = self._credential
             after = self._renew()
@@ -82,7 +82,7 @@ class Access:
 
 
 def in_cluster() -> Access:
-    """The API server of the cluster this process runs in as a pod. Raises ProblemsError outside of one."""
+    """Access to the cluster in which this process runs as a pod. Raises ProblemsError outside of one."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port or not (SERVICE_ACCOUNT / "token").is_file():
         raise ProblemsError(
@@ -111,14 +111,14 @@ def from_parts(
     token: str | None = None,
     tls_server_name: str | None = None,
 ) -> Access:
-    """An API server described by PEM texts. ``ca_pem`` None means the trust store of this machine."""
+    """Access from PEM texts. ``ca_pem`` None means this machine's trust store."""
     credential = Credential(f"Bearer {token}" if token else None, cert_pem, key_pem)
     context = tls_context(ca_pem, server)
     return Access(server.rstrip("/"), context, lambda: credential, tls_server_name, ca_pem=ca_pem)
 
 
 def from_file(path: str | None, context: str | None) -> Access:
-    """Read a kubeconfig file, or the ones KUBECONFIG or the default place name (merged as kubectl does), or in-cluster.
+    """Access from a kubeconfig file, from those of KUBECONFIG or the default path (merged like kubectl), or in-cluster.
 
     Raises ProblemsError naming the file and what is wrong in it.
     """
@@ -145,7 +145,7 @@ def from_file(path: str | None, context: str | None) -> Access:
 
 
 def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, folder: Path | None = None) -> Access:
-    """The access that a Secret describes: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
+    """Access from a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
 
     ``folder`` is the directory that stands for the Secret, if there is one; see ``Origin``. ``where`` is the field that
     names the Secret. Raises ProblemsError, whatever the keys hold.
@@ -180,9 +180,9 @@ def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, fold
 
 
 def from_host(content: bytes, context: str | None, where: str, file: str, server: str | None) -> Access:
-    """The access that a kubeconfig describes which was read from another machine; ``file`` says which, for people.
+    """Access from a kubeconfig that was read on a host; ``file`` names host and file for people.
 
-    ``server`` is taken in the place of its address. Raises ProblemsError, whatever is in it.
+    ``server`` replaces its address. Raises ProblemsError, whatever the content.
     """
     origin = Origin(f"{where}, {file}", keys={}, of_host=True)
     access = from_dict(fields.parsed(content, origin.where), context, origin)
@@ -192,9 +192,9 @@ def from_host(content: bytes, context: str | None, where: str, file: str, server
 
 
 def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | None = None) -> Access:
-    """The access that a context (default: the current one) of this kubeconfig describes.
+    """Access that a context of a kubeconfig describes (default: the current one).
 
-    Raises ProblemsError, whatever is in it.
+    Raises ProblemsError, whatever the content.
     """
     origin = origin or Origin()
     where = origin.where
@@ -228,7 +228,7 @@ def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | N
         _impersonated(user, user_place),
         ca,
     )
-    # Files that are missing and plugins that fail belong to the kubeconfig: say so now, not at the first request.
+    # Missing files and failing plugins are problems of the kubeconfig: report them now, not at the first request.
     access.prepare()
     return access
 
@@ -236,13 +236,13 @@ def from_dict(config: Mapping[str, Any], context: str | None, origin: Origin | N
 def _named(
     config: Mapping[str, Any], section: str, key: str, chosen: Mapping[str, Any], place: str, where: str
 ) -> tuple[Mapping[str, Any], Path, str]:
-    """What the context names of a section: its content, the directory of the file that has it, and its place."""
+    """Entry that the context names in a section: its content, the directory of its file, and its path for people."""
     name = fields.value(chosen, key, str, place)
     for entry in fields.entries(config, section, where):
         if entry["name"] == name:
             base = entry.get("base")
             found = fields.value(entry, key, dict, f"{where}: {section}[{name}]") or {}
-            # Only our own reader gives a path; a kubeconfig that has a field of this name gives a text.
+            # Only our own reader sets a Path; a field of this name in a kubeconfig is a string.
             return found, base if isinstance(base, Path) else Path(), f"{where}: {section}[{name}].{key}"
     known = ", ".join(sorted(entry["name"] for entry in fields.entries(config, section, where))) or "none"
     raise problem(f"the context names {key} {name!r}, which is not in {section}", place, f"There are: {known}.")
@@ -257,8 +257,8 @@ def _impersonated(user: Mapping[str, Any], place: str) -> dict[str, str]:
 
 
 def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.SSLContext:
-    """A TLS client context that trusts ``ca_pem``, or this machine's trust store when it is None."""
-    # Not create_default_context(): from Python 3.13 on it refuses CAs that Kubernetes tools commonly make.
+    """TLS client context that trusts ``ca_pem``, or this machine's trust store when it is None."""
+    # Not create_default_context(): since Python 3.13 it refuses CAs that common Kubernetes tools make.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:
@@ -275,10 +275,10 @@ def tls_context(ca_pem: str | None, where: str, *, verify: bool = True) -> ssl.S
 
 
 def load_client_certificate(context: ssl.SSLContext, cert_pem: str, key_pem: str, where: str) -> None:
-    """Give the context a client certificate without leaving the key on a disk.
+    """Load a client certificate into the context without leaving the key on disk.
 
-    Python loads keys from files only. On Linux that is an anonymous file in memory; elsewhere a file that only we can
-    read, removed at once.
+    Python loads keys from files only. On Linux that is an anonymous file in memory; elsewhere a file of mode 0600,
+    removed at once.
     """
     text = f"{key_pem.strip()}\n{cert_pem.strip()}\n".encode()
     try:
@@ -303,7 +303,7 @@ def load_client_certificate(context: ssl.SSLContext, cert_pem: str, key_pem: str
 
 
 def _no_password() -> str:
-    """OpenSSL would ask on the terminal for the passphrase of a key; nobody is there to answer."""
+    """Callback for encrypted keys; without it OpenSSL would ask for the passphrase on the terminal."""
     raise ValueError("the key has a passphrase")
 
 

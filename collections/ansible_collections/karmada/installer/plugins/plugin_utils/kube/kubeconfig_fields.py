@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a kubeconfig, each of the type it must have, and the files they name. Nothing found is ever quoted that
-may be secret.
+"""Typed fields of a kubeconfig, and the files they name. Values that may be secret are never quoted.
 
-A file of the person who runs Ansible may name other files and run programs. What a Secret holds was perhaps written by
-somebody else: it must not reach the disk of this machine, or a token of this machine could be sent to a server of
-theirs. So it may name keys of the same Secret, and run programs only where the Secret is a directory of this machine.
+A file of the person who runs Ansible may name other files and run programs. The content of a Secret may come from
+somebody else, who could have a token of this machine sent to a server of theirs; so it must not reach this machine's
+disk. It may name keys of the same Secret, and run programs only if the Secret is a directory of this machine.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from urllib.parse import urlsplit
 from .. import yaml_document
 from ..problems import Problem, ProblemsError
 
-#: A Secret holds no more, and no kubeconfig needs that much.
+#: Size limit of a Secret; no kubeconfig needs more.
 MAX_BYTES = 1024 * 1024
 FLATTEN = "Write the content of its files into it: kubectl config view --flatten --minify."
-#: What a header, and with that a token, or an address may consist of.
+#: Characters allowed in a token (sent in a header) or an address.
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-#: How errors of the reader begin that can be told, and how.
+#: Beginning of an error of the YAML reader → wording that quotes nothing of the file.
 _UNREADABLE = {
     "is not YAML": "is not YAML",
     "is not text in UTF-8": "is not text in UTF-8",
@@ -38,18 +37,18 @@ _WORDS: dict[type, str] = {str: "a string", bool: "true or false", dict: "a mapp
 
 
 def problem(what: str, where: str, remedy: str = "") -> ProblemsError:
-    """One problem, to be raised."""
+    """ProblemsError with one problem, for the caller to raise."""
     return ProblemsError(Problem(what, where, remedy))
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a kubeconfig comes from, and with that what it may reach.
+    """Origin of a kubeconfig, which decides on what it may use.
 
-    ``where`` is the place that problems name. ``keys`` are the keys of the Secret that holds it (name → content), which
-    stand for the files it names; None: it may name files of this machine. ``folder`` is the directory that stands for
-    that Secret; None with ``keys``: the Secret is an object of a cluster. ``of_host``: it comes from another machine,
-    of which nothing else is read.
+    ``where`` is the place that problems name. ``keys`` are the keys of its Secret (name → content), which stand for the
+    files it names; None: it may name files of this machine. ``folder`` is the directory that stands for that Secret;
+    None with ``keys``: the Secret is an object of a cluster. ``of_host``: it comes from another machine, of which no
+    other file is read.
     """
 
     where: str = "kubeconfig"
@@ -59,11 +58,11 @@ class Origin:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether it may have programs of this machine started."""
+        """True if it may start programs of this machine."""
         return self.keys is None or self.folder is not None
 
     def text(self, name: str, base: Path, field: str) -> str:
-        """The content of a file that ``field`` names; ``base`` is the directory of the kubeconfig."""
+        """Content of the file that ``field`` names; ``base`` is the directory of the kubeconfig."""
         where = f"{field} in {self.where}"
         if self.keys is None:
             return file_text(base / Path(name).expanduser(), where)
@@ -82,7 +81,7 @@ class Origin:
 
 
 def file_text(file: Path, named_by: str) -> str:
-    """The text of a file of this machine."""
+    """Text of a file of this machine. Raises ProblemsError naming ``named_by``."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -91,14 +90,14 @@ def file_text(file: Path, named_by: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """An error in few words."""
+    """Short form of an error."""
     words: str = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
-    # OpenSSL adds what only its authors understand.
+    # OpenSSL appends details that help no user.
     return words.partition(":")[0] or type(error).__name__
 
 
 def parsed(text: str | bytes, where: str) -> dict[str, Any]:
-    """A kubeconfig of a YAML text, as one mapping whose forms are not checked yet."""
+    """Kubeconfig from YAML text, as one mapping whose fields are not checked yet. Raises ProblemsError."""
     if len(text) > MAX_BYTES:
         raise problem(
             f"it has {len(text) // 1024} KiB, more than the {MAX_BYTES // 1024} KiB of the largest kubeconfig",
@@ -108,7 +107,7 @@ def parsed(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         documents = [each for each in yaml_document.documents_of(text) if each is not None]
     except yaml_document.UnreadableError as error:
-        # Not all of the error's own words: they may quote what is written there, which may be a key.
+        # The error's own words are not used as they are: they may quote the file, and with it a key.
         told = (words for begin, words in _UNREADABLE.items() if error.what.startswith(begin))
         known = next(told, "is not plain YAML, each key once")
         line = f" (line {error.line})" if error.line else ""
@@ -126,7 +125,7 @@ def parsed(text: str | bytes, where: str) -> dict[str, Any]:
 
 
 def entries(config: Mapping[str, Any], section: str, where: str) -> list[dict[str, Any]]:
-    """The entries of clusters, contexts or users; each has a name."""
+    """Entries of clusters, contexts or users, each with a name. Raises ProblemsError."""
     found = config.get(section) or []
     if not isinstance(found, list) or not all(
         isinstance(each, dict) and isinstance(each.get("name"), str) for each in found
@@ -140,12 +139,12 @@ def entries(config: Mapping[str, Any], section: str, where: str) -> list[dict[st
 
 
 def at(place: str, key: str) -> str:
-    """A key of an entry, as a place for people: ``…: users[me].user.token``."""
+    """Path of a key, for people: ``…: users[me].user.token``."""
     return f"{place}{key}" if place.endswith(" ") else f"{place}.{key}"
 
 
 def value(entry: Mapping[str, Any], key: str, kind: type, place: str) -> Any:
-    """The value of a key, of this type; None if it is absent or null. ``place`` is that of the entry."""
+    """Value of a key, checked to be of type ``kind``; None if absent or null. ``place`` is the path of the entry."""
     found = entry.get(key)
     if found is None or isinstance(found, kind):
         return found
@@ -154,7 +153,7 @@ def value(entry: Mapping[str, Any], key: str, kind: type, place: str) -> Any:
 
 
 def visible(entry: Mapping[str, Any], key: str, place: str) -> str | None:
-    """A string without spaces, line breaks and letters beyond ASCII; None if it is absent or empty."""
+    """A string of visible ASCII characters, without spaces; None if absent or empty."""
     found: str | None = value(entry, key, str, place)
     if found and not _VISIBLE.fullmatch(found):
         raise problem("has a character that cannot be sent, such as a line break", at(place, key), "Remove it.")
@@ -179,7 +178,7 @@ def variables(entry: Mapping[str, Any], key: str, place: str) -> Iterator[tuple[
 
 
 def address(entry: Mapping[str, Any], key: str, schemes: tuple[str, ...], place: str) -> str | None:
-    """A URL of one of these schemes with a host; None if it is absent. Raises for one that leads nowhere."""
+    """A URL with one of these schemes and a host; None if absent. Raises ProblemsError for any other."""
     found = visible(entry, key, place)
     if found is None:
         return None
@@ -195,7 +194,7 @@ def address(entry: Mapping[str, Any], key: str, schemes: tuple[str, ...], place:
 
 
 def pem(entry: Mapping[str, Any], key: str, base: Path, origin: Origin, place: str) -> str | None:
-    """A PEM text that stands in ``<key>-data``, or in the file that ``key`` names."""
+    """PEM text from ``<key>-data``, or from the file that ``key`` names; None if neither is set."""
     data = value(entry, f"{key}-data", str, place)
     if data:
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lock that admits one writing run at a time: a Lease beside the instance.
 
-A holder that stops renewing loses the lock after ``duration_seconds``. Whether it stopped is judged by watching its
-renewTime stand still on our own clock, because the clocks of two machines need not agree. A holder on this very machine
-of whose processes none is left loses it at once.
+A holder that stops renewing loses the lock after ``duration_seconds``, measured on our own clock as the time for which
+renewTime stands still, because the clocks of two machines need not agree. A holder on this machine loses the lock at
+once when none of its processes is left.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .transport import READ_SECONDS
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 DURATION_SECONDS = 30
 POLL_SECONDS = 2.0
-# How long after its end we still try to renew a lock, in periods: nobody has taken it if that succeeds.
+# Periods after its expiry in which we still try to renew: if that succeeds, nobody took it.
 REGAIN_PERIODS = 2
 CROSSINGS = 10
 
 
 class LockLost(Exception):  # noqa: N818 - reads as what happened
-    """We do not hold the lock any more, or can no longer be sure: nothing may be written from here on."""
+    """The lock is not ours any more, or that is uncertain: nothing may be written from here on."""
 
 
 class Lock:
     """The lock of one instance; ``name`` is that of the Lease (``<instance>-installer``).
 
-    Not to be shared between threads, apart from ``renew`` running in the background inside ``held``.
+    Not thread-safe, apart from ``renew``, which runs in the background inside ``held``.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class Lock:
         self.lost = threading.Event()
         self.released = False
         self._own = _unguarded(cluster, cluster.retry_seconds)
-        # A renewal that is still being tried when the lock expires helps nobody.
+        # A renewal that is still being retried when the lock expires is useless.
         self._quick = _unguarded(cluster, duration_seconds / 6, duration_seconds / 6)
-        self._kept = False  # whether a thread renews it
+        self._kept = False  # whether a thread renews the lock
         self._lease: Object | None = None  # as we last wrote it
-        self._expires = 0.0  # on our own clock: see _clock
+        self._expires = 0.0  # on our own clock, see _clock
         self._guard = threading.Lock()
 
     def acquire(self, wait_seconds: float = 0.0, progress: Callable[[str], None] | None = None) -> None:
         """Take the lock, waiting for another holder at most ``wait_seconds``.
 
-        Raises ProblemsError naming the holder when it is still held then. Raises NotFound when the namespace is
-        missing. Taking a lock that we hold already renews it.
+        Raises ProblemsError naming the holder when the lock is still held then, NotFound when the namespace is missing.
+        Taking a lock that we hold already renews it.
         """
         deadline = _clock() + wait_seconds
         seen: tuple[str, str] | None = None  # (holder, renewTime) and since when it stands still
@@ -98,14 +98,14 @@ class Lock:
             time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
 
     def is_ours(self) -> bool:
-        """Whether the Lease names us as its holder; costs one read."""
+        """Return whether the Lease names us as its holder; costs one read."""
         lease = self._read()
         return bool(lease) and (lease or {}).get("spec", {}).get("holderIdentity") == self.holder
 
     def renew(self) -> None:
-        """Say that we are still here, unless it was given back or retired meanwhile.
+        """Renew the lock, unless it was released or retired meanwhile.
 
-        Raises LockLost when the lock is not ours any more, ApiError unheard.
+        Raises LockLost when the lock is not ours any more, ApiError when there was no answer.
         """
         with self._guard:
             for _ in range(0 if self.released else 3):
@@ -117,7 +117,7 @@ class Lock:
                         {**self._lease, "spec": {**self._lease["spec"], **self._claim(_now())}}
                     )
                 except Conflict:
-                    # Somebody took it, or an earlier try of this very call got through unheard.
+                    # Somebody took the lock, or an earlier attempt of this call succeeded and its answer was lost.
                     self._lease = self._quick.get(API_VERSION, KIND, self.name, self.namespace)
                 except NotFound:
                     self._lease = None
@@ -126,10 +126,10 @@ class Lock:
                     return
 
     def check(self) -> None:
-        """Raise LockLost unless we hold the lock now; costs no request. To be called before each write.
+        """Raise LockLost unless we hold the lock now; costs no request. Call it before each write.
 
-        While renewals go unanswered for longer than the lock lasts, it may be somebody else's: wait, until one of them
-        has shown that nobody took it, or until it is given up.
+        When renewals go unanswered for longer than the lock lasts, somebody else may hold it: wait until a renewal
+        shows that nobody took it, or until the lock is given up.
         """
         while not self.lost.is_set() and _clock() >= self._expires:
             if not self._kept:
@@ -139,8 +139,8 @@ class Lock:
             raise self._lost("it could not be renewed in time, or somebody else took it")
 
     def retire(self) -> None:
-        """The Lease itself is about to be deleted: hold it to the end without renewing it."""
-        # A renewal that is under way would miss the Lease, or say anew when the lock ends.
+        """Hold the lock without renewing it, because the Lease itself is about to be deleted."""
+        # A renewal under way would not find the Lease, or would set a new expiry.
         with self._guard:
             self.released = True
             self._expires = float("inf")
@@ -149,7 +149,7 @@ class Lock:
     def held(self, *, release: bool = True) -> Iterator[Lock]:
         """Renew in the background while the block runs, and release at its end.
 
-        Without ``release`` the lock stays ours until it expires or is released: the next step of the same run goes on.
+        Without ``release`` the lock stays ours until it expires or is released, for the next step of the same run.
         ``lost`` is set as soon as the lock is lost; a block that ends then raises LockLost.
         """
         over = threading.Event()
@@ -168,7 +168,7 @@ class Lock:
                 self.release()
 
     def release(self) -> None:
-        """Give the lock back if it is still ours. Never raises for a lock that is not."""
+        """Release the lock if it is still ours. Does not raise if it is not."""
         with self._guard:
             self._expires = 0.0
             self.released = True
@@ -196,7 +196,7 @@ class Lock:
         return holder in ("", self.holder) or holder_is_dead(holder)
 
     def _take(self, lease: Object | None) -> bool:
-        """Write our name into the Lease as we saw it; False when somebody was faster."""
+        """Write our name into the Lease as it was read; returns False when somebody was faster."""
         started, now = _clock(), _now()
         try:
             if lease is None:
@@ -217,7 +217,7 @@ class Lock:
                 if old.get("holderIdentity") != self.holder:
                     spec["acquireTime"] = now
                     spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1
-                # The resourceVersion in it is what makes a second taker fail.
+                # Its resourceVersion makes a second taker fail.
                 self._lease = self._own.replace({**lease, "spec": spec})
         except Conflict:
             return False
@@ -230,7 +230,7 @@ class Lock:
         return {"holderIdentity": self.holder, "leaseDurationSeconds": self.duration_seconds, "renewTime": now}
 
     def _keep(self, over: threading.Event) -> None:
-        """Renew three times in each period, and more often once that fails; give up some time after its end."""
+        """Renew three times per period, more often after a failure; give up some time after expiry."""
         pause = self.duration_seconds / 3
         while not over.wait(pause):
             if self.released:
@@ -241,7 +241,7 @@ class Lock:
             except LockLost:
                 return
             except ApiError:
-                # The server or the way to it is away: the next try may succeed, and tell that nobody took it.
+                # The server is unreachable: a later attempt may succeed and so prove that nobody took the lock.
                 pause = self.duration_seconds / 12
             if _clock() >= self._expires + REGAIN_PERIODS * self.duration_seconds:
                 if not self.released:
@@ -249,7 +249,7 @@ class Lock:
                 return
 
     def _crossed(self, times: int) -> int:
-        """Somebody wrote at the same moment: pause before looking again. Raises ProblemsError when it never ends."""
+        """Pause after a concurrent write, before looking again. Raises ProblemsError after too many."""
         if times >= CROSSINGS:
             raise ProblemsError(
                 Problem(
@@ -267,22 +267,22 @@ class Lock:
 
 
 def _unguarded(cluster: Cluster, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Cluster:
-    """The lock guards what others write; nothing guards what the lock itself writes."""
+    """Client for the lock's own writes, which the lock does not guard."""
     own = cluster.with_patience(retry_seconds=retry_seconds, read_seconds=read_seconds)
     own.before_write = None
     return own
 
 
 def _told(holder: str) -> str:
-    """The holder for people: which process on which machine."""
+    """The holder in words: process and machine."""
     parts = holder.split("/")
     return f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
 
 
 def _clock() -> float:
-    """Seconds of a clock that goes on while this machine sleeps, as those of others do.
+    """Seconds of a clock that also counts while this machine is suspended, as the clocks of others do.
 
-    ``time.monotonic`` stands still then, and is asked where there is no other.
+    Falls back to ``time.monotonic``, which stands still then.
     """
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists that an API server merges entry by entry, and the fields by which it tells entries apart.
+"""Lists that an API server merges entry by entry, with the fields that identify an entry.
 
 An API server serves them with its OpenAPI document (``x-kubernetes-list-map-keys``, ``x-kubernetes-patch-merge-key``),
 and ``tests/contract/test_merge_keys.py`` compares the table with what a real one serves for the kinds that we make.
@@ -16,7 +16,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "env": ("name",),
     "ephemeralContainers": ("name",),
     "hostAliases": ("ip",),
-    # of pods; of a ServiceAccount, where we set none, it is one value
+    # of pods; in a ServiceAccount, where we set none, the list is atomic
     "imagePullSecrets": ("name",),
     "initContainers": ("name",),
     "matchConditions": ("name",),
@@ -32,14 +32,14 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 }
 _PORTS_OF_CONTAINERS = ("containerPort", "protocol")
 _PORTS_OF_SERVICES = ("port", "protocol")
-#: Key → what it is where an entry does not say.
+#: Key → its value where an entry does not set it.
 DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
 
 
 def merge_keys(field: str, entries: Sequence[Any]) -> tuple[str, ...] | None:
-    """The keys of a list with this field name; None where it is one value, as all lists inside it are then.
+    """Merge keys of the list in this field; None if the list is atomic, as are all lists inside it.
 
-    The entries tell ports of containers from those of Services; both have one field name.
+    The entries tell container ports from Service ports; both fields are called ``ports``.
     """
     if field == "ports":
         of_containers = all(isinstance(each, dict) and "containerPort" in each for each in entries)

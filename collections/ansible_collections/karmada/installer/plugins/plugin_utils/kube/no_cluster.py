@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster that is not there: nothing is found in it, and nothing can be put into it. No request leaves this machine.
+"""An empty cluster: reads find nothing, writes are refused, and no request leaves this machine.
 
-It stands where a cluster is asked for that an instance does without, so that who reads need not ask whether it does.
+It stands in for a cluster that an instance does not have, so that callers need not ask whether there is one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .kubeconfig import Access
 
 
 class NoCluster(Cluster):
-    """Answers each request as an API server does that has no such path: what is read is empty, writes are refused."""
+    """Cluster that answers every request with NotFound."""
 
     def __init__(self, name: str) -> None:
         super().__init__(Access("https://none.invalid", ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), Credential), name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes objects as plain dicts: name them, hash them, compare desired with live, show and own them. No I/O."""
+"""Kubernetes objects as plain dicts: names, hashes, drift, diffs and ownership. No I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .merge_keys import DEFAULTS, merge_keys
 
 HASH_ANNOTATION = "installer.karmada.io/applied-hash"
 
-# An empty map that is a choice between several, and so does not equal an absent one.
+# Empty maps that select one of several alternatives, and so differ from an absent field.
 _CHOICES = frozenset({"emptyDir"})
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
@@ -32,20 +32,20 @@ _SUFFIXES = {
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
     **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
-# The maps whose values are quantities. Elsewhere "1Ki" and "1024" are two different texts.
+# Maps whose values are quantities. Elsewhere "1Ki" and "1024" are different texts.
 _QUANTITY_MAPS = frozenset({"requests", "limits", "capacity", "hard", "default", "defaultRequest", "min", "max"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit", "storage", "divisor"})
-# Fields that hold opaque text by key: nothing in them is a quantity, a default, or a list to merge.
+# Maps of opaque text: their values are no quantities, no defaults, and no lists to merge.
 _TEXT_MAPS = frozenset({"labels", "annotations", "data", "stringData", "binaryData", "matchLabels", "nodeSelector"})
 
-#: The emitter in C, several times as fast, where PyYAML was built with it.
+#: LibYAML's emitter, several times as fast, where PyYAML was built with it.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _NOT_OURS_TO_SHOW = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
 @dataclass(frozen=True, order=True)
 class Ref:
-    """Which object: enough to get it. ``namespace`` is None for what is not in one."""
+    """Reference to an object, enough to get it. ``namespace`` is None for a cluster-scoped object."""
 
     api_version: str
     kind: str
@@ -54,7 +54,7 @@ class Ref:
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> Ref:
-        """The reference of an object."""
+        """Reference to an object."""
         meta = obj["metadata"]
         return cls(obj["apiVersion"], obj["kind"], meta["name"], meta.get("namespace") or None)
 
@@ -72,7 +72,7 @@ def applied_hash(obj: Object) -> str:
 
 
 def with_applied_hash(obj: Object) -> Object:
-    """A copy of the object that carries its hash."""
+    """Copy of the object with its hash as an annotation."""
     plain = _without_hash(obj)
     meta = plain["metadata"]
     annotations = {**(meta.get("annotations") or {}), HASH_ANNOTATION: applied_hash(obj)}
@@ -80,7 +80,7 @@ def with_applied_hash(obj: Object) -> Object:
 
 
 def recorded_hash(live: Object) -> str | None:
-    """The hash that the last apply left on a live object."""
+    """Hash that the last apply left on a live object, or None."""
     found: str | None = (live["metadata"].get("annotations") or {}).get(HASH_ANNOTATION)
     return found
 
@@ -98,21 +98,21 @@ def _without_hash(obj: Object) -> Object:
 
 
 def covers(live: Object, desired: Object) -> bool:
-    """Whether every field we set has that value in ``live``. See ``drift``; False may be too strict."""
+    """Return whether ``live`` has every field that we set, with that value. See ``drift``; False may be too strict."""
     return not drift(live, desired)
 
 
 def drift(live: Object, desired: Object) -> list[str]:
-    """The paths of the fields of ``desired`` that ``live`` does not have with that value.
+    """Paths of the fields of ``desired`` that ``live`` lacks or has with another value.
 
-    What the API server does to an object on its way is no drift: it drops empty values, writes quantities its own way,
-    stores stringData as data, fills in defaults and orders some lists. Fields that only ``live`` has are not looked at.
+    Changes that the API server itself makes are no drift: it drops empty values, normalizes quantities, stores
+    stringData as data, fills in defaults and sorts some lists. Fields that only ``live`` has are ignored.
     """
     return _drift(_stored_form(live), _stored_form(desired), "", "")
 
 
 def _stored_form(obj: Object) -> Object:
-    """stringData as the data it becomes; the hash annotation says nothing about drift."""
+    """The object as the API server stores it: stringData as data. The hash annotation is left out."""
     plain = _without_hash(obj)
     if plain.get("kind") != "Secret" or not plain.get("stringData"):
         return plain
@@ -122,12 +122,12 @@ def _stored_form(obj: Object) -> Object:
 
 
 def _drift(live: Any, desired: Any, path: str, field: str, *, exact: bool = False) -> list[str]:
-    """``field`` is the key that led here: "=" inside a map of texts, "#" inside a map of quantities.
+    """Drift below ``path``. ``field`` is its last key; "=" inside a map of texts, "#" inside a map of quantities.
 
-    ``exact``: inside a list that the API server keeps as one value, where all lists are one value.
+    ``exact``: inside an atomic list, where all lists are atomic.
     """
     if _empty(desired):
-        # Empty values are dropped on the way, and an empty map asks for nothing where live has content.
+        # The API server drops empty values, and an empty map asks for nothing where live has content.
         if field in _CHOICES:
             return [] if live is not None else [path]
         return [] if _empty(live) or desired is None or isinstance(desired, dict) else [path]
@@ -150,7 +150,7 @@ def _drift_of_list(live: Any, desired: list[Any], path: str, field: str, *, exac
         return [path]
     keys = None if exact else _keys_of(field, live, desired)
     if keys is None:
-        # The API server keeps this list as one value: an entry more in live is a difference.
+        # This list is atomic: an additional entry in live is a difference.
         if len(live) != len(desired):
             return [path]
         pairs = enumerate(zip(live, desired, strict=True))
@@ -165,7 +165,7 @@ def _drift_of_list(live: Any, desired: list[Any], path: str, field: str, *, exac
 
 
 def _keys_of(field: str, live: list[Any], desired: list[Any]) -> tuple[str, ...] | None:
-    """The fields that tell the entries of both lists apart, or None where position does."""
+    """Fields that identify the entries of both lists, or None where position does."""
     keys = merge_keys(field, [*live, *desired])
     if keys is None or not all(isinstance(one, dict) for one in (*live, *desired)):
         return None
@@ -195,7 +195,7 @@ def _same(live: Any, desired: Any, field: str) -> bool:
 
 
 def quantity(value: Any) -> Decimal | None:
-    """``500m`` or ``1Gi`` as a number; None for what is no quantity."""
+    """Number of a quantity such as ``500m`` or ``1Gi``; None for anything else."""
     matched = _QUANTITY.fullmatch(str(value))
     if matched is None:
         return None
@@ -213,9 +213,9 @@ def _empty(value: Any) -> bool:
 
 
 def diff(before: Object | None, after: Object | None) -> dict[str, str]:
-    """Both sides as YAML for Ansible's diff mode; None is the empty text.
+    """Both objects as YAML for Ansible's diff mode, keys ``before`` and ``after``; None is the empty text.
 
-    What the server keeps for itself is left out, and the data of Secrets is replaced by whether it differs.
+    Fields that the server maintains are left out; data of Secrets is redacted, with a mark where it differs.
     """
     old, new = _shown(before), _shown(after)
     if "Secret" in (old.get("kind"), new.get("kind")):
@@ -223,7 +223,7 @@ def diff(before: Object | None, after: Object | None) -> dict[str, str]:
         if data:
             old = {**old, "data": dict.fromkeys(data, "<redacted>")}
         if others:
-            # The two sides must differ where the data does, or a diff would not show the line.
+            # Both sides must differ where the data does, or the diff would not show the line.
             told = {key: "<redacted>" if data.get(key) == others[key] else "<redacted, changed>" for key in others}
             new = {**new, "data": told}
     return {"before": _yaml(old), "after": _yaml(new)}
@@ -237,7 +237,7 @@ def _shown(obj: Object | None) -> Object:
     annotations = {
         key: value
         for key, value in (meta.pop("annotations", None) or {}).items()
-        # kubectl keeps a whole copy of the object, data of Secrets included, in this one.
+        # kubectl keeps a whole copy of the object in this one, data of Secrets included.
         if key != "kubectl.kubernetes.io/last-applied-configuration"
     }
     if annotations:
@@ -252,18 +252,18 @@ def _yaml(obj: Object) -> str:
     try:
         return str(yaml.dump(obj, Dumper=_DUMPER, **layout))
     except UnicodeEncodeError:
-        # JSON may hold half of a surrogate pair, which is no text in UTF-8. The slower one escapes it.
+        # JSON may hold half of a surrogate pair, which UTF-8 cannot encode. The slower emitter escapes it.
         return str(yaml.safe_dump(obj, **layout))
 
 
 # -- which one it is ---------------------------------------------------------------------------------------------------
 
-#: Most are UUIDs; none is anything else than a word.
+#: Most UIDs are UUIDs; all are single words.
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def is_uid(value: object) -> bool:
-    """Whether this can be the UID of an object. What an API server says in its place may be anything."""
+    """Return whether this can be the UID of an object. An API server may send anything in its place."""
     return isinstance(value, str) and _UID.fullmatch(value) is not None
 
 
@@ -271,20 +271,19 @@ def is_uid(value: object) -> bool:
 
 
 def claimed_by(live: Object) -> tuple[str | None, str | None]:
-    """(managed-by, owner) as the labels of a live object say. Anybody can write a label: see ``owned_by``."""
+    """Labels (managed-by, owner) of a live object. Anybody can set a label: see ``owned_by``."""
     labels = live["metadata"].get("labels") or {}
     return labels.get(MANAGED_BY_LABEL), labels.get(OWNER_LABEL)
 
 
 def owned_by(live: Object, owner: str, recorded_uids: Collection[str]) -> bool:
-    """Whether this object may be deleted in the name of ``owner``.
+    """Return whether this object may be deleted in the name of ``owner``.
 
-    Two things must hold. Its owner label names the instance; and it is proved that we made it, since a label can be put
-    on anything by anybody (a user who copies our manifest, for one): either its UID is among those that the state
-    recorded when we created it, or, for an object that was created just before a run died and so was not recorded,
-    managedFields shows our apply as the oldest writer. Writers of subresources (status) do not count, because nobody
-    creates an object through one. When another writer is older than our last apply we do not claim it: not deleting
-    too much is worth a leftover that the report names.
+    Two conditions must hold. Its owner label names the instance; and there is proof that we created it, since anybody
+    can set a label (a user who copies our manifest, for one). Proof is either a UID that the state recorded at
+    creation, or, for an object created just before a run died, managedFields with our apply as the oldest writer.
+    Writers of subresources (status) do not count, because nobody creates an object through one. When another writer is
+    older than our apply, the object is not claimed: a leftover that the report names is better than deleting too much.
     """
     meta = live["metadata"]
     if claimed_by(live)[1] != owner:

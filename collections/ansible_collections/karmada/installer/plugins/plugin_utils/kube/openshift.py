@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of OpenShift by the dynamic client of the openshift package, which finds out how they are served.
+"""OpenShift objects through the openshift package's dynamic client, which discovers how they are served.
 
-Its requests go where ours go: how the server is reached, who we are and what is tried again is not decided twice, and
-no key is written to a file. It keeps what it discovered in a private directory for as long as it discovers, and not, as
-by default, in a file of the system's temporary directory whose name others can guess.
+Its requests use our transport, so address, identity and retries are decided in one place and no key is written to a
+file. Its discovery cache lives in a private directory while it discovers, and not, as by default, in a file with a
+predictable name in the system's temporary directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError as error:
     lacking = "kubernetes" if (error.name or "").startswith("kubernetes") else "openshift"
     raise missing_library(lacking, "endpoints of type Route") from None
 
-#: How long the list of all types may lag behind one of them.
+#: Seconds by which the list of all types may lag behind a newly served type.
 DISCOVERY_SECONDS = 10
 #: ``Cluster._request``.
 Send = Callable[..., Any]
@@ -53,14 +53,14 @@ class OpenShiftClient(DynamicClient):  # type: ignore[misc]
         super().__init__(SimpleNamespace(configuration=SimpleNamespace(host=server)), cache_file=cache_file)
 
     def request(self, method: str, path: str, body: Object | None = None, **parameters: Any) -> Any:
-        """What all of the client's methods end in: ours want the answer as it is, discovery wants it read."""
+        """Send a request of the client's methods: ours want the raw response, discovery a parsed one."""
         if parameters.pop("serialize", True):
             return self._discover(method, path, body, **parameters)
         return self._answer(method, path, body, **parameters)
 
     @meta_request  # type: ignore[untyped-decorator]
     def _discover(self, method: str, path: str, body: Object | None = None, **parameters: Any) -> Any:
-        """Discovery asks for more than every server has, and every account may see; it knows the package's errors."""
+        """Discovery asks for APIs that a server may lack or forbid; it handles only the package's own errors."""
         try:
             return self._answer(method, path, body, **parameters)
         except (NotFound, Forbidden) as error:
@@ -80,18 +80,18 @@ class OpenShiftClient(DynamicClient):  # type: ignore[misc]
         )
 
     def get_object(self, api_version: str, kind: str, name: str, namespace: str | None) -> Object:
-        """The object. Raises NotFound."""
+        """Get an object. Raises NotFound."""
         return _content(self.get(self._resource(api_version, kind), name=name, namespace=namespace, serialize=False))
 
     def list_objects(
         self, api_version: str, kind: str, namespace: str | None, labels: str | None, fields: str | None
     ) -> Object:
-        """The list as the API gives it, in one piece."""
+        """List of objects as the API returns it, unpaged."""
         where = {"namespace": namespace, "label_selector": labels, "field_selector": fields}
         return _content(self.get(self._resource(api_version, kind), **where, serialize=False))
 
     def apply_object(self, obj: Object, *, dry_run: bool, force: bool, field_manager: str) -> Applied:
-        """Server-side apply, with fields that the server does not know refused."""
+        """Server-side apply that refuses fields that the server does not know."""
         response = self.server_side_apply(
             self._resource(obj["apiVersion"], obj["kind"]),
             body=obj,
@@ -104,12 +104,12 @@ class OpenShiftClient(DynamicClient):  # type: ignore[misc]
         return Applied(_content(response), response.status == 201)
 
     def delete_object(self, api_version: str, kind: str, name: str, namespace: str | None, options: Object) -> None:
-        """Ask for deletion with these DeleteOptions. Raises NotFound; Conflict when a precondition does not hold."""
+        """Request deletion with these DeleteOptions. Raises NotFound; Conflict when a precondition does not hold."""
         resource = self._resource(api_version, kind)
         self.delete(resource, name=name, namespace=namespace, body=options, serialize=False)
 
     def _resource(self, api_version: str, kind: str) -> Any:
-        """What is known of a type that is served. It is served a moment before the list of all types names it."""
+        """Resource of a served type. Waits briefly, because a new type is served before the list of types has it."""
         deadline = time.monotonic() + DISCOVERY_SECONDS
         while True:
             try:
@@ -126,6 +126,6 @@ def _content(response: Any) -> Object:
 
 
 def over(server: str, send: Send) -> OpenShiftClient:
-    """A client whose requests are sent by ``send``."""
+    """Client whose requests are sent by ``send``."""
     with tempfile.TemporaryDirectory(prefix="karmada-installer-") as private:
         return OpenShiftClient(server, send, f"{private}/discovered.json")

@@ -2,9 +2,9 @@
 """Connections to a port of a pod through the API server of its cluster, without a listener and without threads.
 
 Each connection is one websocket (``v4.channel.k8s.io``: the first byte of a message is the channel, 0 for data, 1 for
-errors; the first message of each channel repeats the port in two bytes). It looks like a socket, and urllib3 speaks TLS
-over it the way it does inside a TLS proxy. ``kubernetes.stream.PortForward`` is not used: it runs a thread per
-connection that patches ``socket.create_connection`` callers and copies through a socket pair.
+errors; the first message of each channel repeats the port in two bytes). It looks like a socket, so urllib3 runs TLS
+over it as it does inside a TLS proxy. ``kubernetes.stream.PortForward`` is not used: it runs a thread for each
+connection, patches ``socket.create_connection`` callers and copies through a socket pair.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .kubeconfig_fields import Origin
 from .transport import POOL
 
 CONNECT_SECONDS = 10.0
-# Sixteen connections opened at once look the pods up once.
+# So that sixteen connections opened at once list the pods once.
 PODS_SECONDS = 3.0
 
 
 class _WebSocket(websocket.WebSocket):
-    """A websocket that waits until a moment, however many pieces a frame comes in."""
+    """Websocket that reads until a deadline, however many pieces a frame arrives in."""
 
     until = math.inf
 
@@ -49,7 +49,7 @@ class _WebSocket(websocket.WebSocket):
 
 
 class ForwardedSocket:
-    """As much of a socket as TLS and http.client need, over one websocket."""
+    """The part of a socket that TLS and http.client use, over one websocket."""
 
     def __init__(self, connection: Any, what: str) -> None:
         self._websocket = connection
@@ -58,11 +58,11 @@ class ForwardedSocket:
         self._greeted: set[int] = set()
         self._ended = False
         self._closed = False
-        self._io_refs = 0  # files made from this socket that are still open; urllib3 counts them here
+        self._io_refs = 0  # open files made from this socket; urllib3 counts them here
 
     @property
     def until(self) -> float:
-        """The moment of time.monotonic() after which nothing is waited for."""
+        """Deadline of all reads, as a moment of time.monotonic()."""
         moment: float = self._websocket.until
         return moment
 
@@ -111,20 +111,20 @@ class ForwardedSocket:
             raise ConnectionError(f"{self._what}: {error}") from None
 
     def settimeout(self, seconds: float | None) -> None:
-        """Limit for each send and receive, in seconds; None waits for ever."""
+        """Set the timeout of each send and receive, in seconds; None waits for ever."""
         self._websocket.settimeout(seconds)
 
     def gettimeout(self) -> float | None:
-        """The limit set by ``settimeout``."""
+        """Timeout set by ``settimeout``."""
         limit: float | None = self._websocket.gettimeout()
         return limit
 
     def fileno(self) -> int:
-        """Of the socket below, for select."""
+        """File descriptor of the socket below, for select."""
         return self._websocket.sock.fileno() if self._websocket.sock else -1
 
     def shutdown(self, how: int) -> None:
-        """Wake whoever waits in ``recv``."""
+        """Wake a thread that waits in ``recv``."""
         below = self._websocket.sock
         if isinstance(below, socket.socket):
             socket.socket.shutdown(below, how)
@@ -132,7 +132,7 @@ class ForwardedSocket:
             below.socket.shutdown(how)
 
     def close(self) -> None:
-        """Close, as soon as the last file made from this socket is closed too."""
+        """Close, once the last file made from this socket is closed too."""
         self._closed = True
         if self._io_refs <= 0 and self._websocket.sock:
             with contextlib.suppress(OSError, websocket.WebSocketException):
@@ -147,7 +147,7 @@ class ForwardedSocket:
 
 
 class Forwarder:
-    """Opens connections to ``port`` of pods of ``front``; ``pods`` is a label selector or a pod's name."""
+    """Source of connections to ``port`` of pods of ``front``; ``pods`` is a label selector or a pod's name."""
 
     def __init__(self, front: Cluster, namespace: str, pods: str, port: int) -> None:
         self.front, self.namespace, self.pods, self.port = front, namespace, pods, port
@@ -158,7 +158,7 @@ class Forwarder:
         return f"port {self.port} of pods {self.namespace}/{self.pods}"
 
     def open(self, timeout: float) -> ForwardedSocket:
-        """A new connection. Raises ConnectionError when no pod takes it, ApiError when we may not forward."""
+        """Open a connection. Raises ConnectionError when no pod accepts it, ApiError when we may not forward."""
         try:
             pod = self._ready_pod()
             below = self.front.dial(timeout)
@@ -232,7 +232,7 @@ class _ForwardedConnection(Ending, urllib3.connection.HTTPSConnection):  # type:
         below = self.forwarder.open(limit)
         below.until = time.monotonic() + limit
         try:
-            # TLS checks the certificate against this name: the context has check_hostname set.
+            # TLS checks the certificate against this name, because the context has check_hostname set.
             self.sock = SSLTransport(below, self.tls, self.server_hostname or self.host)  # type: ignore[arg-type]
         except BaseException:
             below.close()
@@ -242,7 +242,7 @@ class _ForwardedConnection(Ending, urllib3.connection.HTTPSConnection):  # type:
 
 
 def pool(forwarder: Forwarder, access: Access, size: int) -> urllib3.HTTPSConnectionPool:
-    """A pool of connections to the API server behind ``forwarder``."""
+    """Connection pool to the API server behind ``forwarder``."""
     parts = urlsplit(access.server)
     found = urllib3.HTTPSConnectionPool(
         parts.hostname or "localhost",
@@ -273,7 +273,7 @@ def cluster_behind(  # noqa: PLR0913 - an address and an identity, in parts
     tls_server_name: str | None = None,
     name: str = "cluster",
 ) -> Cluster:
-    """An API server that runs in pods of ``front`` and is reached through the API of ``front``.
+    """Client of an API server that runs in pods of ``front``, reached by port-forward.
 
     ``pods`` is a label selector (each connection picks a Ready pod) or the name of one pod. Identity and trust come
     from ``kubeconfig`` or from the PEM texts. The server's certificate must be valid for ``tls_server_name`` (default:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this object ready, and if not, why, in words that lead to the cause. No I/O."""
+"""Readiness of objects, with the reason when they are not ready. No I/O."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ..redaction import shown
 
 Related = Collection[Object]
 
-# Waiting reasons of containers that no waiting mends.
+# Waiting reasons of containers that do not go away by waiting.
 HOPELESS_WAITING = frozenset({"ErrImageNeverPull", "InvalidImageName"})
-# Those of an image that did not come yet.
+# Waiting reasons of an image that is not pulled yet.
 UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 MAX_EVENTS = 3
-# What an event has before the text that a container's status or a condition has as well.
+# Prefixes that an event puts before the text of a container's status or of a condition.
 _BEGINNING = re.compile(r'^(Error: |Error creating: |Failed to pull image "[^"]*": )')
-# The port from which a program in Go has asked, another one for each attempt: 10.0.0.2:46231->10.0.0.1:53
+# The ephemeral port of a Go client, another one for each attempt: 10.0.0.2:46231->10.0.0.1:53
 _OWN_PORT = re.compile(r":\d+(?=->)")
 
 
 def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
-    """Why the object is not ready, or None when it is. A kind not known here is ready as soon as it exists.
+    """Reason why the object is not ready, or None when it is. A kind not known here is ready once it exists.
 
-    ``related`` may hold the pods, claims and events that belong to it; with them the reason names the cause (an image
-    that cannot be pulled, no node with room) and not only the symptom (0 of 1 ready).
+    ``related`` may hold its pods, claims and events; with them the reason names the cause (an image that cannot be
+    pulled, no node with room) and not only the symptom (0 of 1 ready).
     """
     if obj["metadata"].get("deletionTimestamp"):
         return "it is being deleted"
@@ -35,12 +35,12 @@ def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
     if symptom is None:
         return None
     causes = list(dict.fromkeys([*_refused_pods(obj), *(text for one in related if (text := _cause(one)))]))
-    # Conditions and events quote whatever failed.
+    # Conditions and events quote text of others.
     return shown("; ".join([symptom, *causes, *_warnings(related, " ".join(causes))]))
 
 
 def hopeless(obj: Object, related: Related = ()) -> str | None:
-    """Why this object cannot become ready by waiting, or None. To be believed only when it stays so for a while."""
+    """Reason why waiting does not make this object ready, or None. Trust it only when it persists."""
     if (message := _not_created(obj)) and _refused(message):
         return message
     if obj.get("kind") == "Job" and is_true(obj, "Failed"):
@@ -51,25 +51,25 @@ def hopeless(obj: Object, related: Related = ()) -> str | None:
                 waiting = (status.get("state") or {}).get("waiting") or {}
                 if waiting.get("reason") in HOPELESS_WAITING:
                     return f"pod {one['metadata']['name']}: {_container_trouble(status)}"
-        # StatefulSets tell only by event that their pods are refused.
+        # A StatefulSet reports refused pods only by event.
         if one.get("kind") == "Event" and one.get("reason") == "FailedCreate" and _refused(one.get("message", "")):
             return str(one["message"])
     return None
 
 
 def _refused_pods(obj: Object) -> list[str]:
-    """What a Deployment says when the API server does not let it create its pods."""
+    """Reason of a Deployment whose pods the API server refuses, as a list of at most one."""
     message = _not_created(obj)
     return [f"its pods are refused: {message}"] if message else []
 
 
 def _not_created(obj: Object) -> str:
-    """The API server's words about pods that it did not let a controller create; empty where there are none."""
+    """Message about pods that a controller could not create; empty if there is none."""
     return str(condition(obj, "ReplicaFailure").get("message") or "") if is_true(obj, "ReplicaFailure") else ""
 
 
 def not_pulled(related: Related) -> str | None:
-    """An image that the kubelet tries in vain to pull, with its reason; it goes on trying, and may succeed one day."""
+    """Image that the kubelet fails to pull, with the reason, or None. The kubelet keeps trying and may succeed."""
     for one in related:
         if one.get("kind") != "Pod" or one["metadata"].get("deletionTimestamp"):
             continue
@@ -81,13 +81,13 @@ def not_pulled(related: Related) -> str | None:
 
 
 def _refused(message: str) -> bool:
-    # Not every "is forbidden": a service account that is created a moment later is reported so as well.
+    # "is forbidden" alone is not enough: a service account that is created a moment later is reported so too.
     refusals = ("exceeded quota", "insufficient quota", "no PriorityClass", "is invalid:", "violates PodSecurity")
     return any(word in message for word in refusals)
 
 
 def crashing(pods: Iterable[Object]) -> list[tuple[str, str]]:
-    """(pod, container) whose last run ended in failure: their logs say why."""
+    """(pod, container) pairs whose last run failed; their logs tell why."""
     return [
         (pod["metadata"]["name"], status["name"])
         for pod in pods
@@ -126,11 +126,11 @@ def _stateful_set(obj: Object) -> str | None:
         return f"{status['replicas']} replicas are there and {wanted} are wanted"
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
-        # Whoever chose it replaces the pods; the controller waits for them, and we would for ever.
+        # With OnDelete somebody else replaces the pods; the controller waits for them, and we would wait for ever.
         return None
     if wanted and not status.get("updateRevision"):
         return "the controller has not looked at it yet"
-    # With a partition only the upper ordinals are to be updated.
+    # With a partition only the upper ordinals are updated.
     target = max(0, wanted - ((strategy.get("rollingUpdate") or {}).get("partition") or 0))
     updated = status.get("updatedReplicas") or 0
     if status.get("currentRevision") == status.get("updateRevision"):
@@ -223,7 +223,7 @@ def _cause(one: Object) -> str | None:
 
 
 def _pod_trouble(pod: Object) -> str | None:
-    """What keeps a pod from being ready: the scheduler, a container, or a probe."""
+    """Reason why a pod is not ready: scheduling, a container, or a probe; None if none is known."""
     if pod["metadata"].get("deletionTimestamp"):
         return "it is being deleted"
     scheduled = condition(pod, "PodScheduled")
@@ -268,7 +268,7 @@ def _failed_run(status: Object) -> bool:
 
 
 def _warnings(related: Related, said: str) -> list[str]:
-    """The newest warnings, once each, without those that repeat what was ``said``."""
+    """Newest warnings, each once, without those that repeat ``said``."""
     said, told = _OWN_PORT.sub("", said), dict[str, str]()
     events = [one for one in related if one.get("kind") == "Event" and one.get("type") == "Warning"]
     events.sort(key=_when, reverse=True)
@@ -286,10 +286,10 @@ def _when(event: Object) -> str:
 
 
 def _containers(pod: Object) -> list[Object]:
-    """Status of the containers; of init containers only of those that are not done."""
+    """Statuses of the containers, or of the unfinished init containers while there are any."""
     status = pod.get("status") or {}
     inits = [one for one in status.get("initContainerStatuses") or [] if not one.get("ready")]
-    # While an init container is at work the others only say PodInitializing.
+    # While an init container runs, the others only report PodInitializing.
     return inits or list(status.get("containerStatuses") or [])
 
 
@@ -299,7 +299,7 @@ def _replicas(obj: Object) -> int:
 
 
 def reason_stale(obj: Object) -> str | None:
-    """Why the status says nothing of the object as it is now, or None."""
+    """Reason why the status does not describe the current generation, or None."""
     observed = (obj.get("status") or {}).get("observedGeneration") or 0
     if observed < (obj["metadata"].get("generation") or 0):
         return "the controller has not looked at this version of it yet"

@@ -14,7 +14,7 @@ from .kubeconfig import Access
 from .limits import AT_ONCE
 from .transport import RETRY_SECONDS, Transport
 
-# Kinds whose resource name never changes; saves one discovery request per group version. value: (resource, namespaced)
+# Kinds whose resource name never changes; saves a discovery request for each group version. (resource, namespaced)
 KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
     ("v1", "ConfigMap"): ("configmaps", True),
     ("v1", "Endpoints"): ("endpoints", True),
@@ -54,7 +54,7 @@ KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
 
 
 class ApiResources(Transport):
-    """An API server of which we know, or find out, where each kind is served."""
+    """API server with discovery of its resource types."""
 
     def __init__(
         self, access: Access, name: str = "cluster", *, retry_seconds: float = RETRY_SECONDS, pool: Any = None
@@ -63,16 +63,16 @@ class ApiResources(Transport):
         self._types: dict[str, dict[str, tuple[str, bool]]] = {}
 
     def resource(self, api_version: str, kind: str) -> str | None:
-        """The resource name of a kind ("deployments"), or None when the server does not have it."""
+        """Resource name of a kind ("deployments"), or None when the server does not serve it."""
         found = self._resource(api_version, kind)
         return found[0] if found else None
 
     def api_versions(self) -> Object:
-        """What the server says at the root of its oldest group: ``versions``, and addresses of its own."""
+        """APIVersions document of the core group: ``versions``, and the server's own addresses."""
         return self._json("discovery", "GET", "/api")
 
     def listable_kinds(self) -> list[tuple[str, str]]:
-        """(apiVersion, kind) of all that lives in namespaces and can be listed, each group in its preferred version."""
+        """(apiVersion, kind) of all namespaced kinds that can be listed, in each group's preferred version."""
         groups = self._json("discovery", "GET", "/apis").get("groups") or []
         roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
 
@@ -80,7 +80,7 @@ class ApiResources(Transport):
             try:
                 return self._json("discovery", "GET", root)
             except NotFound:
-                return {}  # the last CRD of this group has gone since the groups were told
+                return {}  # the last CRD of this group has been deleted since the groups were listed
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             found = list(pool.map(types, roots))
@@ -92,7 +92,7 @@ class ApiResources(Transport):
         ]
 
     def resources_of(self, group: str) -> dict[str, set[str]]:
-        """What the server has in an API group, in all of its versions: resource name → what else it is called."""
+        """Resources of an API group in all of its versions: resource name → its kind, singular and short names."""
         try:
             versions = self._json("discovery", "GET", f"/apis/{group}")["versions"] if group else []
         except NotFound:
@@ -109,7 +109,7 @@ class ApiResources(Transport):
         api_version, kind, meta = obj["apiVersion"], obj["kind"], obj["metadata"]
         name = meta["name"] if named else None
         path = self._path(api_version, kind, meta.get("namespace"), name, subresource)
-        # A CRD is established a moment before its resource is served.
+        # A CRD is Established a moment before its resource is served.
         for _ in range(6 if wait else 0):
             if path is not None:
                 break
@@ -145,7 +145,7 @@ class ApiResources(Transport):
         known = KNOWN.get((api_version, kind)) or self._types.get(api_version, {}).get(kind)
         if known:
             return known
-        # Asked again each time it is missing: its CRD may have been created since.
+        # Discovered again while it is missing: its CRD may have been created since.
         root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
         try:
             found = self._json("discovery", "GET", root)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API servers that are read less: of one some kinds are listed once, and one that is not there yet has nothing."""
+"""API servers with fewer reads: listed once for some kinds, or known to be empty."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Group = tuple[str, str, str | None]
 
 
 def listed(cluster: Cluster, groups: Iterable[Group], known: Iterable[Object] = ()) -> Cluster:
-    """``cluster``, of which ``groups`` are listed now. ``known`` are all objects of other groups, read already."""
+    """``cluster`` with ``groups`` listed now. ``known`` are all objects of other groups, read already."""
     return cast("Cluster", _Listed(cluster, groups, known))
 
 
 class _Listed:
-    """Reads like ``cluster`` as it was when this was made; everything but reading single objects goes there."""
+    """Client that gets listed objects from memory, as of its creation; all else goes to ``cluster``."""
 
     def __init__(self, cluster: Cluster, groups: Iterable[Group], known: Iterable[Object] = ()) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class _Listed:
 
 
 class _Absent:
-    """Reads like an API server that is empty; an object that is to be tried there finds no home."""
+    """Client of an empty API server; an apply raises NotFound."""
 
     def get(self, *_: Any) -> None:
         """See ``Cluster.get``."""
@@ -56,5 +56,5 @@ class _Absent:
         raise NotFound("an API server", "PATCH", str(Ref.of(obj)), 404, "NotFound", "it is not there yet")
 
 
-#: An API server that is still to come, or of which is known that nothing that matters is there.
+#: An API server that does not exist yet, or that is known to have nothing relevant.
 ABSENT = cast("Cluster", _Absent())

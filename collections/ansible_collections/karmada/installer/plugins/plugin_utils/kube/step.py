@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps: the content that one API server is to have, as data, and the one interpreter that looks, predicts and writes.
+"""Steps: the desired content of one API server, as data, and the interpreter that looks, predicts and writes.
 
-A sequence of steps is written once, for a survey, a check run and a run: mostly as a generator, which reads the API
-server when the turn of a step has come. What the interpreter predicts of a step is what it then does, and after that a
-look finds nothing.
+A sequence of steps is written once for survey, check run and run; mostly as a generator, which reads the API server
+when a step's turn comes. The interpreter does in a run what it predicts in a check run, and a look after that finds
+nothing to do.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from .errors import Conflict
 from .limits import AT_ONCE
 from .objects import Ref, diff
 
-#: A JSON merge patch for an object as it is; None if nothing about it is to change.
+#: JSON merge patch for an object as it is; None if nothing is to change.
 Edit = Callable[[Object], Object | None]
-#: How often an object is read and edited anew because somebody wrote in between.
+#: Attempts to edit an object that others keep writing.
 _TRIES = 20
 
 Late = TypeVar("Late")
 
 
 class Mode(Enum):
-    """What the interpreter is to do with steps."""
+    """Mode in which the interpreter takes steps."""
 
     #: Find what differs, by reading only and without diffs.
     LOOK = "look"
-    #: Find what would change, as a check run tells it: API servers are asked for the diffs.
+    #: Find what would change, as check mode reports it, with the API server's diffs.
     PREDICT = "predict"
     WRITE = "write"
 
 
 @dataclass(frozen=True)
 class Step:
-    """Objects that are to be there, then edits of single ones, then deletions, each waited for.
+    """Objects that must exist, then edits of single objects, then deletions, each waited for.
 
-    ``treat`` says what becomes of an object that is there (see ``apply.Treatment``). ``edits`` are for lists and labels
-    that others write, too. ``delete`` are references with the UID that the object must have, or None.
+    ``treat`` decides on objects that exist (see ``apply.Treatment``). ``edits`` are for lists and labels that others
+    write, too. ``delete`` are references with the UID that the object must have, or None.
     """
 
     objects: Sequence[Object] = ()
@@ -56,9 +56,9 @@ class Step:
 
 @dataclass
 class StepRunner:
-    """The interpreter of steps on one API server. ``changes`` grows with each step, also when that fails half-way.
+    """Interpreter of steps on one API server. ``changes`` grows with each step, also with one that fails half-way.
 
-    ``workers`` are requests at the same moment while it writes, ``timeout`` seconds for what is deleted to be gone.
+    ``workers`` is the number of concurrent requests while writing, ``timeout`` the seconds for a deletion to finish.
     """
 
     cluster: Cluster
@@ -70,17 +70,17 @@ class StepRunner:
 
     @property
     def writes(self) -> bool:
-        """Whether steps are carried out."""
+        """True if steps are carried out."""
         return self.mode is Mode.WRITE
 
     def late(self, look: Callable[[], Late], make: Callable[[], Late]) -> Late:
-        """A value that may be known only after it was made or waited for: that of ``make`` if this writes."""
+        """Value of ``make`` in a run that writes, else of ``look``: for what is known only once it was made."""
         return make() if self.writes else look()
 
     def take(self, steps: Iterable[Step]) -> list[Change]:
-        """Take steps one after the other; returns their changes, which are in ``changes``, too.
+        """Take steps one after the other; returns their changes, which are added to ``changes`` as well.
 
-        Raises what ``apply_all``, ``delete_all`` and ``edit_live`` raise.
+        Raises like ``apply_all``, ``delete_all`` and ``edit_live``.
         """
         first = len(self.changes)
         for step in steps:
@@ -115,17 +115,17 @@ class StepRunner:
 
     @property
     def _at_once(self) -> int:
-        """One request after the other where nothing is written: a second connection takes longer to make than that."""
+        """Concurrent requests: one where nothing is written, since a second connection costs more than it saves."""
         return self.workers if self.writes else 1
 
 
 def edit_live(
     cluster: Cluster, ref: Ref, edit: Edit, *, check: bool = False, planned: Object | None = None
 ) -> list[Change]:
-    """Write what ``edit`` makes of an object as it is, so that nothing is lost that others write meanwhile.
+    """Write what ``edit`` makes of an object as it is, without losing concurrent writes of others.
 
-    Nothing is written with ``check``; ``planned`` is the object as it will be made, if it is not there yet. Empty if
-    nothing differs. Raises ProblemsError if it is not there, or never left alone for a moment.
+    Nothing is written with ``check``; ``planned`` is the object that will be made, if it does not exist yet. Returns an
+    empty list if nothing differs. Raises ProblemsError if the object does not exist, or if others keep writing it.
     """
     for _ in range(_TRIES):
         live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
@@ -154,7 +154,7 @@ def edit_live(
 
 
 def merged(obj: Mapping[str, object], patch: Mapping[str, object]) -> Object:
-    """The object with a JSON merge patch over it (RFC 7386)."""
+    """Apply a JSON merge patch to an object (RFC 7386)."""
     after = {key: value for key, value in obj.items() if patch.get(key, value) is not None}
     for key, value in patch.items():
         if isinstance(value, Mapping):
@@ -166,7 +166,7 @@ def merged(obj: Mapping[str, object], patch: Mapping[str, object]) -> Object:
 
 
 def one_per_object(changes: Iterable[Change]) -> list[Change]:
-    """What made a difference, with all that was written to an object one after the other as one change."""
+    """Changes that made a difference, with successive changes of one object merged into one."""
     found: dict[tuple[Ref, bool], Change] = {}
     for change in changes:
         if change.action == "unchanged":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to one API server over a pool of connections, sent again for as long as that may help.
+"""Requests to one API server over a pool of connections, retried for as long as that may help.
 
 ``kubernetes.client`` is not used: its models cost half a second to build, its dynamic client a discovery of the whole
-API, and we need neither. Who we are comes from ``kubeconfig``; a server that cannot be reached from here is reached
+API, and we need neither. The identity comes from ``kubeconfig``; a server that cannot be reached from here is reached
 through ``kube.port_forward``.
 """
 
@@ -34,7 +34,7 @@ from .errors import ApiError, Invalid, Unreachable, explain, from_status, too_mu
 from .kubeconfig import Access
 
 if not hasattr(urllib3, "BaseHTTPResponse"):
-    # It checks the names in certificates in its own way, and not at all inside a port-forward.
+    # Older ones check the names in certificates in their own way, and not at all inside a port-forward.
     raise ProblemsError(
         Problem(
             f"the Python package urllib3 is {version('urllib3')}, and 2 or newer is needed",
@@ -51,21 +51,21 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 35.0
 RETRY_SECONDS = 90.0
 RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
-# How often a write is sent again that others keep getting in the way of; with pauses, some 15 s.
+# Retries of a write that conflicts with others; with the pauses, some 15 s.
 CONFLICTS = 10
-#: Of an answer that is an error no more is read than that.
+#: Bytes read of an error response.
 ERROR_BYTES = 1024 * 1024
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
 
 
 class Transport:
-    """One API server, and how a request gets there and back. Safe to use from many threads.
+    """Requests to one API server and their answers. Thread-safe.
 
-    ``name`` is what people call it ("host cluster"); it starts every error message. ``retry_seconds`` is how long one
-    request may be tried again while the server is away or overloaded. ``counts`` counts requests by verb.
-    ``on_trouble`` hears, in a sentence, that a request is being tried again. ``before_write`` is called before each
-    attempt of a write, however late, and stops it by raising. ``limits`` is what is taken from this server.
-    ``pool`` are connections of another kind than those to the server of ``access``.
+    ``name`` is what people call it ("host cluster"); every error message begins with it. ``retry_seconds`` is how long
+    a request is retried while the server is unreachable or overloaded. ``counts`` counts requests by verb.
+    ``on_trouble`` is called with a sentence while a request is being retried. ``before_write`` is called before each
+    attempt of a write and stops it by raising. ``limits`` bound what is read from this server. ``pool`` replaces the
+    pool of connections to the server of ``access``.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Transport:
         self._pool = pool or self._make_pool()
 
     def with_patience(self, *, retry_seconds: float, read_seconds: float = READ_SECONDS) -> Self:
-        """The same server over the same connections, giving up sooner or later. Only one of the two is to be closed."""
+        """Client of this server over these connections with other timeouts. Close only one of the two."""
         other = copy.copy(self)
         other.retry_seconds, other._read_seconds = retry_seconds, read_seconds
         return other
@@ -106,7 +106,7 @@ class Transport:
         return f"<{type(self).__name__} {self.name} at {self.server}>"
 
     def dial(self, timeout: float) -> Any:
-        """A new connection to the API server itself, with TLS done; the caller owns and closes the socket."""
+        """Open a connection to the API server, with TLS done; the caller owns and closes the socket."""
         connection: Any = self._pool._new_conn()
         connection.timeout = timeout
         try:
@@ -143,7 +143,7 @@ class Transport:
             except ImportError:
                 what, remedy = f"{self.name} is behind a SOCKS proxy", "Install the Python package PySocks."
                 raise ProblemsError(Problem(what, without_login(proxy), remedy)) from None
-            # The proxy looks the name up, as for kubectl and for the control plane: it may be known there only.
+            # The proxy resolves the name, as for kubectl and the control plane: it may be known only there.
             by_name = urlsplit(proxy)._replace(scheme="socks5h").geturl()
             return ending(SOCKSProxyManager(by_name, **options).connection_from_url(self.server))
         return ending(urllib3.ProxyManager(proxy, **options).connection_from_url(self.server))
@@ -161,7 +161,7 @@ class Transport:
         return self._content(answer.data, method, path)
 
     def _content(self, data: bytes | str, method: str, path: str) -> Object:
-        """The object that an answer is. Raises ApiError for one of something else that listens at this address."""
+        """Object in an answer. Raises ApiError if something else than an API server answers."""
         try:
             found = parsed(data, self.limits.answer_values)
         except TooMuchError as error:
@@ -190,7 +190,7 @@ class Transport:
         outlive_conflicts: bool = False,
         retry_seconds: float | None = None,
     ) -> Answer:
-        """Send until there is an answer that trying again would not change, or the time for trying is over."""
+        """Send until an answer comes that a retry would not change, or until the time for retries is over."""
 
         def read(response: urllib3.BaseHTTPResponse) -> Answer:
             return Answer(response.status, response.headers, content(response, self.limits.answer_bytes))
@@ -212,7 +212,7 @@ class Transport:
     def _stream(
         self, verb: str, path: str, query: Mapping[str, str | None], seconds: float
     ) -> urllib3.BaseHTTPResponse:
-        """An answer that is read while it comes, for at most ``seconds`` altogether, silence included."""
+        """Response that is read while it arrives, for at most ``seconds`` in total, silence included."""
         return self._sent(lambda response: response, verb, "GET", path, query, None, seconds=(seconds, seconds))
 
     def _sent(  # noqa: PLR0913
@@ -229,7 +229,7 @@ class Transport:
         outlive_conflicts: bool = False,
         retry_seconds: float | None = None,
     ) -> Taken:
-        """What ``read`` takes from the answer; ``seconds`` are those of each wait, and of all of one attempt."""
+        """Result of ``read`` on the response; ``seconds`` are the timeouts of one read and of one whole attempt."""
         chosen = {key: value for key, value in (query or {}).items() if value}
         url = self._base_path + path + (f"?{urlencode(chosen)}" if chosen else "")
         data = None if body is None else json.dumps(body).encode()
@@ -281,7 +281,7 @@ class Transport:
     def _wait_after(
         self, trouble: ApiError, attempt: int, after: float | None, started: float, patience: float
     ) -> None:
-        """Pause before the next attempt. Raises the trouble when ``patience`` seconds since ``started`` do not last."""
+        """Pause before the next attempt. Raises the trouble if ``patience`` seconds since ``started`` end before it."""
         seconds = pause(attempt, after)
         tried = time.monotonic() - started
         if tried + seconds > patience:
@@ -319,7 +319,7 @@ def _proxy_of_environment(scheme: str, host: str) -> str | None:
 
 
 def pause(attempt: int, after: float | None) -> float:
-    """Seconds until the next attempt: longer each time up to 5, not before the server asks for it, not all at once."""
+    """Seconds until the next attempt: growing up to 5, at least what the server asks for, with jitter."""
     own = min(5.0, 0.1 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311 - spreads load, guards nothing
     return max(own, (after or 0.0) * random.uniform(1, 1.2))  # noqa: S311
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wait until objects are ready, by watching them, and say meanwhile and in the end why they are not."""
+"""Wait until objects are ready, by watches, and tell meanwhile and in the end why they are not."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from .watch import Watch
 
 Related = list[Object]
 
-# A long wait speaks when something changes, but not with every pod.
+# A long wait reports changes, but not each pod.
 CHANGE_SECONDS = 3.0
-# How often pods and events are read to explain; readiness itself comes by watch.
+# Interval of reading pods and events for explanations; readiness itself comes by watch.
 EXPLAIN_SECONDS = 5.0
-# How long a state that no waiting mends must last before it is believed.
+# Seconds for which a hopeless state must last before it is believed.
 GRACE_SECONDS = 15.0
-# How long an image may fail to be pulled. The kubelet tries some four times in it; a registry may be away for a moment.
+# Seconds for which an image pull may fail. The kubelet tries some four times; a registry may be away for a moment.
 PULL_SECONDS = 60.0
 WATCH_SECONDS = 30
-# Watches that break as soon as they are open must not keep the server and us busy.
+# Watches that break at once must keep neither the server nor us busy.
 SHORTEST_WATCH_SECONDS = 0.2
 LOG_LINES = 10
 
 
 class NotReady(Exception):  # noqa: N818 - reads as what happened
-    """Some objects did not become ready. ``reasons`` holds for each of them why, with log lines where they help."""
+    """Some objects did not become ready. ``reasons`` tells why for each, with log lines where they help."""
 
     def __init__(self, reasons: Mapping[Ref, str], after: float, *, early: bool = False) -> None:
         self.reasons = dict(reasons)
@@ -45,14 +45,14 @@ class NotReady(Exception):  # noqa: N818 - reads as what happened
         super().__init__("\n".join([f"{head}:", *lines]))
 
     def with_hint(self, hint: str) -> NotReady:
-        """The same, with what else is known and may help."""
+        """Add a hint to the message; returns the error itself."""
         self.args = (f"{self.args[0]}\n{hint}",)
         return self
 
 
 @dataclass(frozen=True)
 class _News:
-    """What a follower saw: all objects of a group (``whole``), or one object, or that it is gone, or an error."""
+    """An observation of a follower: all objects of a group (``whole``), one object, its deletion, or an error."""
 
     group: tuple[str, str, str | None]
     objects: tuple[Object, ...] = ()
@@ -72,12 +72,11 @@ def wait_until(
 ) -> None:
     """Return as soon as every target exists and is ready.
 
-    ``progress`` hears what is waited for and why it is not ready: after the first seconds, when that changes, and at
-    least every 10 s.
-    ``not_ready`` may replace the question; it gets the object and, now and then, its pods, claims and events.
+    ``progress`` is called with the reasons that are left: after the first seconds, when they change, and at least every
+    10 s. ``not_ready`` may replace the check; it gets the object and, now and then, its pods, claims and events.
 
-    Raises NotReady after ``timeout`` seconds, or once an object has been in a state that waiting does not mend for
-    ``grace`` seconds, or an image was pulled in vain for PULL_SECONDS. Raises ApiError when we are not allowed to look.
+    Raises NotReady after ``timeout`` seconds, or once an object has been in a hopeless state for ``grace`` seconds, or
+    an image pull has failed for PULL_SECONDS. Raises ApiError when we are not allowed to look.
     """
     waiting = _Waiting(cluster, list(dict.fromkeys(targets)), not_ready, progress or (lambda _text: None))
     try:
@@ -87,7 +86,7 @@ def wait_until(
 
 
 class _Follower(threading.Thread):
-    """Lists and watches one kind in one namespace, and puts what it sees into a queue."""
+    """Thread that lists and watches one kind in one namespace, and queues what it observes."""
 
     def __init__(
         self, cluster: Cluster, group: tuple[str, str, str | None], names: list[str], news: queue.Queue[_News]
@@ -153,7 +152,7 @@ class _Waiting:
         progress: Callable[[str], None],
     ) -> None:
         self._cluster, self._targets, self._not_ready, self._progress = cluster, targets, not_ready, progress
-        # Explaining must not hold up the waiting.
+        # Explanations must not delay the wait itself.
         self._asked = cluster.with_patience(retry_seconds=EXPLAIN_SECONDS, read_seconds=EXPLAIN_SECONDS)
         self._live: dict[Ref, Object] = {}
         self._seen: set[tuple[str, str, str | None]] = set()
@@ -188,7 +187,7 @@ class _Waiting:
                 lost = self._lost(now, grace)
                 reasons = self._reasons()
                 if lost:
-                    # What else is not ready is told as well, after what never will be.
+                    # Hopeless objects come first, then all others that are not ready.
                     raise NotReady(self._with_logs({**lost, **reasons, **lost}), now - start, early=True)
             self._say(reasons, now)
             self._take_news(min(1.0, max(0.0, start + timeout - now)))
@@ -252,7 +251,7 @@ class _Waiting:
             self._progress(text)
 
     def _lost(self, now: float, grace: float) -> dict[Ref, str]:
-        """Targets that have been beyond hope for the grace period that belongs to their trouble."""
+        """Targets that have been hopeless for the grace period of their trouble, with the reason."""
         found = {}
         for ref in self._targets:
             obj, related = self._live.get(ref), self._related.get(ref, [])
@@ -268,13 +267,13 @@ class _Waiting:
     # -- causes ----------------------------------------------------------------------------------------------------
 
     def _explain(self, reasons: Mapping[Ref, str]) -> None:
-        """Read the pods, claims and warnings of what is not ready. A courtesy: not being allowed to is no error."""
+        """Read the pods, claims and warnings of objects that are not ready; missing permissions are no error."""
         namespaces = {ref.namespace for ref in reasons if ref.namespace}
         try:
             events = {name: self._asked.list("v1", "Event", name, fields="type=Warning") for name in sorted(namespaces)}
         except ApiError:
             events = {}
-        # What was told before we began may be mended: an event counts when it is new or was told again.
+        # Events from before this wait may be obsolete: only new or repeated ones count.
         told = {one["metadata"]["uid"]: _times(one) for found in events.values() for one in found}
         if self._old_events is None:
             self._old_events = told
@@ -311,13 +310,13 @@ class _Waiting:
             one
             for one in events
             if (one.get("involvedObject") or {}).get("name") in names
-            # The ReplicaSets between a Deployment and its pods.
+            # Events of ReplicaSets between a Deployment and its pods.
             or str((one.get("involvedObject") or {}).get("name")).rpartition("-")[0] == ref.name
         ]
         return [*(one for one in pods if one is not obj), *claims, *about]
 
     def _with_logs(self, reasons: Mapping[Ref, str]) -> dict[Ref, str]:
-        """The reasons, with the last log lines of what crashes."""
+        """The reasons, with the last log lines of crashing containers."""
         found = {}
         for ref, reason in reasons.items():
             text = reason
@@ -335,7 +334,7 @@ class _Waiting:
                 lines = self._asked.logs(pod, namespace, container, LOG_LINES, previous=previous).splitlines()
             except ApiError:
                 continue
-            # The kubelet answers 200 with this sentence when the container of that run is removed already.
+            # The kubelet answers 200 with this sentence when that container has been removed already.
             if lines and not lines[0].startswith("unable to retrieve container logs"):
                 return lines[-LOG_LINES:]
         return []
@@ -347,5 +346,5 @@ def _times(event: Object) -> object:
 
 
 def _about_pod(event: Object) -> bool:
-    """Events about pods and claims go with the object; those about controllers outlive their cause."""
+    """Return whether an event is about a pod or claim; these go with their object, those of controllers linger."""
     return (event.get("involvedObject") or {}).get("kind") in ("Pod", "PersistentVolumeClaim")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watch: events of an API server until it, we or the network end it."""
+"""A watch: events of an API server until the server, the caller or the network ends it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..api_object import Object
 from .answer import MIB, TooMuchError, lines, parsed
 from .errors import ApiError
 
-#: Of JSON in one event.
+#: JSON values in one event.
 MAX_VALUES = 300_000
 
 
 class Watch(Iterator[Object]):
     """Events (``{"type": "ADDED"|"MODIFIED"|"DELETED"|"BOOKMARK", "object": …}``) until the server ends the watch.
 
-    A connection that breaks ends it as well, and so does what is no event, or longer than ``longest`` bytes: callers go
-    on from the last resource version they saw. Raises Expired when that is too old. ``close`` may be called from
+    Also ended by a broken connection, by anything that is no event, and by one longer than ``longest`` bytes; callers
+    continue from the last resource version they saw. Raises Expired when that is too old. ``close`` may be called from
     another thread and ends a blocked iteration.
     """
 
@@ -43,19 +43,19 @@ class Watch(Iterator[Object]):
                     raise self._error(event["object"])
                 yield event
         except (urllib3.exceptions.HTTPError, OSError, ValueError, TypeError, KeyError, TooMuchError):
-            # Broken, silent for too long, no events, or closed by us (urllib3 then trips over its own closed file).
+            # Broken, silent for too long, no event, or closed by us (urllib3 then fails on its own closed file).
             return
         finally:
             self._response.close()
             self._response.release_conn()
 
     def close(self) -> None:
-        """End the watch; safe from any thread, and more than once."""
+        """End the watch; safe from any thread, and repeatable."""
         if self._closed:
             return
         self._closed = True
         if self._socket is not None:
-            # The raw shutdown wakes a reader blocked in another thread; closing the file descriptor would not.
+            # Shutting down the raw socket wakes a reader blocked in another thread; closing the descriptor would not.
             inner = getattr(self._socket, "socket", self._socket)
             try:
                 if isinstance(inner, socket.socket):
