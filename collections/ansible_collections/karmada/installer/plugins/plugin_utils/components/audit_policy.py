@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the karmada-apiserver writes into its audit log: our policy, or the one that the document names. No I/O.
+"""Audit policy of the karmada-apiserver: our default, or the one that the document names. No I/O.
 
-Ours keeps who changed what, who got at Secrets, and who went through to a member. Never what was in a request: bodies
-of Secrets, ConfigMaps and manifests stay out of the log.
+The default logs writes, access to Secrets, and requests that are proxied to members. It never logs bodies, so the
+contents of Secrets, ConfigMaps and manifests stay out of the log.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _WHERE = "spec.audit.configMapRef"
 _READS = ["get", "list", "watch"]
 _WRITES = ["create", "update", "patch", "delete", "deletecollection"]
-#: Whatever works in the control plane by itself, by group and by name.
+#: Users that are programs of the control plane, by group and by name.
 _COMPONENTS: dict[str, list[str]] = {"userGroups": ["system:karmada:components", "system:serviceaccounts:kube-system"]}
 _COMPONENT_USERS: dict[str, list[str]] = {"users": ["system:apiserver", "system:kube-controller-manager"]}
 
 
 def _resources(**groups: list[str]) -> dict[str, Any]:
-    """Group → resources; ``core`` is the group without a name, and an underscore stands for a dot."""
+    """Resources of a rule, by group; ``core`` is the group without a name, and an underscore stands for a dot."""
     return {
         "resources": [
             {"group": "" if group == "core" else group.replace("_", "."), "resources": names}
@@ -39,11 +39,11 @@ def _resources(**groups: list[str]) -> dict[str, Any]:
     }
 
 
-#: The first rule that fits a request decides.
+#: The first rule that matches a request decides.
 POLICY: Mapping[str, Any] = {
     "apiVersion": API_VERSION,
     "kind": "Policy",
-    # The answer is logged, with who, what, when and the result.
+    # The later stage logs user, verb, object, time and result.
     "omitStages": ["RequestReceived"],
     "omitManagedFields": True,
     "rules": [
@@ -52,7 +52,7 @@ POLICY: Mapping[str, Any] = {
             "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/version", "/api*", "/openapi*", "/metrics"],
         },
         {"level": "None", **_resources(core=["events"], events_k8s_io=["*"], coordination_k8s_io=["leases"])},
-        # What gives access to something, whoever changes it.
+        # Objects that grant access, whoever changes them.
         {
             "level": "Metadata",
             "verbs": _WRITES,
@@ -63,14 +63,14 @@ POLICY: Mapping[str, Any] = {
                 cluster_karmada_io=["clusters"],
             ),
         },
-        # All else that components do follows from what people and agents wrote, and is most of the traffic.
+        # Other writes of components follow from those of people and agents, and are most of the traffic.
         {"level": "None", **_COMPONENTS},
         {"level": "None", **_COMPONENT_USERS},
-        # Agents report what they see every few seconds.
+        # Agents update status every few seconds.
         {"level": "None", **_resources(cluster_karmada_io=["*/status"], work_karmada_io=["*/status"])},
         {"level": "Metadata", "verbs": _WRITES},
         {"level": "Metadata", "verbs": _READS, **_resources(core=["secrets"])},
-        # Through to a member, with whatever verb.
+        # Proxied to a member, with any verb.
         {"level": "Metadata", **_resources(cluster_karmada_io=["clusters/proxy"], search_karmada_io=["proxyings/*"])},
         {"level": "None"},
     ],
@@ -78,7 +78,7 @@ POLICY: Mapping[str, Any] = {
 
 
 def files(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """File name → content; empty without audit. Raises ProblemsError for a policy that would not be accepted."""
+    """File name → content; empty without audit. Raises ProblemsError for a policy that the API server would refuse."""
     if not spec["audit"]["enabled"]:
         return {}
     reference = spec["audit"].get("configMapRef")
@@ -90,7 +90,7 @@ def files(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]])
 
 
 def find_problems(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
-    """What is wrong with the policy that the document names; the karmada-apiserver would not start with it."""
+    """Problems of the policy that the document names; the karmada-apiserver would not start with it."""
     reference = spec["audit"].get("configMapRef")
     if not reference or not spec["audit"]["enabled"]:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How people and members outside reach the API server: host, port, and what of the host cluster leads there. No I/O."""
+"""The endpoint by which people and members reach the API server: host, port, and the objects behind it. No I/O."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..api_object import Object
 
 T = TypeVar("T")
 
-#: Port of the API server's Service, and of a name or address of the site's own unless it says otherwise.
+#: Port of the API server's Service, and the default port of the site's own name or address.
 API_PORT = 5443
-#: Where Ingress controllers and routers listen for TLS.
+#: Port on which Ingress controllers and routers listen for TLS.
 SHARED_PORT = 443
 #: Name of the Service port that pods use, and to which a Route leads.
 PORT_NAME = "https"
-#: Name of the Service port that a load balancer opens beside the one that pods use.
+#: Name of the additional Service port that a load balancer opens.
 PUBLIC_PORT_NAME = "public"
 INGRESS_CLASS = ("networking.k8s.io/v1", "IngressClass")
 DEFAULT_INGRESS_CLASS_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 
 
 class Passage(NamedTuple):
-    """A kind of object by which a proxy of the host cluster passes TLS connections on to the Service."""
+    """Kind of object by which a proxy of the host cluster passes TLS connections through to the Service."""
 
     api_version: str
     kind: str
@@ -32,7 +32,7 @@ class Passage(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The API group, as access rights name it."""
+        """API group, as RBAC names it."""
         return self.api_version.partition("/")[0]
 
 
@@ -41,14 +41,14 @@ PASSAGES: Mapping[str, Passage] = {
     "Ingress": Passage("networking.k8s.io/v1", "Ingress", "ingresses"),
     "Route": Passage("route.openshift.io/v1", "Route", "routes"),
 }
-#: Ingress controllers that pass TLS through when told so: spec.controller of their IngressClass → how they are told.
+#: Ingress controllers with TLS passthrough: spec.controller of their IngressClass → annotation that turns it on.
 PASS_THROUGH_ANNOTATIONS: Mapping[str, tuple[str, str]] = {
     "k8s.io/ingress-nginx": ("nginx.ingress.kubernetes.io/ssl-passthrough", "true"),
     "haproxy-ingress.github.io/controller": ("haproxy-ingress.github.io/ssl-passthrough", "true"),
     "haproxy.org/ingress-controller": ("haproxy.org/ssl-passthrough", "true"),
     "cilium.io/ingress-controller": ("ingress.cilium.io/tls-passthrough", "enabled"),
 }
-#: Ingress controllers that cannot do it for an Ingress → what can be used in its place.
+#: Ingress controllers without TLS passthrough for an Ingress → alternative to use.
 WITHOUT_PASS_THROUGH: Mapping[str, str] = {
     "traefik.io/ingress-controller": "an IngressRouteTCP with tls.passthrough of your own and type: External, or an "
     "IngressClass of its provider kubernetesIngressNGINX",
@@ -63,13 +63,13 @@ WITHOUT_PASS_THROUGH: Mapping[str, str] = {
 
 
 def service_type(settings: Object) -> str:
-    """The type of the API server's Service. What leads to an External endpoint is the site's business."""
+    """Type of the API server's Service. The path to an External endpoint is up to the site."""
     kind: str = settings["type"]
     return kind if kind in ("NodePort", "LoadBalancer") else "ClusterIP"
 
 
 def service_ports(settings: Object, target: int) -> list[dict[str, Any]]:
-    """The ports of that Service: the one that pods use, and one for a load balancer that is to listen elsewhere."""
+    """Ports of the API server's Service: the one that pods use, and another if a load balancer listens elsewhere."""
     port: dict[str, Any] = {"name": PORT_NAME, "port": API_PORT, "protocol": "TCP", "targetPort": target}
     wanted = settings.get("port")
     if settings["type"] == "NodePort" and wanted:
@@ -81,18 +81,18 @@ def service_ports(settings: Object, target: int) -> list[dict[str, Any]]:
 
 
 def address_of_load_balancer(service: Object | None) -> str:
-    """The address or name that the load balancer has given the Service; empty while it has not."""
+    """Address or name that the load balancer has given the Service; empty while there is none."""
     return next(iter(addresses_of_load_balancer(service)), "")
 
 
 def addresses_of_load_balancer(service: Object | None) -> list[str]:
-    """All addresses and names that the load balancer has given the Service: of both families, say."""
+    """All addresses and names that the load balancer has given the Service, such as one of each IP family."""
     entries = ((service or {}).get("status") or {}).get("loadBalancer", {}).get("ingress") or []
     return [str(entry.get("ip") or entry.get("hostname")) for entry in entries]
 
 
 def internal_addresses(nodes: Sequence[Object]) -> list[list[str]]:
-    """The addresses at which each node is reached by others: one, or one of each family."""
+    """Internal addresses of each node: one, or one of each IP family."""
     return [
         [entry["address"] for entry in node["status"].get("addresses", []) if entry["type"] == "InternalIP"]
         for node in nodes
@@ -100,12 +100,12 @@ def internal_addresses(nodes: Sequence[Object]) -> list[list[str]]:
 
 
 def host_of_route(route: Object | None) -> str:
-    """The name under which a router serves the Route; empty while none does."""
+    """Host name under which a router serves the Route; empty while none does."""
     return next((str(each.get("host", "")) for each in _routers(route) if _admission(each).get("status") == "True"), "")
 
 
 def reason_without_address(live: Object) -> str | None:
-    """Why clients cannot come by this Service of type LoadBalancer or this Route yet; None when they can."""
+    """Reason why clients cannot use this Service of type LoadBalancer or this Route yet; None when they can."""
     if live["kind"] != "Route":
         return None if address_of_load_balancer(live) else "the load balancer has given it no address yet"
     if host_of_route(live):
@@ -131,11 +131,11 @@ def _admission(router: Object) -> Object:
 def host(
     settings: Object, recorded: str, nodes: Sequence[Sequence[str]], service: Object | None, route: Object | None
 ) -> str:
-    """The name or address that goes into the certificate and into kubeconfigs; empty where there is none.
+    """Host of the endpoint in the certificate and in kubeconfigs; empty if there is none.
 
-    The document's own wins. A node's address is chosen once and kept as long as a node has it; that of a load balancer
-    or a router is what it gave, and the one on record while it gives none. ``recorded`` is of the same type; ``nodes``:
-    the addresses of each node.
+    The document's own host wins. A node's address is chosen once and kept as long as a node has it; a load balancer's
+    or a router's is the current one, or the recorded one while there is none. ``recorded`` is of the same endpoint
+    type; ``nodes``: the addresses of each node.
     """
     if settings.get("host"):
         return str(settings["host"])
@@ -150,12 +150,12 @@ def host(
 
 
 def named(settings: Object) -> str:
-    """The name or address that the document itself gives; empty where it is found out."""
+    """Host or virtual IP that the document gives; empty where it is discovered."""
     return str(settings.get("host") or (settings.get("virtualIP") or {}).get("address") or "")
 
 
 def is_address(name: str) -> bool:
-    """Whether this is an address, which needs no name service."""
+    """Return whether this is an IP address, which needs no DNS."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -166,7 +166,7 @@ def is_address(name: str) -> bool:
 def same_place(
     settings: Object, host_name: str, nodes: Sequence[Sequence[str]], service: Object | None
 ) -> tuple[str, ...]:
-    """What leads there beside that host, and so belongs into the certificate: addresses of the other family."""
+    """Other addresses of the same endpoint, which also belong in the certificate: those of the other IP family."""
     if settings.get("host"):
         return ()
     groups = [addresses_of_load_balancer(service)] if settings["type"] == "LoadBalancer" else nodes
@@ -174,7 +174,7 @@ def same_place(
 
 
 def port(settings: Object, service: Object | None) -> int:
-    """The port that goes with that host; 0 while the host cluster has not chosen one."""
+    """Port of the endpoint; 0 while the host cluster has not assigned one."""
     if settings["type"] == "NodePort":
         ports = ((service or {}).get("spec") or {}).get("ports") or [{}]
         return int(ports[0].get("nodePort") or settings.get("port") or 0)
@@ -187,7 +187,7 @@ def url(host_name: str, port_number: int) -> str:
 
 
 def ingress_class(settings: Object, classes: Sequence[Object]) -> Object | None:
-    """The IngressClass that an Ingress with these settings gets: the one it names, else the default one."""
+    """IngressClass of an Ingress with these settings: the one they name, else the default one."""
     name = (settings.get("ingress") or {}).get("className")
     for each in classes:
         metadata = each["metadata"]
@@ -198,18 +198,18 @@ def ingress_class(settings: Object, classes: Sequence[Object]) -> Object | None:
 
 
 def pass_through(controller: str) -> dict[str, str]:
-    """The annotation that makes this Ingress controller pass TLS through; none if it is not known."""
+    """Annotation that turns on TLS passthrough for this Ingress controller; empty if none is known."""
     found = _of_controller(PASS_THROUGH_ANNOTATIONS, controller)
     return dict([found]) if found else {}
 
 
 def instead_of_ingress(controller: str) -> str | None:
-    """What to use with an Ingress controller that cannot pass TLS through for an Ingress; None if it is not such."""
+    """Alternative for an Ingress controller without TLS passthrough; None for any other controller."""
     return _of_controller(WITHOUT_PASS_THROUGH, controller)
 
 
 def takes(live: Object, name: str, class_name: str) -> bool:
-    """Whether this Ingress or Route is found by that name; an Ingress of another class is not."""
+    """Return whether this Ingress or Route serves that name; an Ingress of another class does not."""
     if live["kind"] == "Route":
         return bool(live["spec"].get("host") == name)
     annotations = live["metadata"].get("annotations") or {}
@@ -218,5 +218,5 @@ def takes(live: Object, name: str, class_name: str) -> bool:
 
 
 def _of_controller(known: Mapping[str, T], controller: str) -> T | None:
-    """By name; several of one make in a cluster have something after a slash each."""
+    """Entry of a controller; several of one make in a cluster have different suffixes after a slash."""
     return next((value for name, value in known.items() if f"{controller}/".startswith(f"{name}/")), None)

@@ -23,10 +23,10 @@ def of_member(
 ) -> dict[str, Any]:
     """The configuration file of one member.
 
-    ``existing`` is the permanent setting once the cluster has been healthy: a member that lost its disk then serves
-    nothing instead of founding an empty cluster. ``generation`` numbers the data directory, so that a restore can put a
-    new one beside the old. ``extra`` holds configuration keys of the document, which win; their values are read as YAML
-    scalars because the file is typed where a command line is not.
+    ``existing`` is permanent once the cluster has been healthy: a member that lost its disk then serves nothing instead
+    of founding an empty cluster. ``generation`` numbers the data directory, so that a restore can put a new one beside
+    the old. ``extra`` holds configuration keys of the document, which win; their values are read as YAML scalars,
+    because the file is typed and a command line is not.
     """
     ports = ETCD.ports
     listen = bracketed(layout.bind_address)
@@ -48,7 +48,7 @@ def of_member(
         "advertise-client-urls": member.client_url,
         "listen-peer-urls": f"https://{listen}:{ports['peer']}",
         "initial-advertise-peer-urls": member.peer_url,
-        # Probes carry no client certificate, so health has a listener of its own; it serves no keys.
+        # Probes have no client certificate, so health is served on a listener of its own, which serves no keys.
         "listen-metrics-urls": f"http://{bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
         "initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members),
         "initial-cluster-state": "existing" if existing else "new",
@@ -62,12 +62,12 @@ def of_member(
 
 
 def read_at_start(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as far as a change of it replaces a member: the end of the bootstrap changes none that runs."""
+    """The part of the configuration whose change restarts a member; the end of the bootstrap restarts none."""
     return {**configuration, "initial-cluster-state": "", "initial-cluster": ""}
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-#: What etcd reads as a list, and as text though it looks like a number; it does not start with anything else there.
+#: Keys that etcd reads as lists, and those it reads as text though they look like numbers. It checks the types.
 _LISTS = frozenset({"cipher-suites", "log-outputs"})
 _TEXTS = frozenset({"auto-compaction-retention", "initial-cluster-token", "name"})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of each component: what it needs to run as a part of a control plane, wherever that is.
+"""Flags that each component needs as a part of a control plane, in pods and on hosts.
 
 Facts about flags are those of Karmada v1.18 and Kubernetes v1.35 (the binaries' own ``--help``).
 """
@@ -13,17 +13,17 @@ from . import audit_policy
 from .ip_families import bracketed
 from .types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, Layout, etcd_client_urls, external_etcd, has_estimators
 
-#: The directory of an etcd client's certificate in all that store something, below that of certificates.
+#: Directory of the etcd client certificate below that of certificates, the same for all clients of etcd.
 ETCD_CLIENT_DIRECTORY = "etcd-client"
-#: How estimators are found: by a Service in the control plane of this name and that of the member. A default of Karmada
-#: would leave 35 characters for the name of a member.
+#: Prefix of the estimators' Services, followed by the member's name. Karmada's default would leave 35 characters for
+#: the name of a member.
 ESTIMATOR_SERVICE_PREFIX = "estimator"
-#: The Secret on a member with its agent's kubeconfig of the control plane, and the key in it: the agent renews what is
-#: under these names. A file of this name has the same.
+#: Secret on a member with its agent's kubeconfig for the control plane, and the key in it: the agent renews its
+#: certificate under these names. On a host a file of this name has the same content.
 AGENT_IDENTITY = "karmada-kubeconfig"
-#: Where an agent is no pod: how it gets to the control plane, without certificate and key.
+#: File by which an agent on a host reaches the control plane, without certificate and key.
 CONTROL_PLANE_CONFIG = "control-plane.config"
-#: The port that this Service has; another one may stand behind it.
+#: Port of an estimator's Service; its target port may differ.
 ESTIMATOR_PORT = 10352
 
 
@@ -40,7 +40,7 @@ def _member_access(layout: Layout) -> str:
 
 
 def _delegated_authentication(layout: Layout) -> dict[str, str]:
-    """An extension API server asks the API server who a caller is and what they may do."""
+    """Authentication and authorization of callers, which an extension API server delegates to the API server."""
     return {
         "kubeconfig": _identity(layout),
         "authentication-kubeconfig": _identity(layout),
@@ -77,8 +77,8 @@ def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, 
         "authorization-mode": "Node,RBAC",
         "bind-address": layout.bind_address,
         "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
-        # ServiceAccount admission would want a default account and a mounted token in every pod template that passes
-        # through; StorageObjectInUseProtection adds finalizers that no controller here ever removes.
+        # ServiceAccount admission would require a default account and a token mount in every pod template that passes;
+        # StorageObjectInUseProtection adds finalizers that no controller here ever removes.
         "disable-admission-plugins": "ServiceAccount,StorageObjectInUseProtection",
         "enable-admission-plugins": "NodeRestriction",
         "enable-bootstrap-token-auth": "true",
@@ -100,7 +100,7 @@ def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, 
     }
     if layout.shutdown_delay is not None:
         arguments["shutdown-delay-duration"] = f"{layout.shutdown_delay}s"
-        # Without it, the watches of all components keep a server that stops from ending for a minute.
+        # Without it, the watches of all components delay a shutdown by up to a minute.
         arguments["shutdown-watch-termination-grace-period"] = "5s"
     if spec["audit"]["enabled"]:
         arguments["audit-log-path"] = "-"
@@ -135,7 +135,7 @@ def kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Map
         "cluster-name": "karmada",
         "cluster-signing-cert-file": _pki(layout, "signing", "tls.crt"),
         "cluster-signing-key-file": _pki(layout, "signing", "tls.key"),
-        # Workload controllers stay off: a Deployment in this API server is a template, and no pod may come of it.
+        # Workload controllers stay off: a Deployment in this API server is a template and must not create pods.
         "controllers": ",".join(
             (
                 "namespace",
@@ -176,7 +176,7 @@ def controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[
 
 
 def _estimator_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
-    """It proves itself by its identity, and wants a certificate with the name that it dials."""
+    """Flags of a client of estimators: it presents its identity and verifies the name that it dials."""
     if not has_estimators(spec):
         return {}
     return {
@@ -193,7 +193,7 @@ def scheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int])
     arguments = descheduler(spec, layout, ports)
     if has_estimators(spec):
         arguments["enable-scheduler-estimator"] = "true"
-        # Clusters that registered themselves have none, and each that is looked for in vain delays a start by seconds.
+        # Pull members have no estimator, and looking for each in vain delays a start by seconds.
         arguments["disable-scheduler-estimator-in-pull-mode"] = "true"
     return arguments
 
@@ -208,7 +208,7 @@ def descheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int
 
 
 def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    """It cannot be told on which address to serve, so who asks has to have an identity of this control plane."""
+    """Flags of an estimator: its listen address is fixed, so callers must have an identity of this control plane."""
     return {
         **_bind_addresses(layout, ports),
         "grpc-auth-cert-file": _pki(layout, "server", "tls.crt"),
@@ -220,10 +220,10 @@ def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping
 
 
 def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    """On its member it has an account, in the control plane a certificate, which it renews itself, in a Secret there.
+    """An agent has a service account on its member, and in the control plane a certificate that it renews in a Secret.
 
-    What the document says of a member is written into its Cluster by the installer, credentials included. So the agent
-    is told nothing of that, and needs no right to change its Cluster.
+    The installer writes the member's settings and credentials into its Cluster, so the agent gets no flags for them and
+    needs no permission to change its Cluster.
     """
     return {
         **_bind_addresses(layout, ports),
@@ -238,8 +238,8 @@ def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) ->
 
 
 def agent_on_host(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
-    """The same where it is no pod: it is told how to get to its member, and has certificate and key fetched from there
-    for the kubeconfig that the installer writes.
+    """Flags of an agent on a host: it gets a kubeconfig of its member, and its certificate and key are fetched from
+    there for the kubeconfig that the installer writes.
     """
     return {
         **agent(spec, layout, ports),
@@ -267,5 +267,5 @@ def webhook(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) 
 
 
 def etcd(_spec: Mapping[str, Any], _layout: Layout, _ports: Mapping[str, int]) -> dict[str, str]:
-    """etcd reads a file per member (see etcd_configuration): a flag list cannot differ between replicas."""
+    """etcd reads a file for each member (see etcd_configuration): a flag list cannot differ between replicas."""
     return {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain hosts of a document: their roles, the components that run on each, the members of etcd there."""
+"""Plain hosts of a document: their roles, the components on each, and their members of etcd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ETCD_ROLE, CONTROL_PLANE_ROLE, AGENT_ROLE = "etcd", "controlPlane", "agent"
 
 @dataclass(frozen=True)
 class Host:
-    """A plain host of the document. ``address`` is how the other hosts and the members reach it."""
+    """A plain host of the document. ``address`` is the one that other hosts and members use."""
 
     name: str
     address: str
@@ -26,29 +26,29 @@ class Host:
 
     @property
     def is_of_members(self) -> bool:
-        """Whether it runs agents, and so nothing else. It is no part of the control plane and gets no key of it, and
-        what is wrong with it is wrong with the members that it serves.
+        """True if it runs agents, and so nothing else. It is no part of the control plane and gets no key of it, and a
+        problem of the host is a problem of the members that it serves.
         """
         return AGENT_ROLE in self.roles
 
 
 def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
-    """The hosts of the document, in its order; none where all of it runs in pods."""
+    """Hosts of the document, in its order; empty if everything runs in pods."""
     return tuple(host_of(each) for each in spec.get("hosts", ()))
 
 
 def host_of(entry: Mapping[str, Any]) -> Host:
-    """A host by its entry of the document."""
+    """Host described by an entry of the document."""
     return Host(entry["name"], entry["address"], tuple(entry["roles"]))
 
 
 def hosts_of(spec: Mapping[str, Any], role: str) -> tuple[Host, ...]:
-    """The hosts with this role, in the order of the document."""
+    """Hosts with this role, in the order of the document."""
     return tuple(host for host in all_hosts(spec) if role in host.roles)
 
 
 def all_components(instance: Instance) -> tuple[Component, ...]:
-    """Every component that the instance can have on hosts, wanted or not."""
+    """All components that the instance may have on hosts, wanted or not."""
     return tuple(
         each
         for component in table.ON_HOSTS.values()
@@ -57,7 +57,7 @@ def all_components(instance: Instance) -> tuple[Component, ...]:
 
 
 def role_of(component: Component) -> str:
-    """The role that a host needs to run the component."""
+    """Role that a host needs to run the component."""
     return _ROLES.get(component.row, CONTROL_PLANE_ROLE)
 
 
@@ -65,19 +65,19 @@ _ROLES = {ETCD.name: ETCD_ROLE, KARMADA_AGENT_ON_HOST.name: AGENT_ROLE}
 
 
 def components_on(instance: Instance, host: Host) -> list[Component]:
-    """The components that run on this host."""
+    """Components that run on this host."""
     wanted = table.wanted_components(instance.spec, instance.member_places)
     return [*(each for each in wanted if role_of(each) in host.roles), *agents_on(instance, host)]
 
 
 def agents_on(instance: Instance, host: Host) -> list[Component]:
-    """The agents that run on this host: one for each member that names it."""
+    """Agents that run on this host, one for each member that names it."""
     members = [name for name, hosts in members_with_agent_hosts(instance.spec).items() if host.name in hosts]
     return list(table.processes(KARMADA_AGENT_ON_HOST, members, instance.member_places))
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
-    """The members of etcd: one on each host with that role."""
+    """Members of etcd, one on each host with that role."""
     ports = ETCD.listens(instance.spec)
     return tuple(
         EtcdMember(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which digest an image has to have, and which it has where it runs.
+"""Digests that images must have, and digests that run.
 
-There are three ways to know it, and the first that there is counts:
+There are three sources, and the first that knows the digest wins:
 
 ========================= ==========================================================================================
 the document              ``imageTag: v1.18.2@sha256:...``
-the lock file             of a release's images at their publishers, and at public mirrors, which pass those on
-what was seen first       the digest that a tag led to when it was first used, in the installer's state
+the lock file             of a release's images at their publishers, and at public mirrors, which serve the same
+first use                 the digest to which a tag pointed when it was first used, from the installer's state
 ========================= ==========================================================================================
 
-An image with one of the first two is asked for by digest, whatever its tag leads to. A digest is that of the index,
-where an image has one, so it is one and the same for all architectures. No I/O.
+An image with one of the first two is pulled by digest, wherever its tag points. A digest is that of the image index,
+if there is one, and so the same for all architectures. No I/O.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from .releases import MIRRORS, REGISTRIES, Release, is_digest
 from .table import KARMADA_AGENT, PROGRAMS, wanted_rows
 from .types import Component, agent_hosts, pulls, settings_of
 
-#: Image → digest → the nodes whose pods run that.
+#: Image → digest → nodes whose pods run it.
 Running = Mapping[str, Mapping[str, list[str]]]
 
-#: How a node names what it runs, ``docker.io/karmada/karmada-webhook@sha256:...``. An image that no registry gave, but
-#: somebody has loaded into the node, has no name before the digest, and the digest is of something else.
+#: A node's name for what it runs, ``docker.io/karmada/karmada-webhook@sha256:...``. An image that was loaded into the
+#: node, and not pulled from a registry, has no name before the digest, and another kind of digest.
 _FROM_REGISTRY = re.compile(r".+@(sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
 class Held:
-    """What images without a pin are held to: reference → digest that was seen first.
+    """Digests to which unpinned images are held: reference → digest of first use.
 
-    ``accepted`` are references whose tags may lead elsewhere now.
+    ``accepted`` are references whose tags may point elsewhere by now.
     """
 
     digests: Mapping[str, str] = field(default_factory=dict)
     accepted: Collection[str] = ()
 
     def refusal(self, reference: str, digest: str) -> Problem | None:
-        """Why an image whose tag leads to this is not taken; None if it is."""
+        """Problem if the tag of this image points to a digest other than the first; None if it may be used."""
         before = self.digests.get(reference, digest)
         if digest == before or reference in self.accepted:
             return None
@@ -60,7 +60,7 @@ class Held:
 
 
 def confirmed(variables: Mapping[str, Any]) -> frozenset[str]:
-    """The references in ``karmada_confirm_images``, a list or a text with commas. ``variables`` are those of a task."""
+    """References in ``karmada_confirm_images``, a list or a comma-separated string. ``variables`` are the task's."""
     named = variables.get("karmada_confirm_images") or ()
     if isinstance(named, str):
         named = named.split(",")
@@ -68,9 +68,9 @@ def confirmed(variables: Mapping[str, Any]) -> frozenset[str]:
 
 
 def of_release(release: Release, lock: Mapping[str, Any]) -> dict[str, str]:
-    """Reference of each image that the lock file (``artifacts.source.read_lock``) has → digest.
+    """Image reference → digest for a release, from the lock file (``artifacts.source.read_lock``).
 
-    At its publisher and at public mirrors. In a registry of one's own the same image may have been packed anew.
+    Covers publishers and public mirrors only: in a private registry an image may have been repacked.
     """
     found = {}
     for image in {component.image for component in PROGRAMS}:
@@ -85,7 +85,7 @@ def of_release(release: Release, lock: Mapping[str, Any]) -> dict[str, str]:
 
 
 def reference(instance: Instance, component: Component) -> str:
-    """The image of a component as it is asked for: with its digest where that is known."""
+    """Image reference of a component as it is pulled: with its digest where that is known."""
     spec = instance.spec
     return pinned(
         component.image.reference(spec["images"], instance.release, settings_of(component, spec)), instance.pins
@@ -93,17 +93,17 @@ def reference(instance: Instance, component: Component) -> str:
 
 
 def pinned(image: str, pins: Mapping[str, str]) -> str:
-    """An image with its digest, if it has one in these pins (or brings one)."""
+    """Image reference with its digest, if it is in these pins or brings one."""
     return f"{image}@{pins[image]}" if image in pins else image
 
 
 def notice(instance: Instance) -> str:
-    """One line on the images that nothing pins, as far as this document has any use for images; else empty."""
+    """One line that names the unpinned images which this document uses; else empty."""
     spec = instance.spec
     from_images = spec["artifacts"]["source"] == "Image"
     used: dict[bool, dict[str, str]] = {False: {}, True: {}}
     rows = [(component, component.is_on_hosts(spec)) for component in wanted_rows(spec)]
-    # An agent is a unit of hosts or a Deployment on its member, whatever the control plane is.
+    # An agent is a unit of hosts or a Deployment on its member, whichever mode the control plane has.
     rows += [(KARMADA_AGENT, bool(agent_hosts(entry))) for entry in spec["members"] if pulls(entry)]
     for component, on_hosts in rows:
         image = reference(instance, component)
@@ -121,7 +121,7 @@ def notice(instance: Instance) -> str:
 
 
 def running(pods: Iterable[Object]) -> dict[str, dict[str, list[str]]]:
-    """What pods run, of images that are named without a digest and came from a registry, as their nodes tell."""
+    """Digests that run, as nodes report them, of images named without a digest and pulled from a registry."""
     found: dict[str, dict[str, list[str]]] = {}
     for pod in pods:
         images = {each["name"]: each.get("image", "") for each in pod["spec"]["containers"]}
@@ -137,12 +137,12 @@ def running(pods: Iterable[Object]) -> dict[str, dict[str, list[str]]]:
 
 
 def agreed(found: Running) -> dict[str, str]:
-    """Image → digest, of those that all nodes run alike."""
+    """Image → digest, for those of which all nodes run the same."""
     return {image: next(iter(digests)) for image, digests in found.items() if len(digests) == 1}
 
 
 def differences(found: Running, recorded: Mapping[str, str]) -> list[str]:
-    """What is to be told: nodes that run different things under one name, and another than when it was first used."""
+    """Findings for the user: nodes that run different digests of one image, or another digest than at first use."""
     told = []
     for image, digests in sorted(found.items()):
         if len(digests) > 1:

@@ -12,16 +12,16 @@ from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, MEMBER_LAB
 from . import ip_families
 from .releases import Release
 
-#: A name of the name service has no longer parts.
+#: Longest label of a DNS name.
 LONGEST_LABEL = 63
 
 
 @dataclass(frozen=True)
 class Instance:
-    """What every renderer needs to know of a control plane.
+    """Everything that renderers need to know of a control plane.
 
     ``owner`` is the UUID that the first install chose; an object is ours only if it carries it. ``service_subnet`` is
-    the range, or one of each family, for Services of the control plane.
+    the range for Services of the control plane, or one of each IP family.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Instance:
     release: Release
     spec: Mapping[str, Any]
     service_subnet: str
-    #: The ConfigMaps that the document refers to, as far as they are there: name → key → text.
+    #: The ConfigMaps that the document refers to and that exist: name → key → text.
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: Which of the components that there is one of for each member is the how manieth on a host.
+    #: Member → place of its own components on a host (0, 1, …), from which their ports follow.
     member_places: Mapping[str, int] = field(default_factory=dict)
-    #: reference of an image without a digest → the digest that it has to have, where that is on record
+    #: reference of an image without a digest → the digest that it must have, where one is on record
     pins: Mapping[str, str] = field(default_factory=dict)
-    #: How often a component had to start again without any change of its own: component → number.
+    #: Component → number of restarts that it needed without a change of its own.
     restarts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -52,7 +52,7 @@ class Instance:
         pins: Mapping[str, str] | None = None,
         restarts: Mapping[str, int] | None = None,
     ) -> Instance:
-        """From a document with all defaults filled in (``manifest.resolve``)."""
+        """Instance of a document with all defaults filled in (``manifest.resolve``)."""
         spec = deployment["spec"]
         return cls(
             name=deployment["metadata"]["name"],
@@ -70,20 +70,20 @@ class Instance:
 
     @property
     def service_networks(self) -> list[ip_families.Network]:
-        """The ranges for Services of the control plane, the preferred one first."""
+        """Service ranges of the control plane, the preferred one first."""
         return ip_families.networks(self.service_subnet)
 
     @property
     def full_name(self) -> str:
-        """Which of the control planes of a host cluster this is."""
+        """Name that identifies the control plane within its host cluster: ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
     def object_name(self, name: str) -> str:
-        """The name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""
+        """Name of an object of ours: ``karmada-webhook`` of instance ``prod`` is ``prod-webhook``."""
         return f"{self.name}-{name.removeprefix('karmada-')}"
 
     def labels(self, component: str, member: str = "") -> dict[str, str]:
-        """The labels that every object we create carries; ``member`` for what each member has one of."""
+        """Labels of every object that we create; ``member`` for a per-member component."""
         return {
             **self.selector(component, member),
             MANAGED_BY_LABEL: FIELD_MANAGER,
@@ -92,25 +92,25 @@ class Instance:
         }
 
     def metadata(self, component: str, name: str, member: str = "") -> dict[str, Any]:
-        """The metadata of an object of a component, under its whole name."""
+        """Metadata of a component's object; ``name`` is the object's full name."""
         return {"name": name, "namespace": self.namespace, "labels": self.labels(component, member)}
 
     def selector(self, component: str, member: str = "") -> dict[str, str]:
-        """The labels that tell the pods of one component of one instance from all others; they never change."""
+        """Labels that select the pods of one component of one instance; they never change."""
         labels = {NAME_LABEL: component, INSTANCE_LABEL: self.name}
         return {**labels, MEMBER_LABEL: member} if member else labels
 
     def service_name(self, component: str) -> str:
-        """The name of a component's Service: that of its other objects, no longer than a name in DNS can be."""
+        """Name of a component's Service: that of its other objects, cut to the length of a DNS label."""
         return shortened(self.object_name(component), LONGEST_LABEL)
 
     def service_host(self, component: str) -> str:
-        """The full DNS name of a component's Service in the host cluster."""
+        """Full DNS name of a component's Service in the host cluster."""
         return f"{self.service_name(component)}.{self.namespace}.svc.{self.cluster_domain}"
 
 
 def shortened(name: str, longest: int) -> str:
-    """A name no longer than that, which no other name has."""
+    """Name cut to ``longest`` characters, with a digest of the whole so that it stays unique."""
     if len(name) <= longest:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:10]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions of IP a host cluster has, and the Service range of a control plane that follows from them. No I/O.
+"""IP families of a host cluster, and the Service range of a control plane that follows from them. No I/O.
 
-kube-apiserver refuses to start when the first range for Services is of another family than its own address, which is
-its pod's. So the range follows the host cluster unless the document names one.
+kube-apiserver does not start when its first Service range is of another family than its own address, which is that of
+its pod. So the range follows the host cluster unless the document names one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..problems import Problem
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 IPV4, IPV6 = 4, 6
-#: Nothing is routed to these: Services of a control plane are templates of those of its members.
+#: Nothing is routed to these ranges: Services of a control plane are templates for those of its members.
 DEFAULT_RANGES: Mapping[int, str] = {IPV4: "10.96.0.0/12", IPV6: "fd00:10:96::/108"}
 _NAMES = {"IPv4": IPV4, "IPv6": IPV6}
 
 
 def probe(name: str, namespace: str, policy: str) -> dict[str, Any]:
-    """A Service for a dry run: the API server fills in which families it would get."""
+    """Service for a dry run, which shows the IP families that the API server would assign."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -34,12 +34,12 @@ def probe(name: str, namespace: str, policy: str) -> dict[str, Any]:
 
 
 def of_service(service: Object | None) -> tuple[int, ...]:
-    """The families of a Service, the preferred one first; empty where there is none."""
+    """IP families of a Service, the preferred one first; empty if there is none."""
     return tuple(_NAMES[name] for name in ((service or {}).get("spec") or {}).get("ipFamilies") or ())
 
 
 def of_nodes(nodes: Iterable[Object]) -> tuple[int, ...]:
-    """The families of the nodes' own addresses and of the ranges for their pods: pods have no others."""
+    """IP families of the nodes' addresses and pod ranges: pods have no others."""
     found: list[int] = []
     for node in nodes:
         spec, addresses = node.get("spec") or {}, (node.get("status") or {}).get("addresses") or ()
@@ -49,9 +49,9 @@ def of_nodes(nodes: Iterable[Object]) -> tuple[int, ...]:
 
 
 def of_api_server(versions: Object) -> tuple[int, ...]:
-    """The family of the address at which an API server says it is (``/api``); empty where it says a name, or nothing.
+    """IP family of the address that an API server advertises (``/api``); empty if it is a name or missing.
 
-    Its Services are of the same family first: it does not start otherwise, unless somebody else writes its endpoints.
+    Its Services prefer the same family: it does not start otherwise, unless its endpoints are managed by others.
     """
     for each in versions.get("serverAddressByClientCIDRs") or ():
         host = urlsplit(f"//{each.get('serverAddress', '')}").hostname or ""
@@ -63,17 +63,17 @@ def of_api_server(versions: Object) -> tuple[int, ...]:
 
 
 def default_service_subnet(families: Sequence[int]) -> str:
-    """A range for each family, as ``serviceSubnet`` has them."""
+    """Default ranges, one for each IP family, as ``serviceSubnet`` has them."""
     return ",".join(DEFAULT_RANGES[family] for family in families)
 
 
 def networks(subnet: str) -> list[Network]:
-    """The ranges of a ``serviceSubnet``: one, or two of different families."""
+    """Ranges of a ``serviceSubnet``: one, or two of different families."""
     return [ipaddress.ip_network(part) for part in subnet.split(",")]
 
 
 def problem(subnet: str, families: Sequence[int]) -> Problem | None:
-    """Why a control plane cannot start with this range in a host cluster that has these families."""
+    """Problem if a control plane cannot start with this range in a host cluster of these families; else None."""
     first = networks(subnet)[0].version
     if first in families:
         return None
@@ -85,5 +85,5 @@ def problem(subnet: str, families: Sequence[int]) -> Problem | None:
 
 
 def bracketed(address: str) -> str:
-    """An address as it stands before a port."""
+    """Address as written before a port: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address

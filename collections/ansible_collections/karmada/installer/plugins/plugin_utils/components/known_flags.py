@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flags and feature gates the program of a component has in a release, as the program itself says it.
+"""Flags and feature gates of each release's programs, as the programs themselves list them.
 
-``schemas/program_flags.json`` holds program → version → ``flags`` and ``gates``, as ``tools/record_program_flags.py``
-found them in the programs' ``--help``; a contract test compares the two.
+``schemas/program_flags.json`` holds program → version → ``flags`` and ``gates``, which
+``tools/record_program_flags.py`` read from ``--help``; a contract test compares the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .releases import Release
 from .types import Component
 
 FILE = Path(__file__).parents[3] / "schemas" / "program_flags.json"
-#: Flags of etcd that its configuration file does not have at its top: there they are in sections, or not at all.
+#: Flags of etcd that its configuration file lacks at top level: they are in sections there, or not at all.
 _NOT_IN_FILE = re.compile(
     r"(config-file|version|help|((client|peer)-)?(cert|key)-file|(client|peer)-(client-)?(cert|key|crl|auto|skip|trusted)-.*"
     r"|peer-auto-tls|trusted-ca-file|auto-tls|discovery-.+|raft-.+|socket-.+)"
@@ -27,7 +27,7 @@ _NOT_IN_FILE = re.compile(
 def flags(component: Component, release: Release) -> Sequence[str]:
     """Names of the flags that ``--help`` lists, sorted; for etcd those that its configuration file takes as well.
 
-    None when there is no record of this version.
+    Empty if this version is not recorded.
     """
     found = _record(component, release).get("flags", ())
     if not component.settings_file:
@@ -36,12 +36,12 @@ def flags(component: Component, release: Release) -> Sequence[str]:
 
 
 def feature_gates(component: Component, release: Release) -> Sequence[str]:
-    """Names of the gates, sorted; none for a component that takes no gates."""
+    """Names of the feature gates, sorted; empty for a component that takes none."""
     return _record(component, release).get("gates", ()) if component.takes_feature_gates else ()
 
 
 def program(component: Component) -> str:
-    """The name of the program that a component runs."""
+    """Name of the program that a component runs."""
     return component.binary.rpartition("/")[2]
 
 

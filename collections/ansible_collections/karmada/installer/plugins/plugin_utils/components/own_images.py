@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images that the document names for single components: whether they are used, and go with the others. No I/O.
+"""Images that the document names for single components: their use and their version skew. No I/O.
 
-A tag that is a version of Kubernetes, etcd or Karmada is judged by it; of any other nothing is known.
+A tag that looks like a version of Kubernetes, etcd or Karmada is taken for one; nothing is known of other tags.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .types import Component, members_with_agent_hosts, settings_of, settings_pa
 
 Spec = Mapping[str, Any]
 
-#: As the projects write their tags; etcd has been published without the letter, too. What follows is a build of it.
+#: Versions as the projects tag them; etcd has also been published without the letter. A suffix names a build.
 _VERSION = re.compile(r"(v?)([0-9]+)\.([0-9]+)\.([0-9]+)(?:[-_.].*)?")
 _MAJORS: Mapping[str, int] = {"karmada": 1, "kubernetes": 1, "etcd": 3}
-#: Whose data a minor version may have written in a form that an older one does not read.
+#: Components whose data a newer minor version may write in a form that an older one cannot read.
 _KEEP_DATA = (ETCD, KARMADA_APISERVER)
 
 
@@ -35,7 +35,7 @@ class Minor(NamedTuple):
 
 
 def problems(spec: Spec, release: Release, before: Spec | None) -> Iterator[Problem]:
-    """What is wrong with images of the document's own. ``before`` is the spec that was carried out last, if any."""
+    """Problems of images that the document names. ``before`` is the spec of the last finished install, if any."""
     rows = (*wanted_rows(spec), *agents(spec))
     yield from _unused(rows, spec)
     for component in rows:
@@ -47,7 +47,7 @@ def problems(spec: Spec, release: Release, before: Spec | None) -> Iterator[Prob
 
 
 def minor_of(tag: str, project: str) -> Minor | None:
-    """The minor version that a tag tells of, None if of none; ``project`` is named as the fields of ``Release``."""
+    """Minor version in a tag, or None; ``project`` is a field of ``Release``."""
     match = _VERSION.fullmatch(tag)
     if not match or not (match[1] or project == "etcd") or int(match[2]) != _MAJORS[project]:
         return None
@@ -55,13 +55,13 @@ def minor_of(tag: str, project: str) -> Minor | None:
 
 
 def runs(component: Component, spec: Spec, release: Release) -> Minor | None:
-    """The minor version that a component runs by its tag, else by the release; None if that cannot be told."""
+    """Minor version of a component, by its tag or else by the release; None if it is unknown."""
     project = component.image.release
     return minor_of(settings_of(component, spec).get("imageTag") or getattr(release, project), project)
 
 
 def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
-    """On plain hosts only one source of programs looks at images."""
+    """Image settings without effect: on plain hosts only one source of programs uses images."""
     source = spec["artifacts"]["source"]
     if source == "Image":
         return
@@ -77,7 +77,7 @@ def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
 
 
 def _beside_release(component: Component, spec: Spec, release: Release) -> Iterator[Problem]:
-    """Components of Karmada are tested with those of the same minor; agents are upgraded member by member."""
+    """Karmada components of another minor than the release; agents may lag by one, as members are upgraded singly."""
     found, project = runs(component, spec, release), component.image.release
     wanted = minor_of(getattr(release, project), project)
     if project != "karmada" or found is None or wanted is None or found == wanted:
@@ -94,7 +94,7 @@ def _beside_release(component: Component, spec: Spec, release: Release) -> Itera
 
 
 def _controllers(rows: tuple[Component, ...], spec: Spec, release: Release) -> Iterator[Problem]:
-    """Kubernetes' policy: not newer than the API server, and one minor older at most."""
+    """Kubernetes' version skew policy: not newer than the API server, and at most one minor older."""
     server, controllers = (runs(each, spec, release) for each in (KARMADA_APISERVER, KUBE_CONTROLLER_MANAGER))
     if server is None or controllers is None or KUBE_CONTROLLER_MANAGER not in rows:
         return
@@ -111,7 +111,7 @@ def _controllers(rows: tuple[Component, ...], spec: Spec, release: Release) -> I
 
 
 def _after(component: Component, spec: Spec, before: Spec, release: Release) -> Iterator[Problem]:
-    """What is stored was written by the former version; both projects support a step of one minor upwards."""
+    """Version changes that stored data may not survive; both projects support one minor upwards."""
     former, found = runs(component, before, release), runs(component, spec, release)
     if former and found and not 0 <= found.minor - former.minor <= 1:
         nearest = Minor(former.major, former.minor + (found.minor > former.minor))
@@ -124,7 +124,7 @@ def _after(component: Component, spec: Spec, before: Spec, release: Release) -> 
 
 
 def hints(spec: Spec, release: Release) -> Iterator[str]:
-    """What is no reason to stop and a person wants to know."""
+    """Remarks that are no reason to stop."""
     found, tested = runs(KARMADA_APISERVER, spec, release), minor_of(release.kubernetes, "kubernetes")
     if found and tested and abs(found.minor - tested.minor) > 1:
         yield (

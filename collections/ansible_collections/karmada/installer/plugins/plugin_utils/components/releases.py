@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Kubernetes, etcd and images belong to a Karmada release.
+"""Versions of Kubernetes, etcd and images for each Karmada release.
 
 The table holds releases that the contract tests run against. Kubernetes follows the minor that Karmada's own tests use
 for that release, at the newest patch; etcd is the newest patch of the minor that Karmada ships, because the patches
@@ -22,7 +22,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Release:
-    """One Karmada release and what runs with it. Versions have a leading ``v``."""
+    """A Karmada release and the versions that run with it, each with a leading ``v``."""
 
     karmada: str
     kubernetes: str
@@ -36,27 +36,27 @@ RELEASES: tuple[Release, ...] = (
     Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16"),
 )
 
-#: Oldest external etcd: what Kubernetes' own installer asks of one.
+#: Oldest external etcd, as kubeadm requires it.
 OLDEST_EXTERNAL_ETCD = (3, 5, 24)
-#: The first patch of each minor of etcd without a known vulnerability that matters to an API server.
+#: First patch of each etcd minor without a known vulnerability that matters to an API server.
 ETCD_SECURITY_FLOOR: Mapping[tuple[int, ...], tuple[int, ...]] = {
     (3, 5): (3, 5, 33),
     (3, 6): (3, 6, 14),
     (3, 7): (3, 7, 1),
 }
 
-#: Oldest Kubernetes minor of a host cluster: StatefulSet claim retention is generally available from it on.
+#: Oldest Kubernetes minor of a host cluster: StatefulSet claim retention is GA there.
 OLDEST_HOST_MINOR = (1, 32)
-#: Newest one that the scenarios ran on. A newer one is said, not refused.
+#: Newest Kubernetes minor of a host cluster in the scenarios. A newer one is reported, not refused.
 NEWEST_TESTED_HOST_MINOR = (1, 35)
 
 
-#: Karmada is validated with members of this many minors: that of its own API server, and the ones before it.
+#: Kubernetes minors with which Karmada is validated on members: its own API server's and those before it.
 _MEMBER_MINORS = 10
 
 
 def parse_version(version: str) -> tuple[int, int, int]:
-    """``v1.18.2`` as numbers; raises ValueError for anything that is not a plain release version."""
+    """Numbers of a version such as ``v1.18.2``. Raises ValueError for anything but a plain release version."""
     match = _VERSION.fullmatch(version)
     if not match:
         raise ValueError(f"{version!r} is not a version like v1.18.2")
@@ -65,12 +65,12 @@ def parse_version(version: str) -> tuple[int, int, int]:
 
 
 def newest() -> Release:
-    """The newest release this collection knows: what a first install without ``spec.version`` gets."""
+    """Newest release in the table, which a first install without ``spec.version`` gets."""
     return max(RELEASES, key=lambda release: parse_version(release.karmada))
 
 
 def get(version: str, where: str = "spec.version") -> Release:
-    """The release of this Karmada version; raises ProblemsError naming those that are known."""
+    """Release of this Karmada version. Raises ProblemsError naming those that are known."""
     for release in RELEASES:
         if release.karmada == version:
             return release
@@ -88,9 +88,9 @@ def get(version: str, where: str = "spec.version") -> Release:
 
 
 def choose(requested: str | None, recorded: str | None) -> Release:
-    """The release to run: what the document asks for, else what the first install chose, else the newest.
+    """Release to run: the document's, else the recorded one, else the newest.
 
-    A change of a running instance's version is the business of the upgrade; until it exists it is refused here, because
+    Changing the version of a running instance is the task of an upgrade; until that exists it is refused here, because
     new images under old CRDs are worse than an error.
     """
     if requested and recorded and requested != recorded:
@@ -108,41 +108,40 @@ def choose(requested: str | None, recorded: str | None) -> Release:
 
 
 def validated_members(release: Release) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The oldest and the newest minor of Kubernetes that this release was validated with on members."""
+    """Oldest and newest Kubernetes minor on members with which this release was validated."""
     major, newest_minor, _ = parse_version(release.kubernetes)
     return (major, newest_minor - _MEMBER_MINORS + 1), (major, newest_minor)
 
 
-#: Field of ``spec.images`` → registry, where the document says nothing.
+#: Field of ``spec.images`` → default registry.
 REGISTRIES: Mapping[str, str] = {
     "karmadaRegistry": "docker.io/karmada",
     "kubeRegistry": "registry.k8s.io",
     "etcdRegistry": "quay.io/coreos",
 }
-#: The same by ``spec.images.mirrorCountry``. One mirror for all three, which passes on what the publishers have under
-#: its own names (so every tag is there, with the publisher's digest), instead of copies that may lack a patch release.
+#: Defaults by ``spec.images.mirrorCountry``. One mirror serves all three: it is a pull-through cache (so it has every
+#: tag, with the publisher's digest), and not a set of copies that may lack a patch release.
 MIRRORS: Mapping[str, Mapping[str, str]] = {
     "cn": {field: f"m.daocloud.io/{registry}" for field, registry in REGISTRIES.items()},
 }
 
 
 def is_digest(value: object) -> bool:
-    """Whether this is a digest as images have them: ``sha256:`` and 64 hexadecimal digits."""
+    """Return whether this is an image digest: ``sha256:`` and 64 hexadecimal digits."""
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def registry(images: Mapping[str, Any], field: str) -> str:
-    """The registry of a field of ``spec.images``: what the document says, else that of its country's mirror."""
+    """Registry of a field of ``spec.images``: the document's, else that of its country's mirror, else the default."""
     country = images.get("mirrorCountry")
     return str(images.get(field) or (MIRRORS[country] if country else REGISTRIES)[field])
 
 
 @dataclass(frozen=True)
 class Image:
-    """Where an image comes from by default.
+    """Default source of an image.
 
-    ``registry`` names the field of ``spec.images`` that holds the registry, ``release`` the field of Release that is
-    the tag.
+    ``registry`` names the field of ``spec.images`` with the registry, ``release`` the field of Release with the tag.
     """
 
     registry: str
@@ -150,9 +149,9 @@ class Image:
     release: str
 
     def reference(self, images: Mapping[str, Any], release: Release, overrides: Mapping[str, Any]) -> str:
-        """The full reference; ``imageRepository`` and ``imageTag`` of the component win over the global registries.
+        """Full image reference; ``imageRepository`` and ``imageTag`` of the component win over the global registries.
 
-        It has a digest where the document names one with the tag; those of the lock file are added by ``image_pins``.
+        It has a digest where the document gives one with the tag; ``image_pins`` adds those of the lock file.
         """
         repository = overrides.get("imageRepository") or f"{registry(images, self.registry)}/{self.repository}"
         tag = overrides.get("imageTag") or getattr(release, self.release)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names that serving certificates carry, in pods and on plain hosts."""
+"""Names in serving certificates, in pods and on plain hosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def server_names(
 ) -> dict[str, Names]:
     """Serving certificate → its names, for every row of the table and these per-member components.
 
-    ``own`` are the names by which a component is found where it runs; ``endpoint_hosts`` is what clients outside use.
+    ``own`` gives the names of a component where it runs; ``endpoint_hosts`` are those that clients outside use.
     """
     rows = (*(each for each in COMPONENTS if not each.per_member), *per_member)
     return {
@@ -30,7 +30,7 @@ def server_names(
 
 
 def _called(instance: Instance, component: Component, endpoint_hosts: Iterable[str]) -> Names:
-    """The names by which a component is called wherever it runs."""
+    """Names of a component that do not depend on where it runs."""
     if component is KARMADA_APISERVER:
         service = "kubernetes.default.svc"
         return Names(
@@ -38,7 +38,7 @@ def _called(instance: Instance, component: Component, endpoint_hosts: Iterable[s
             ips=tuple(str(network[1]) for network in instance.service_networks),
         ) + Names.of(_outside(instance, endpoint_hosts))
     if component.name in AGGREGATED_SERVERS:
-        # The aggregator verifies the name that the APIService gives, not the one it dials.
+        # The aggregator verifies the name in the APIService, not the one it dials.
         return Names(dns=(f"{component.name}.{SYSTEM_NAMESPACE}.svc",))
     return Names()
 

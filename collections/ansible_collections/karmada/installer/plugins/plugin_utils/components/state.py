@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance remembers between runs, as data.
+"""State that an instance keeps between runs, as data.
 
-It is kept beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can carry on where
+It is stored beside the instance (Container: Secret ``<name>-installer-state``), so that any machine can continue where
 another stopped. Nothing here does I/O; ``run`` reads and writes it.
 
-Every older format is read for ever: a field that it did not have yet gets its default, one that it always had must be
-there. It is written in the new format by the first run that writes anything. A newer format is refused, because what it
-holds beyond ours would be lost when we write.
+Every older format stays readable: a field that it lacks gets its default, one that it always had must be present. The
+first run that writes anything writes the new format. A newer format is refused, because fields unknown to us would be
+lost when we write.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ from ..problems import Problem, ProblemsError
 from .releases import is_digest
 from .types import KeyPair
 
-#: Field of a record: the mode that the member had before a change of it that has not come to its end.
+#: Field of a record: the member's mode before a change of mode that is not finished.
 FORMER_MODE = "formerMode"
 
 
-#: Raised when a field is added, or means something else. 2: which version of the collection wrote it.
-#: 3: the prefix and the nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on
-#: hosts. 7: members in a file of their own; long files are packed. 8: digests of images, and what has to start
-#: again for members.
+#: Increased when a field is added or changes its meaning. 2: version of the collection that wrote it. 3: prefix and
+#: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
+#: file of their own; long files are packed. 8: digests of images, and restarts that are due for members.
 FORMAT = 8
-#: A Secret holds 1 MiB, and the record of a thousand members is not far from that: what is longer than this is packed.
+#: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
-#: The version of this collection, as in galaxy.yml (which is not there once the collection is installed).
+#: Version of this collection, as in galaxy.yml (which is absent once the collection is installed).
 COLLECTION_VERSION = "0.1.0"
 
 
 @dataclass(frozen=True)
 class EtcdState:
-    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` once all were healthy.
+    """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` is set once all were healthy.
 
-    ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the host names of those
-    that keep the data of the members, in their order, where it is in a directory of the node; of plain hosts from
-    before the first member is started.
+    ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the names of the machines
+    that keep the members' data, in the members' order, if it is in a directory of the node; for plain hosts they are
+    set before the first member starts.
     """
 
     token: str
@@ -57,7 +56,7 @@ class EtcdState:
 
 @dataclass(frozen=True)
 class Journal:
-    """The operation that is going on, or the last one. Times are UTC, ISO 8601."""
+    """The current operation, or the last one. Times are UTC, ISO 8601."""
 
     operation: str = ""
     run: str = ""
@@ -67,13 +66,13 @@ class Journal:
 
     @property
     def interrupted(self) -> bool:
-        """Whether an operation was begun and not brought to its end."""
+        """True if an operation was begun and not finished."""
         return bool(self.operation) and not self.finished
 
 
 @dataclass(frozen=True, repr=False)
 class State:
-    """The memory of one instance. Has no representation, because it holds keys."""
+    """Memory of one instance. Has no representation, because it holds keys."""
 
     owner: str
     version: str
@@ -82,30 +81,30 @@ class State:
     service_account_key: bytes = b""
     encryption_key: str = ""
     endpoint_host: str = ""
-    #: the type that host is of
+    #: the endpoint type to which that host belongs
     endpoint_type: str = ""
-    #: endpoint types whose Ingress or Route may be there: noted before it is made, forgotten after it is gone
+    #: endpoint types whose Ingress or Route may exist: noted before it is created, forgotten after it is gone
     passages: tuple[str, ...] = ()
-    #: ranges for Services of the control plane, by the host cluster as it was at the first install
+    #: Service ranges of the control plane, chosen by the host cluster's IP families at the first install
     service_subnet: str = ""
     journal: Journal = field(default_factory=Journal)
     #: cluster ("host", "member/<name>") → object reference → UID of what we created there
     owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: member name → how it was joined and is to leave (``registration.record``), as its entry is gone when it leaves
+    #: member name → how it was joined and is to leave (``registration.record``), needed when its entry is gone
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: plain host → its entry of the document, for each that may have something of ours: it is gone when the host leaves
+    #: plain host → its entry of the document, for hosts that may have something of ours; needed when the entry is gone
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: the last document that was carried out to its end
+    #: the last document that was carried out completely
     document: Mapping[str, Any] | None = None
-    #: the version of the collection that wrote it; empty in format 1
+    #: version of the collection that wrote the state; empty in format 1
     collection: str = ""
-    #: member → which of the estimators of a host is its own, so that no other member's moves when it leaves
+    #: member → place of its own components on hosts, so that none moves when another member leaves
     member_places: Mapping[str, int] = field(default_factory=dict)
-    #: reference of an image without a digest → the digest that its tag led to when it was first used
+    #: reference of an image without a digest → the digest to which its tag pointed when it was first used
     digests: Mapping[str, str] = field(default_factory=dict)
-    #: component → how often it had to start again because it held connections to members that have changed
+    #: component → number of restarts because it held connections to members that have changed
     restarts: Mapping[str, int] = field(default_factory=dict)
-    #: those of them that have not started again since: noted before a connection changes
+    #: components of these that have not restarted since: noted before a connection changes
     restarts_due: tuple[str, ...] = ()
 
     def uids(self, cluster: str) -> frozenset[str]:
@@ -113,23 +112,23 @@ class State:
         return frozenset(self.owned.get(cluster, {}).values())
 
     def with_owned(self, cluster: str, uids: Mapping[str, str]) -> State:
-        """With these objects (reference → UID) recorded as created by us."""
+        """Copy of the state with these objects (reference → UID) recorded as created by us."""
         return replace(self, owned={**self.owned, cluster: {**self.owned.get(cluster, {}), **uids}})
 
     def without_owned(self, cluster: str, references: set[str]) -> State:
-        """With these objects forgotten, because they are gone."""
+        """Copy of the state without these objects, which are gone."""
         kept = {ref: uid for ref, uid in self.owned.get(cluster, {}).items() if ref not in references}
         return replace(self, owned={**self.owned, cluster: kept})
 
     def without_member(self, name: str) -> State:
-        """With a member that has left forgotten: how it was joined and what was created on it."""
+        """Copy of the state without a member that has left: no record of it, nor of objects created on it."""
         members = {member: record for member, record in self.members.items() if member != name}
         owned = {cluster: uids for cluster, uids in self.owned.items() if cluster != f"member/{name}"}
         return replace(self, members=members, owned=owned)
 
 
 def to_files(state: State) -> dict[str, bytes]:
-    """State → file name → content, the form in which it is stored."""
+    """File name → content, the form in which a state is stored."""
     plain = {
         "format": FORMAT,
         "collection": state.collection,
@@ -163,7 +162,7 @@ def to_files(state: State) -> dict[str, bytes]:
 
 
 def _packed(name: str, content: bytes) -> tuple[str, bytes]:
-    # Without the time, so that the same state is the same file.
+    # Without a time stamp, so that equal states are equal files.
     return (f"{name}{_PACKED}", gzip.compress(content, mtime=0)) if len(content) > PACK_ABOVE else (name, content)
 
 
@@ -175,7 +174,7 @@ def _unpacked(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def from_files(files: Mapping[str, bytes], where: str) -> State:
-    """The reverse of to_files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
+    """State in stored files. Raises ProblemsError when it cannot be read; it is never replaced by a new one."""
     try:
         files = _unpacked(files)
         plain = json.loads(files["instance.json"])
@@ -191,10 +190,10 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
         }
         document = files.get("document.json")
         owned = json.loads(files["owned.json"])
-        # Without this record nothing could be removed, and a run that found none would write an empty one over it.
+        # Without this record nothing could be removed, and a run that took it for empty would overwrite it.
         if not isinstance(owned, dict) or not all(isinstance(uids, dict) for uids in owned.values()):
             raise ValueError("owned.json is not a record of objects")
-        # With the instance in formats before 7.
+        # Formats before 7 keep members in the file of the instance.
         members = json.loads(files["members.json"]) if "members.json" in files else plain["members"]
         if not isinstance(members, dict):
             raise ValueError("members.json is not a record of members")
@@ -207,7 +206,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             encryption_key=plain["encryptionKey"],
             endpoint_host=plain["endpointHost"],
             service_subnet=plain["serviceSubnet"] if "serviceSubnet" in plain else _subnet_of(document),
-            # Not yet in what the first version wrote.
+            # The first version did not write it.
             endpoint_type=plain.get("endpointType", ""),
             passages=tuple(plain.get("passages", ())),
             journal=Journal(**json.loads(files["journal.json"])),
@@ -235,14 +234,14 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
 
 
 def _digests(found: Any) -> dict[str, str]:
-    """The record of images. Raises ValueError for anything else: what a digest is compared with has to be one."""
+    """Record of image digests. Raises ValueError for anything else, since images are compared with it."""
     if not isinstance(found, dict) or not all(is_digest(each) for each in found.values()):
         raise ValueError("digests is not a record of images")
     return found
 
 
 def _subnet_of(document: bytes | None) -> str:
-    """The range for Services as earlier versions of this collection recorded it: a default of the document."""
+    """Service range where earlier versions of this collection recorded it: in the document, as a default."""
     if not document:
         return ""
     subnet: str = json.loads(document)["spec"]["components"]["karmadaAPIServer"]["serviceSubnet"]
@@ -250,7 +249,7 @@ def _subnet_of(document: bytes | None) -> str:
 
 
 def _hosts_of(document: bytes | None) -> dict[str, Any]:
-    """The plain hosts as earlier versions of this collection recorded them: with the document."""
+    """Plain hosts where earlier versions of this collection recorded them: in the document."""
     hosts = (json.loads(document)["spec"].get("hosts") or ()) if document else ()
     return {host["name"]: host for host in hosts}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one table of components: what each process of a control plane is, whatever it runs on.
+"""The table of components: one row for each process of a control plane, wherever it runs.
 
-A port, probe, certificate or file stands here once, a flag in ``components.flags``; the renderers turn the same rows
-into objects of a host cluster or into units of plain hosts.
+A port, probe, certificate or file is defined here once, a flag in ``components.flags``; the renderers turn these rows
+into objects of a host cluster or units of plain hosts.
 
 Facts about ports and probes are those of Karmada v1.18 and Kubernetes v1.35.
 """
@@ -31,9 +31,9 @@ from .types import (
     pushed_members,
 )
 
-# Authorities. Each is trusted for one thing only, so that revoking one leaves the others alone.
+# Certificate authorities, each trusted for one purpose only, so that each can be replaced alone.
 KARMADA_CA = "karmada-ca"  # serving certificates and component identities
-CLIENT_SIGNING_CA = "client-signing-ca"  # what kube-controller-manager signs for certificate requests
+CLIENT_SIGNING_CA = "client-signing-ca"  # used by kube-controller-manager to sign certificate requests
 FRONT_PROXY_CA = "front-proxy-ca"  # the aggregator's identity towards extension API servers
 ETCD_CA = "etcd-ca"  # both ports of etcd
 AUTHORITIES: Mapping[str, str] = {
@@ -43,11 +43,11 @@ AUTHORITIES: Mapping[str, str] = {
     ETCD_CA: "karmada-etcd-ca",
 }
 
-#: Peers prove themselves by this common name; any other certificate of the same authority is refused on the peer port.
+#: Common name of etcd peers; the peer port refuses any other certificate of this authority.
 ETCD_PEER_COMMON_NAME = "system:karmada:etcd-peer"
-#: Group of the component identities; bound to its rights by RBAC, so that it can be narrowed without new certificates.
+#: Group of the component identities; RBAC binds it to its rights, so that these can change without new certificates.
 COMPONENT_GROUP = "system:karmada:components"
-#: Group of the people who run the control plane; bound to its rights by RBAC, so that they can be taken away.
+#: Group of the people who run the control plane; RBAC binds it to its rights, so that these can be revoked.
 ADMINISTRATOR_GROUP = "system:karmada:administrators"
 
 
@@ -80,8 +80,8 @@ def _identity_files(certificate: LeafCertificate) -> FileSet:
 
 _ETCD_SERVER = LeafCertificate("etcd-server", ETCD_CA, "system:karmada:etcd-server", server=True, client=True)
 _ETCD_PEER = LeafCertificate("etcd-peer", ETCD_CA, ETCD_PEER_COMMON_NAME, server=True)
-# Peers dial with a certificate without names: etcd would otherwise look each of them up and compare it with the remote
-# address, which fails behind address translation and while DNS is not yet there.
+# Peers dial with a certificate without names: etcd would look each name up and compare it with the remote address,
+# which fails behind NAT and while there is no DNS yet.
 _ETCD_PEER_CLIENT = LeafCertificate("etcd-peer-client", ETCD_CA, ETCD_PEER_COMMON_NAME, client=True)
 _APISERVER = _serving_certificate("karmada-apiserver")
 _APISERVER_ETCD = _etcd_client_certificate("karmada-apiserver")
@@ -90,7 +90,7 @@ _AGGREGATED = _serving_certificate("karmada-aggregated-apiserver")
 _AGGREGATED_ETCD = _etcd_client_certificate("karmada-aggregated-apiserver")
 _AGGREGATED_IDENTITY = _identity_certificate("karmada-aggregated-apiserver")
 _KUBE_CONTROLLER_MANAGER = _serving_certificate("kube-controller-manager")
-# Kubernetes' own bootstrap policy gives this user exactly what it needs.
+# Kubernetes' bootstrap policy grants this user exactly what it needs.
 _KUBE_CONTROLLER_MANAGER_IDENTITY = _identity_certificate(
     "kube-controller-manager", common_name="system:kube-controller-manager", group=""
 )
@@ -107,7 +107,7 @@ _METRICS_ADAPTER_IDENTITY = _identity_certificate("karmada-metrics-adapter")
 _SCHEDULER_ESTIMATOR = _serving_certificate("karmada-scheduler-estimator")
 _EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{ETCD_CLIENT_DIRECTORY}", Holds.EXTERNAL_ETCD)
 
-#: The administrator's identity. Not of a component: it goes to the people who run the control plane.
+#: The administrator's identity. It belongs to the people who run the control plane, not to a component.
 ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=(ADMINISTRATOR_GROUP,), client=True)
 
 _ENCRYPTION_FILES = FileSet("karmada-apiserver-encryption", "encryption", Holds.ENCRYPTION)
@@ -248,7 +248,7 @@ KARMADA_WEBHOOK = Component(
     field="karmadaWebhook",
     binary="/bin/karmada-webhook",
     image=Image(registry="karmadaRegistry", repository="karmada-webhook", release="karmada"),
-    # The health listener has no check behind it; the serving port answers /readyz itself.
+    # The health listener has no check behind it; the serving port itself answers /readyz.
     ports={"https": 8443, "health": 8000, "metrics": 8001},
     served_port="https",
     health=Health(port="https", live="/readyz", ready="/readyz", scheme=Scheme.HTTPS),
@@ -322,10 +322,10 @@ KARMADA_SCHEDULER_ESTIMATOR = Component(
     field="karmadaSchedulerEstimator",
     binary="/bin/karmada-scheduler-estimator",
     image=Image(registry="karmadaRegistry", repository="karmada-scheduler-estimator", release="karmada"),
-    # On a host the next member's are the next three.
+    # On a host the next member's component uses the next three.
     ports={"grpc": 20352, "health": 20353, "metrics": 20354},
     served_port="grpc",
-    # It says that it is well from the start, and serves when it has seen the nodes and pods of its member.
+    # It reports healthy from the start, and serves once it has listed the nodes and pods of its member.
     health=Health(port="health", live="/healthz", ready="/healthz", opens_when_ready="grpc"),
     arguments=flags.scheduler_estimator,
     optional=True,
@@ -339,24 +339,24 @@ KARMADA_SCHEDULER_ESTIMATOR = Component(
     ),
 )
 
-#: On members in mode Pull, and so not among the components of a control plane.
+#: The agent runs for members in mode Pull, and so is no component of a control plane.
 KARMADA_AGENT = Component(
     name="karmada-agent",
     field="karmadaAgent",
     binary="/bin/karmada-agent",
     image=Image(registry="karmadaRegistry", repository="karmada-agent", release="karmada"),
     ports={"health": 10359, "metrics": 10369},
-    # It answers from when it has found its Cluster in the control plane.
+    # It answers once it has found its Cluster in the control plane.
     health=Health(port="health", live="/healthz", ready="/healthz"),
     arguments=flags.agent,
     takes_feature_gates=True,
     per_member=True,
     metrics_port="metrics",
 )
-#: The same as a unit of hosts, where it is told how to get to its member.
+#: The agent as a unit of hosts, with a kubeconfig of its member.
 KARMADA_AGENT_ON_HOST = replace(
     KARMADA_AGENT,
-    # Side by side: the next member's are the next two.
+    # The next member's agent on a host uses the next two.
     ports={"health": 10359, "metrics": 10360},
     arguments=flags.agent_on_host,
     file_sets=(FileSet("karmada-agent-member", "member", Holds.MEMBER_ACCESS),),
@@ -375,20 +375,20 @@ COMPONENTS: tuple[Component, ...] = (
     KARMADA_METRICS_ADAPTER,
     KARMADA_SCHEDULER_ESTIMATOR,
 )
-#: Components that serve an API of their own behind the API server.
+#: Components that serve an aggregated API behind the API server.
 AGGREGATED_SERVERS = (KARMADA_AGGREGATED_APISERVER.name, KARMADA_SEARCH.name, KARMADA_METRICS_ADAPTER.name)
-#: Everything that is a program of a release, wherever it runs.
+#: All programs of a release, wherever they run.
 PROGRAMS: tuple[Component, ...] = (*COMPONENTS, KARMADA_AGENT)
 BY_NAME: Mapping[str, Component] = {component.name: component for component in COMPONENTS}
-#: Everything that can be a unit of a plain host.
+#: All components that can be units of a plain host.
 ON_HOSTS: Mapping[str, Component] = {**BY_NAME, KARMADA_AGENT_ON_HOST.name: KARMADA_AGENT_ON_HOST}
 
 
 def clashing_names(name: str) -> tuple[str, ...]:
-    """The instances of a namespace whose objects would have names of those of this one.
+    """Names of instances in the same namespace whose object names would collide with this one's.
 
-    Names are an instance and a component with a hyphen between, so they meet where a component's name ends like
-    another one's: the kube-controller-manager of ``prod`` is the controller-manager of ``prod-kube``.
+    Object names join an instance and a component with a hyphen, so they collide where one component's name is the end
+    of another's: the kube-controller-manager of ``prod`` is the controller-manager of ``prod-kube``.
     """
     short = {component.name.removeprefix("karmada-") for component in COMPONENTS}
     between = sorted(
@@ -399,9 +399,9 @@ def clashing_names(name: str) -> tuple[str, ...]:
 
 
 def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[FileSet, ...]:
-    """The file sets this document calls for.
+    """File sets that this document needs.
 
-    Without encryption there is no encryption configuration; an external etcd has a client certificate of its own.
+    Without encryption there is no encryption configuration; an external etcd has its own client certificate.
     """
     encrypted = spec["encryption"]["provider"] != "identity"
     external = external_etcd(spec) is not None
@@ -413,47 +413,47 @@ def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[Fi
 
 
 def wanted_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
-    """The rows of the table that this document calls for, each with one section of settings."""
+    """Rows of the table that this document needs, each with one section of settings."""
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
 
 
 def agents(spec: Mapping[str, Any]) -> tuple[Component, ...]:
-    """The row of the agents, where a member in mode Pull has one."""
+    """The agents' row, if any member is in mode Pull."""
     return (KARMADA_AGENT,) if any(pulls(entry) for entry in spec["members"]) else ()
 
 
 def wanted_components(spec: Mapping[str, Any], places: Mapping[str, int] | None = None) -> tuple[Component, ...]:
-    """The components that this document calls for, in the order of the table.
+    """Components that this document needs, in the order of the table.
 
-    Of a row that is there for each member, those of the members. ``places`` (member → number) tells them apart where
-    they share a host.
+    A per-member row yields one component for each member. ``places`` (member → number) tells them apart where they
+    share a host.
     """
     return tuple(each for component in wanted_rows(spec) for each in processes(component, pushed_members(spec), places))
 
 
 def pod_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
-    """The rows of those that run in pods of the host cluster."""
+    """Rows whose components run in pods of the host cluster."""
     return tuple(component for component in wanted_rows(spec) if not component.is_on_hosts(spec))
 
 
 def pod_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
-    """The components that run in pods of the host cluster."""
+    """Components that run in pods of the host cluster."""
     return tuple(component for component in wanted_components(spec) if not component.is_on_hosts(spec))
 
 
 def processes(
     component: Component, members: Iterable[str], places: Mapping[str, int] | None = None
 ) -> tuple[Component, ...]:
-    """What a row of the table stands for: itself, or one for each of these members."""
+    """Components of a row: the row itself, or one for each of these members."""
     if not component.per_member:
         return (component,)
     return tuple(component.for_member(member, (places or {}).get(member, 0)) for member in members)
 
 
 def member_places(spec: Mapping[str, Any], recorded: Mapping[str, int]) -> dict[str, int]:
-    """A number for each member that has a component of its own: that on record, or the first that is free.
+    """Place of each member with components of its own on hosts: the recorded one, or the first that is free.
 
-    Those on record keep theirs, also when their member has left: what it had on hosts may still be there.
+    Recorded places are kept, also after the member has left: something of it may still be on hosts.
     """
     found = dict(recorded)
     for member in members_on_hosts(spec):
@@ -464,24 +464,24 @@ def member_places(spec: Mapping[str, Any], recorded: Mapping[str, int]) -> dict[
 
 
 def members_on_hosts(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The members that have a component of their own on hosts: an estimator, or their agent."""
+    """Members with a component of their own on hosts: an estimator, or their agent."""
     estimated = any(component.per_member and component.is_wanted(spec) for component in COMPONENTS)
     return (*(pushed_members(spec) if estimated else ()), *members_with_agent_hosts(spec))
 
 
 def wanted_authorities(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The authorities of an instance: none for etcd where it is somebody else's."""
+    """Authorities of an instance; no etcd authority if etcd is external."""
     return tuple(name for name in AUTHORITIES if name != ETCD_CA or external_etcd(spec) is None)
 
 
 def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[LeafCertificate, ...]:
-    """Every leaf of these components and the administrator's, each once."""
+    """Leaf certificates of these components and the administrator's, each once."""
     leaves = {leaf.name: leaf for component in components for leaf in component.certificates}
     return (*leaves.values(), ADMIN)
 
 
 def administrator(spec: Mapping[str, Any]) -> LeafCertificate:
-    """The administrator as this document has them. With each generation they have another name and another group."""
+    """The administrator's certificate, whose name and group change with each generation in the document."""
     generation = spec["certificates"]["administratorGeneration"]
     if generation == 1:
         return ADMIN
@@ -492,7 +492,7 @@ def administrator(spec: Mapping[str, Any]) -> LeafCertificate:
 def wanted_leaf_certificates(
     spec: Mapping[str, Any], component: Component | None = None
 ) -> tuple[LeafCertificate, ...]:
-    """The leaves that this document calls for: those of pods and of the administrator, or those of one component."""
+    """Leaf certificates that this document needs: for pods and the administrator, or for one component."""
     authorities = wanted_authorities(spec)
     leaves = component.certificates if component else leaf_certificates(pod_components(spec))
     named = (administrator(spec) if leaf is ADMIN else leaf for leaf in leaves)

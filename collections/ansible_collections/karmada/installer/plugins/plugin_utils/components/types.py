@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table of components is made of, and what a document says about one of them.
+"""Types of the component table, and the document's settings of a component.
 
-Nothing here knows of Kubernetes objects or of systemd: what differs between the two (addresses, names, directories)
-comes in as a Layout.
+Nothing here knows Kubernetes objects or systemd: what differs between the two (addresses, names, directories) comes
+in as a Layout.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the control plane's own API server finds its helpers, and where others find it.
+    """Addresses of the API server's webhook and aggregated APIs, and its own public address.
 
-    ``webhook_url`` has no trailing slash. ``aggregated`` holds, for each component that serves an API of its own, a DNS
-    name (an ExternalName takes no address) and a port.
+    ``webhook_url`` has no trailing slash. ``aggregated`` holds, for each component with an aggregated API, a DNS name
+    (an ExternalName takes no address) and a port.
     """
 
     webhook_url: str
@@ -42,12 +42,12 @@ class Addresses:
 
 #: The namespace that components use inside the control plane (leases, Services for aggregated APIs).
 SYSTEM_NAMESPACE = "karmada-system"
-#: Where the credentials of member clusters live, in the control plane and as the home of accounts on each member.
+#: Namespace of member credentials in the control plane, and of our service accounts on each member.
 MEMBER_NAMESPACE = "karmada-cluster"
 
 
 class Scheme(Enum):
-    """How a health endpoint is asked."""
+    """URL scheme of a health endpoint."""
 
     HTTP = "HTTP"
     HTTPS = "HTTPS"
@@ -55,21 +55,21 @@ class Scheme(Enum):
 
 @dataclass(frozen=True)
 class Health:
-    """Where a component says how it is. ``port`` is a key of Component.ports."""
+    """Health endpoints of a component. ``port`` is a key of Component.ports."""
 
     port: str
     live: str
     ready: str
     scheme: Scheme = Scheme.HTTP
-    #: The port that opens when it can do its work, for one that answers before it can. A key of Component.ports.
+    #: Port that opens once the component serves, if its probe succeeds before that. A key of Component.ports.
     opens_when_ready: str = ""
 
 
 class Holds(Enum):
-    """What a file set contains; decides its file names (see ``pki.files.contents``)."""
+    """Content of a file set, which decides its file names (see ``pki.files.contents``)."""
 
     CERTIFICATE = "certificate"  # ca.crt, tls.crt, tls.key
-    IDENTITY = "identity"  # the same, and a kubeconfig ``karmada.config`` that points at them
+    IDENTITY = "identity"  # ca.crt, tls.crt, tls.key, and a kubeconfig ``karmada.config`` that points at them
     CLIENT_AUTHORITIES = "client-authorities"  # ca.crt: every authority whose client certificates are accepted
     SIGNING_AUTHORITY = "signing-authority"  # tls.crt, tls.key of the authority that signs certificate requests
     SERVICE_ACCOUNT_PAIR = "service-account-pair"  # sa.pub, sa.key
@@ -83,8 +83,8 @@ class Holds(Enum):
 class FileSet:
     """Files that belong together: one Secret of a namespace, or one directory of a host.
 
-    ``name`` is unique within an instance; ``directory`` is where the component finds them, below Layout.base.
-    ``certificate`` is the row of its leaf in the table, ``member`` whose it is where each member has one.
+    ``name`` is unique within an instance; ``directory`` is where the component reads them, below Layout.base.
+    ``certificate`` is the table's name of its leaf, ``member`` the member of a per-member component.
     """
 
     name: str
@@ -95,7 +95,7 @@ class FileSet:
 
     @property
     def leaf(self) -> str:
-        """The name of the leaf that is in it."""
+        """Name of its leaf certificate."""
         return of_member(self.certificate, self.member)
 
 
@@ -103,8 +103,8 @@ class FileSet:
 class ConfigFiles:
     """Files without secrets: one ConfigMap of a namespace, or one directory of a host.
 
-    ``contents`` makes file name → content of the spec and of the ConfigMaps that the document refers to (name → key →
-    text). Without a file there is no directory either.
+    ``contents`` maps the spec and the document's ConfigMaps (name → key → text) to file name → content. Without files
+    there is no directory.
     """
 
     name: str
@@ -114,14 +114,14 @@ class ConfigFiles:
 
 @dataclass(frozen=True)
 class Names:
-    """Names and addresses a serving certificate has to carry."""
+    """DNS names and IP addresses of a serving certificate."""
 
     dns: tuple[str, ...] = ()
     ips: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Names:
-        """Names and addresses apart, as a certificate wants them, each once."""
+        """Names sorted into DNS names and addresses, each once."""
         addresses, dns = [], []
         for name in names:
             try:
@@ -131,18 +131,18 @@ class Names:
         return cls(dns=tuple(dict.fromkeys(dns)), ips=tuple(dict.fromkeys(addresses)))
 
     def __add__(self, more: Names) -> Names:
-        """Those of both, each once."""
+        """Union of both, each name once."""
         return Names(dns=tuple(dict.fromkeys(self.dns + more.dns)), ips=tuple(dict.fromkeys(self.ips + more.ips)))
 
 
 def of_member(name: str, member: str) -> str:
-    """The name of what each member has one of; without a member it is the name of the row."""
+    """Name with the member appended, for per-member components; unchanged without a member."""
     return f"{name}-{member}" if name and member else name
 
 
 @dataclass(frozen=True)
 class LeafCertificate:
-    """One leaf of the table. Serving certificates get their names from the Layout."""
+    """A leaf certificate of the table. The Layout gives the names of serving certificates."""
 
     name: str
     authority: str
@@ -154,7 +154,7 @@ class LeafCertificate:
 
 @dataclass(frozen=True)
 class Call:
-    """A port that a component connects to: of which other component, and which key of its ports."""
+    """A port to which a component connects: the other component's name and a key of its ports."""
 
     component: str
     port: str
@@ -162,7 +162,7 @@ class Call:
 
 @dataclass(frozen=True)
 class EtcdMember:
-    """One member of etcd, with addresses that are its own and nobody else's."""
+    """A member of etcd, with its own addresses."""
 
     name: str
     client_url: str
@@ -171,40 +171,40 @@ class EtcdMember:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the processes of one instance find each other and their files."""
+    """Addresses, names and paths by which the processes of one instance find each other and their files."""
 
     base: str
     data: str
     bind_address: str
     apiserver_url: str
-    #: Those that we run; none where the document names an external etcd.
+    #: Members of our own etcd; empty if the document names an external one.
     etcd_members: tuple[EtcdMember, ...]
     service_account_issuer: str
     service_subnet: str
     server_names: Mapping[str, Names]
-    #: Where etcd serves health and metrics, for which nobody has to say who they are; empty: where it serves the rest.
+    #: Address on which etcd serves health and metrics without client certificates; empty: that of all its listeners.
     metrics_address: str = ""
-    #: A folder that a process has while it runs, for what is fetched for it; empty where there is none.
+    #: Folder that exists while the process runs, for files fetched at its start; empty if there is none.
     runtime: str = ""
-    #: The address of a member's API server, as its Cluster has it; for its agent.
+    #: Address of a member's API server, for its agent to enter in the Cluster.
     member_url: str = ""
-    #: Seconds that an API server which is told to stop goes on serving, so that whoever leads clients to it sees that
-    #: it is not ready and leads them to another one. None: who runs it sees to that, and to its watches.
+    #: Seconds for which a stopping API server keeps serving, so that load balancers see that it is not ready and use
+    #: another one. None: whoever runs it handles that, and its watches.
     shutdown_delay: int | None = None
 
     def path(self, *parts: str) -> str:
-        """A path below the directory of file sets."""
+        """Path below the directory of file sets."""
         return "/".join((self.base, *parts))
 
 
-#: The flags that most components have for their ports.
+#: Flags by which most components set their ports.
 PORT_FLAGS: Mapping[str, str] = {
     "https": "secure-port",
     "grpc": "server-port",
     "health": "health-probe-bind-address",
     "metrics": "metrics-bind-address",
 }
-#: What ends with a port: 8443, :8443, [::1]:8443, https://192.0.2.1:8443, and the first of several of these.
+#: A value that ends with a port: 8443, :8443, [::1]:8443, https://192.0.2.1:8443; of a list, the first entry.
 _PORT = re.compile(r"(?:[^,]*:)?([0-9]{1,5})/?(?:,.*)?")
 
 Arguments = Callable[[Mapping[str, Any], Layout, Mapping[str, int]], dict[str, str]]
@@ -214,7 +214,8 @@ Arguments = Callable[[Mapping[str, Any], Layout, Mapping[str, int]], dict[str, s
 class Component:
     """One process of the control plane.
 
-    ``field`` is its key in ``spec.components``; ``arguments`` gives flags (without dashes) from spec, layout and ports.
+    ``field`` is its key in ``spec.components``; ``arguments`` returns flags (without dashes) for spec, layout and
+    ports.
     """
 
     name: str
@@ -224,7 +225,7 @@ class Component:
     ports: Mapping[str, int]
     health: Health
     arguments: Arguments
-    #: Key of ``ports`` → the flag that says where it is.
+    #: Key of ``ports`` → flag that sets it.
     port_flags: Mapping[str, str] = dataclasses.field(default_factory=lambda: PORT_FLAGS)
     file_sets: tuple[FileSet, ...] = ()
     config_files: tuple[ConfigFiles, ...] = ()
@@ -233,40 +234,40 @@ class Component:
     #: Optional components run only when the document names them; an empty mapping is enough.
     optional: bool = False
     takes_feature_gates: bool = False
-    #: The components it connects to; what a network may not keep apart, and nothing else.
+    #: Components to which it connects, as network policies must allow it.
     calls: tuple[Call, ...] = ()
-    #: It connects to nothing but those and the name service. Most connect to members, or to what users name.
+    #: True if it connects to nothing else but DNS. Most components connect to members, or to what users name.
     calls_nobody_else: bool = False
-    #: Whether clients from anywhere connect to ``served_port``.
+    #: True if clients from anywhere connect to ``served_port``.
     for_everybody: bool = False
-    #: Which key of ``ports`` serves metrics.
+    #: Key of ``ports`` that serves metrics.
     metrics_port: str = ""
-    #: It becomes ready only when its API is registered, so it has to be reachable before that.
+    #: It becomes ready only once its API is registered, so it must be reachable before.
     ready_when_registered: bool = False
-    #: Names of files that it reads for every connection, so that a new one replaces no process. It reads all others at
-    #: its start only.
+    #: Names of files that it reads anew for each connection, so that a change restarts nothing. It reads all others
+    #: only at its start.
     read_again: tuple[str, ...] = ()
-    #: The file that has its settings instead of a command line; empty for one that takes flags.
+    #: File that holds its settings; empty for a component that takes flags.
     settings_file: str = ""
-    #: It has a data directory, which outlives it.
+    #: It has a data directory that outlives its processes.
     keeps_data: bool = False
-    #: There is one for each member that the control plane pushes to.
+    #: One component for each member to which the control plane pushes.
     per_member: bool = False
-    #: Which member this one is for; empty in the table.
+    #: The member of a per-member component; empty in the table.
     member: str = ""
 
     @property
     def row(self) -> str:
-        """Its name in the table, which all those have in common that there is one of for each member."""
+        """Name of its row in the table; shared by the copies made for members."""
         return self.name.removesuffix(f"-{self.member}") if self.member else self.name
 
     @property
     def peers(self) -> bool:
-        """Its processes are members of one cluster, and each connects to the others."""
+        """True if its processes form one cluster, in which each connects to the others."""
         return any(call.component == self.name for call in self.calls)
 
     def for_member(self, member: str, place: int) -> Component:
-        """The one for a member. ``place`` counts those that share a host, so that each has ports of its own."""
+        """Component of one member. ``place`` numbers those that share a host, so that each has its own ports."""
         name = of_member(self.name, member)
         return replace(
             self,
@@ -280,26 +281,26 @@ class Component:
         )
 
     def is_wanted(self, spec: Mapping[str, Any]) -> bool:
-        """Whether this document calls for the component."""
+        """Return whether this document needs the component."""
         if self.field == "etcd":
             return external_etcd(spec) is None
         return not self.optional or spec["components"].get(self.field) is not None
 
     def listens(self, spec: Mapping[str, Any]) -> dict[str, int]:
-        """``ports`` as the document has them: ``extraArgs`` move a port by the flag that belongs to it.
+        """``ports`` as the document sets them: ``extraArgs`` may move a port by its flag.
 
-        Whoever looks for a component looks here. A listener that a flag turns off keeps the number that it would have.
+        Use this to connect to a component. A listener that a flag turns off keeps its default number.
         """
         given = settings_of(self, spec).get("extraArgs") or {}
         moved = {key: _port_in(str(given.get(flag, ""))) for key, flag in self.port_flags.items()}
         return {key: moved.get(key) or number for key, number in self.ports.items()}
 
     def is_on_hosts(self, spec: Mapping[str, Any]) -> bool:
-        """Whether it is a unit of plain hosts, if it is wanted at all; else it runs in pods."""
+        """Return whether it is, if wanted at all, a unit of plain hosts; else it runs in pods."""
         return bool(spec["mode"] == "Binary") or (self.field == "etcd" and etcd_on_hosts(spec))
 
     def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
-        """The command line, sorted by flag; ``extraArgs`` of the document win over ours."""
+        """Command line, sorted by flag; ``extraArgs`` of the document win over ours."""
         settings = settings_of(self, spec)
         gates = settings.get("featureGates") or {}
         ours = self.arguments(spec, layout, self.ports)
@@ -312,59 +313,59 @@ class Component:
 
 
 def _port_in(value: str) -> int:
-    """The port in the value of a flag; 0 where there is none, as in a flag that turns a listener off."""
+    """Port in the value of a flag; 0 if there is none, as in a flag that turns a listener off."""
     found = _PORT.fullmatch(value)
     return int(found[1]) if found else 0
 
 
 def settings_of(component: Component, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the document says about this component; etcd's settings are those of ``etcd.local``."""
+    """Settings of this component in the document; those of etcd are in ``etcd.local``."""
     settings: Mapping[str, Any] = spec["components"].get(component.field) or {}
     return (settings.get("local") or {}) if component.field == "etcd" else settings
 
 
 def settings_path(component: Component) -> str:
-    """Where in the document those settings are."""
+    """Path of those settings in the document."""
     return f"spec.components.{component.field}" + (".local" if component.field == "etcd" else "")
 
 
 def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What the document says about an etcd that is not ours to run; None where etcd is a component of ours."""
+    """The document's settings of an external etcd; None where etcd is a component of ours."""
     found: Mapping[str, Any] | None = spec["components"]["etcd"].get("external")
     return found
 
 
 def etcd_on_hosts(spec: Mapping[str, Any]) -> bool:
-    """Whether members of etcd are units of plain hosts: those with its role, in mode Container, too."""
+    """Return whether members of etcd are units of plain hosts: of those with its role, also in mode Container."""
     return any("etcd" in host["roles"] for host in spec.get("hosts") or ())
 
 
 def has_estimators(spec: Mapping[str, Any]) -> bool:
-    """Whether there is a karmada-scheduler-estimator for each member."""
+    """Return whether each push member has a karmada-scheduler-estimator."""
     return spec["components"].get("karmadaSchedulerEstimator") is not None
 
 
 def pushed_members(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The members of the document whose API servers the control plane connects to."""
+    """Push members of the document: the control plane connects to their API servers."""
     return tuple(entry["name"] for entry in spec["members"] if not pulls(entry))
 
 
 def pulls(entry: Mapping[str, Any]) -> bool:
-    """Whether this member connects to the control plane, by an agent; ``entry`` as in the document, or on record."""
+    """Return whether this member is in mode Pull; ``entry`` is that of the document or the record."""
     return bool(entry.get("mode") == "Pull")
 
 
 def agent_hosts(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the plain hosts that run the agent of this member; none where it is a Deployment on the member."""
+    """Names of the plain hosts that run this member's agent; empty if it is a Deployment on the member."""
     return tuple(entry.get("agentHosts") or ())
 
 
 def members_with_agent_hosts(spec: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Member → the hosts that run its agent, of the members whose agent runs on hosts."""
+    """Member → hosts that run its agent, for members whose agent runs on hosts."""
     return {entry["name"]: hosts for entry in spec["members"] if (hosts := agent_hosts(entry))}
 
 
 def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:
-    """Where etcd's clients find it: the document's endpoints, or our members in their order."""
+    """Client URLs of etcd: the document's endpoints, or our members in their order."""
     external = external_etcd(spec)
     return tuple(external["endpoints"] if external else (member.client_url for member in layout.etcd_members))
