@@ -337,7 +337,7 @@ def host_permissions(
 
     host = SimpleNamespace(get=lambda *_: {} if namespace_exists else None, can_i=can_i)
     spec = {"endpoint": endpoint, "components": {"etcd": {"local": {"volumeData": {volume_data: {}}}}}}
-    run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host=host, spec=spec)
+    run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host_cluster=host, spec=spec)
     list(account_rights.problems(run))
     return [(*each, *[None] * (6 - len(each))) for each in asked]
 
