@@ -21,6 +21,8 @@ FIXED_SETTINGS = (
     "encryption.provider",
     "hostCluster.domain",
 )
+#: Field that counts how often the rights of administrators were taken back.
+GENERATION = "certificates.administratorGeneration"
 #: Where etcd may be.
 _EXTERNAL, _ON_HOSTS, _IN_PODS = "external", "on plain hosts", "in pods"
 
@@ -36,6 +38,17 @@ def changed(run: Run) -> Iterable[Problem]:
         old, new = _at(before, path), _at(run.spec, path)
         if old != new and not (moved and path.startswith("components.etcd.")):
             yield _cannot_follow(path, old, new)
+    yield from _generation_lowered(_at(before, GENERATION), _at(run.spec, GENERATION))
+
+
+def _generation_lowered(old: int, new: int) -> Iterable[Problem]:
+    """An API server refuses it by a rule of the schema about the object as it was; a file has no such rule."""
+    if new < old:
+        yield Problem(
+            what=f"it was {old} and is {new} now; kubeconfigs that were taken back would have their rights again",
+            where=f"spec.{GENERATION}",
+            remedy=f"set it to {old} or higher",
+        )
 
 
 def service_subnet(run: Run) -> Iterable[Problem]:

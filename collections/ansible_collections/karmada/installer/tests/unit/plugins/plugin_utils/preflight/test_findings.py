@@ -137,6 +137,17 @@ def test_everything_else_can_be_changed(later: dict[str, Any]) -> None:
     assert problems(installed(None, later)) == []
 
 
+def test_rights_that_were_taken_back_are_not_given_back() -> None:
+    def generation(number: int) -> dict[str, Any]:
+        return {"certificates": {"administratorGeneration": number}}
+
+    (problem,) = problems(installed(generation(3), generation(2)))
+    assert problem.where == "spec.certificates.administratorGeneration"
+    assert "set it to 3 or higher" in str(problem)
+    assert len(problems(installed(generation(2), {}))) == 1
+    assert problems(installed(generation(2), generation(3))) == []
+
+
 def test_crds_can_be_taken_over_later() -> None:
     assert problems(installed({"installCRD": False}, {})) == []
 
