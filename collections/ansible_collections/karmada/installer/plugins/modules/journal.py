@@ -26,8 +26,8 @@ options:
   state:
     description:
       - >-
-        V(chosen) takes the newest state of those that M(karmada.installer.host_observe) has found on hosts, or makes a
-        first one.
+        V(chosen) takes the state that M(karmada.installer.host_observe) has found on more than half of the hosts, now
+        or one step ago, or makes a first one. Without such a majority it fails and names the hosts that differ.
       - >-
         V(opened) opens the journal, if there is anything to do on hosts. In pods a step that writes opens it by itself.
       - V(noted) records O(event).

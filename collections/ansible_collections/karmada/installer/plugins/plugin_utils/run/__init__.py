@@ -11,7 +11,8 @@ A run and what it is composed of
 
 * a **place** (``place.py``, ``on_hosts.py``): ``InPods``, ``PodsAboveHosts`` or ``OnHosts``. All that differs by where
   the components run is a method of it, abstract in ``Place``: addresses, certificates, how the API server is reached,
-  what hosts are given. No step asks which place it has; ``action.py`` and ``host_action.py`` choose it.
+  what hosts are given. ``action.py`` chooses it by the document. Steps that have two forms as a whole, for a host
+  cluster and for hosts, ask ``in_pods``; a third way to install would have to answer there, too.
 * a **store** (``store.py``), which the place names: ``SecretStore`` (Secret and Lease) or ``HostFiles``. It reads and
   writes the state and holds the lock.
 * **snapshots** (``snapshot.py``): ``Live`` is what the place shows at one time, ``Snapshot`` what follows from that

@@ -22,7 +22,6 @@ from ..pki import files as pki_files
 from ..problems import ProblemsError
 from ..render import load_balancer, units
 from ..render.agent_units import AgentAccess, addition
-from .run import Run
 
 if TYPE_CHECKING:
     from .run import Run
