@@ -2,8 +2,8 @@
 """Where a control plane runs, and all that differs by it: addresses, who serves what, certificates, hosts, the state.
 
 Another way to install is another place. What differs is a method here, and no step asks for the class. Where a step has
-two forms as a whole, one that looks at a host cluster and one that looks at hosts (most of them in preflight, report and
-uninstall), it takes the form by ``in_pods``.
+two forms as a whole, one that looks at a host cluster and one that looks at hosts (most of them in preflight, report
+and uninstall), it takes the form by ``in_pods``.
 """
 
 from __future__ import annotations
