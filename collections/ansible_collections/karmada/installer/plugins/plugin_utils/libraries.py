@@ -13,6 +13,7 @@ from .problems import Problem, ProblemsError
 NEEDED: Mapping[str, str] = {
     "celpy": "cel-python",
     "cryptography": "cryptography",
+    "jinja2": "Jinja2",
     "jsonschema": "jsonschema",
     "urllib3": "urllib3",
     "websocket": "websocket-client",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An endpoint of type VirtualIP: HAProxy and keepalived on plain hosts, as users, files and systemd units. No I/O.
+"""An endpoint of type VirtualIP: HAProxy and keepalived on plain hosts, as users, files and systemd units.
+No I/O, but that it reads its templates.
 
 keepalived keeps the address on one of the load balancers; HAProxy runs on all of them, listens on the address whether
 or not the host has it at the moment, and passes connections on to a kube-apiserver that is ready. TLS is not ended on
@@ -29,11 +30,13 @@ balancer no longer. Such a host ends before the others stop sending to it: one t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HASH_VARIABLE, UNIT_FOLDER
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
@@ -57,6 +60,9 @@ from .units import (
     user_named,
 )
 
+if TYPE_CHECKING:
+    import jinja2
+
 VIRTUAL_IP = "VirtualIP"
 ROLE = "loadBalancer"
 HAPROXY, KEEPALIVED = "haproxy", "keepalived"
@@ -66,9 +72,7 @@ PROGRAMS: Mapping[str, str] = {HAPROXY: "/usr/sbin/haproxy", KEEPALIVED: "/usr/s
 MONITOR_PORT = 5444
 MONITOR_PATH = "/readyz"
 
-_BACKEND, _HEALTH = "karmada-apiserver", "health"
-#: With three adverts missed in a row, and a little more for a lower priority, the address moves after about a second.
-_ADVERT_SECONDS = "0.3"
+_TEMPLATES = Path(__file__).parent / "templates"
 #: Steps far enough from each other that two backups do not both take over when the holder is gone: the wait of one with
 #: a lower priority is longer by 1/256 of the advert interval for each.
 _HIGHEST_PRIORITY, _PRIORITY_STEP, _LOWEST_PRIORITY = 250, 20, 10
@@ -169,79 +173,18 @@ def haproxy_configuration(instance: Instance, host: Host) -> str:
     """The configuration of HAProxy on this host."""
     spec = instance.spec
     port = KARMADA_APISERVER.listens(spec)["https"]
-    address = bracketed(virtual_ip(spec))
-    hosts = hosts_of(spec, CONTROL_PLANE_ROLE)
-    # With each of them, because HAProxy 2.6 forgets a tcp-ut of default-server.
-    where = {each.name: f"{each.name} {bracketed(each.address)}:{port} tcp-ut 3s" for each in hosts}
-    servers = "\n".join(f"    server {where[name]} track {_HEALTH}/{name}" for name in where)
-    asked = "\n".join(f"    server {where[name]} check-sni {name} verifyhost {name}" for name in where)
-    return f"""\
-# Of the installer, which overwrites changes.
-global
-    log stdout format raw daemon
-    # After a reload, a worker with older settings does not ask its backends how they are any more.
-    hard-stop-after 90s
-
-defaults
-    mode tcp
-    timeout connect 500ms
-    # As long as a kubelet lets a session of kubectl exec be idle, and longer than any watch is silent.
-    timeout client 4h
-    timeout server 4h
-    # A client that has vanished without a word.
-    option clitcpka
-    clitcpka-idle 60s
-    clitcpka-intvl 10s
-    clitcpka-cnt 6
-    # Never by the address that may be on another host in a moment.
-    source {bracketed(host.address)}
-    # A host that has vanished without a word: what is silent is asked each second, and what was sent has to be received
-    # within 3 s (tcp-ut). Kernels settle that between them, however busy an API server is.
-    option srvtcpka
-    srvtcpka-idle 1s
-    srvtcpka-intvl 1s
-    srvtcpka-cnt 3
-
-frontend {_BACKEND}
-    # transparent: the host need not have the address yet. It takes no rights, see IP_FREEBIND in ip(7).
-    bind {address}:{endpoint.port(spec["endpoint"], None)} transparent
-    default_backend {_BACKEND}
-
-backend {_BACKEND}
-    balance leastconn
-    # What one backend does not take, the next one gets.
-    retries 3
-    option redispatch 1
-    default-server on-marked-down shutdown-sessions
-{servers}
-
-# How the API servers are. No client is served here, so these times are for the questions alone.
-backend {_HEALTH}
-    # Which backends come and go. Who has asked for what is in the audit log of kube-apiserver.
-    log global
-    # Connecting counts with its TLS handshake, and the shorter one of this and inter. So long are these times that an
-    # API server with too much to do is not taken for one that is gone: the others would get what it had, and have too
-    # much to do next. Yet one that is told to stop is seen before it has stopped (see its shutdown delay).
-    timeout connect 1500ms
-    timeout check 10s
-    option httpchk
-    http-check connect default
-    http-check send meth GET uri {KARMADA_APISERVER.health.live}
-    http-check expect status 200
-    http-check connect default
-    http-check send meth GET uri {KARMADA_APISERVER.health.ready}
-    http-check expect error-status L7OKC status 200
-    default-server check inter 1500ms fastinter 500ms downinter 500ms fall 2 rise 2
-    default-server check-ssl verify required ca-file {configuration_folder(instance, HAPROXY)}/ca.crt
-{asked}
-
-frontend monitor
-    mode http
-    bind {LOOPBACK}:{MONITOR_PORT}
-    timeout client 5s
-    monitor-uri {MONITOR_PATH}
-    monitor fail if {{ nbsrv({_BACKEND}) lt 1 }}
-"""
+    return _rendered(
+        "haproxy.cfg.j2",
+        source=bracketed(host.address),
+        bind=f"{bracketed(virtual_ip(spec))}:{endpoint.port(spec['endpoint'], None)}",
+        servers=[
+            {"name": each.name, "address": f"{bracketed(each.address)}:{port}"}
+            for each in hosts_of(spec, CONTROL_PLANE_ROLE)
+        ],
+        health=KARMADA_APISERVER.health,
+        folder=configuration_folder(instance, HAPROXY),
+        monitor={"address": f"{LOOPBACK}:{MONITOR_PORT}", "path": MONITOR_PATH},
+    )
 
 
 def keepalived_configuration(instance: Instance, host: Host, interface: str) -> str:
@@ -253,54 +196,18 @@ def keepalived_configuration(instance: Instance, host: Host, interface: str) -> 
     spec = instance.spec
     balancers = load_balancers(spec)
     address = ipaddress.ip_address(virtual_ip(spec))
-    peers = [each.address for each in balancers if each != host]
-    # A single one has nobody to talk to, and without peers keepalived would refuse to talk to nobody.
-    unicast = f"""\
-    check_unicast_src
-    unicast_src_ip {host.address}
-    # As a router would not let it through. Unless told, keepalived sends 64 with IPv6.
-    unicast_ttl 255
-    unicast_peer {{
-{"".join(f"        {peer} min_ttl 255 max_ttl 255{chr(10)}" for peer in peers)}    }}
-"""
-    return f"""\
-# Of the installer, which overwrites changes.
-global_defs {{
-    router_id {host.name}
-    vrrp_version 3
-    enable_script_security
-    script_user {user_named(instance, KEEPALIVED)}
-    # The unit has a better share of the processor instead.
-    max_auto_priority -1
-}}
-
-vrrp_script haproxy {{
-    script "{configuration_folder(instance, KEEPALIVED)}/check"
-    interval 1
-    timeout 2
-    # Twice, so that the address stays when HAProxy is restarted.
-    fall 2
-    rise 1
-    init_fail
-}}
-
-vrrp_instance {unit_name(instance, "virtual-ip").removesuffix(".service")} {{
-    # Whoever has the address keeps it: each move cuts the connections of all clients.
-    state BACKUP
-    nopreempt
-    interface {_checked(host, interface)}
-    virtual_router_id {spec["endpoint"]["virtualIP"]["virtualRouterID"]}
-    priority {priority(balancers, host)}
-    advert_int {_ADVERT_SECONDS}
-{unicast if peers else ""}\
-    virtual_ipaddress {{
-        {address}/{address.max_prefixlen}
-    }}
-    track_script {{
-        haproxy
-    }}
-}}
-"""
+    return _rendered(
+        "keepalived.conf.j2",
+        host=host,
+        user=user_named(instance, KEEPALIVED),
+        folder=configuration_folder(instance, KEEPALIVED),
+        vrrp_instance=unit_name(instance, "virtual-ip").removesuffix(".service"),
+        interface=_checked(host, interface),
+        router=spec["endpoint"]["virtualIP"]["virtualRouterID"],
+        priority=priority(balancers, host),
+        peers=[each.address for each in balancers if each != host],
+        virtual_ip=f"{address}/{address.max_prefixlen}",
+    )
 
 
 def priority(balancers: Sequence[Host], host: Host) -> int:
@@ -310,13 +217,26 @@ def priority(balancers: Sequence[Host], host: Host) -> int:
 
 def check_script() -> str:
     """What keepalived asks each second: whether HAProxy of this host would serve. Needs nothing but bash."""
-    # Its first line stands apart, so that this file is not taken for a shell script.
-    return f"""{"#!/bin/bash"}
-# Of the installer, which overwrites changes. Succeeds if HAProxy of this host has a kube-apiserver that is ready.
-exec 3<>/dev/tcp/{LOOPBACK}/{MONITOR_PORT} || exit 1
-printf 'GET {MONITOR_PATH} HTTP/1.0\\r\\n\\r\\n' >&3
-read -r -t 1 _version status _reason <&3 && [[ $status == 200 ]]
-"""
+    return _rendered("check.j2", monitor={"host": LOOPBACK, "port": MONITOR_PORT, "path": MONITOR_PATH})
+
+
+def _rendered(template: str, **values: Any) -> str:
+    """The text of a file of the folder ``templates``. Raises jinja2.UndefinedError where it uses no such value."""
+    return _templates().get_template(template).render(values)
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    """Nothing is escaped, because none of the texts is HTML: what values may contain is decided by the schema."""
+    import jinja2  # noqa: PLC0415 - only this type of endpoint needs it
+
+    return jinja2.Environment(  # noqa: S701
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
 def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:

@@ -124,7 +124,7 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def test_source_files_name_their_licence() -> None:
-    files = tracked("*.py", "*.yml", "*.yaml", "*.sh", "*.cfg", "*.toml", "Makefile", ".ci/*")
+    files = tracked("*.py", "*.yml", "*.yaml", "*.j2", "*.sh", "*.cfg", "*.toml", "Makefile", ".ci/*")
     assert files
     lacking = [
         str(path.relative_to(REPOSITORY))

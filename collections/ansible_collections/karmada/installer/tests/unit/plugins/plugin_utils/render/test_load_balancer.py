@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import jinja2
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
@@ -212,6 +213,24 @@ class TestKeepalived:
         found = [load_balancer.priority(hosts, each) for each in hosts]
         assert found == sorted(found, reverse=True)
         assert all(1 <= each <= 254 for each in found)
+
+
+class TestTemplates:
+    def test_a_value_that_nobody_gives_is_no_empty_text(self) -> None:
+        with pytest.raises(jinja2.UndefinedError):
+            load_balancer._templates().from_string("bind {{ address }}").render()
+
+    def test_what_a_document_says_is_a_value_and_no_template(self) -> None:
+        of = instance()
+        of.spec["hosts"][1]["address"] = "{{ folder }} & <"
+        assert "        {{ folder }} & < min_ttl 255" in keepalived(of)
+
+    def test_every_line_ends_and_none_is_left_of_the_template(self) -> None:
+        of = instance()
+        texts = (haproxy(of), keepalived(of), load_balancer.check_script())
+        assert [text[-1:] for text in texts] == ["\n"] * 3
+        assert not re.findall(r"\{[%#{]|SPDX", "".join(texts))
+        assert load_balancer.check_script().startswith("#!/bin/bash\n")
 
 
 class TestTree:
