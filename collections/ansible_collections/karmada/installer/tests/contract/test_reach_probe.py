@@ -17,7 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     KARMADA_CONTROLLER_MANAGER,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import reach_probe
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Target
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, binary
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_reach import (
     AUTHORITY,

@@ -15,10 +15,10 @@ from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..pki import x509
 from ..problems import Problem
 from ..render import load_balancer
+from ..run.reach import Fault
 from ..run.run import Run
 from . import endpoint_look, reach_from_hosts
 from .endpoint_look import Seen
-from .reach import Fault
 
 #: By one of these names pods find the API server of any cluster, so its certificate has them.
 _NAMES_OF_API_SERVERS = {"kubernetes", "kubernetes.default", "kubernetes.default.svc"}

@@ -27,9 +27,9 @@ from ..members import rights as member_rights
 from ..members.plan import Clusters, same_cluster
 from ..members.registration import CLUSTER_API, CONTROL_PLANE_ANNOTATION, IMPERSONATOR, role
 from ..problems import Problem, ProblemsError
+from ..run.reach import Target
 from ..run.run import Run
 from . import cluster_checks, member_rights_checks
-from .reach import Target
 
 #: Where every cluster publishes the CA of its API server for its accounts.
 ROOT_CA = "kube-root-ca.crt"

@@ -25,9 +25,9 @@ from ..members import one_member, registration
 from ..members.plan import Clusters
 from ..problems import Problem, ProblemsError
 from ..run import selection as selected_members
+from ..run.reach import Fault, Target, sentences
 from ..run.run import Run
 from . import member_checks
-from .reach import Fault, Target, sentences
 
 #: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
 KUBECONFIGS_AT_ONCE = 32

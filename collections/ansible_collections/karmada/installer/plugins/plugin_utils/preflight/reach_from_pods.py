@@ -26,9 +26,9 @@ from ..members.plan import Clusters
 from ..members.registration import NAMESPACE_ON_MEMBER
 from ..problems import Problem, ProblemsError
 from ..run import selection as selected_members
+from ..run.reach import Fault, Target
 from ..run.run import Run
 from . import member_checks, probe_pods, reach_from_hosts, reach_probe
-from .reach import Fault, Target
 
 #: How long one that a killed run has left may take to go.
 GONE_SECONDS = 60.0

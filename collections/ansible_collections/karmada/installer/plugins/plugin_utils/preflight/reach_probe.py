@@ -28,8 +28,8 @@ from ..kube.errors import Forbidden
 from ..problems import Problem, ProblemsError
 from ..redaction import redacted
 from ..render.pods import pod_template
+from ..run.reach import Fault, Target
 from . import probe_pods
-from .reach import Fault, Target
 
 #: The name label of the pods, so that those of a run that was killed are found.
 PROBE = "reach-probe"

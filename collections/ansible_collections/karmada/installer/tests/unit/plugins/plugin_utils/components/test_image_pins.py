@@ -21,8 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.agent import ROW as AGENT
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import reach_probe
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import Findings
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.render.pods import pod_template
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Target
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host
 from ansible_collections.karmada.installer.tests.unit.support.samples import FULL_SPEC, OWNER, document, state

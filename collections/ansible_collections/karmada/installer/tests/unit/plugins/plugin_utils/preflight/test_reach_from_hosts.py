@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
     member_checks,
     reach_from_hosts,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Fault, Target, sentences
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Fault, Target, sentences
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (

@@ -23,8 +23,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
     reach_from_pods,
     reach_probe,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.reach import Fault, Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Fault, Target
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import FULL_SPEC, document, rendered, state

@@ -38,7 +38,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
     host_list_checks,
     host_preflight,
     member_checks,
-    reach,
     reach_from_hosts,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -49,6 +48,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render.agent_uni
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import MemberStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs as programs_of_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import reach
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
