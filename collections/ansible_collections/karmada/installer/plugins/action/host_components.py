@@ -68,7 +68,6 @@ class ActionModule(HostAction):
         elif arguments["state"] == "present" and not self._task.check_mode and not found.get("failed"):
             # The next step sees the keys that this one has made.
             files = {file["path"]: file["content"] for file in tree["files"]}
-            self.note(files={**(self.seen.get("files") or {}), **files})
+            self.note(files={**self.seen.files, **files})
         if found.get("units"):
-            seen = self.seen.get("units") or {}
-            self.note(units={**seen, **found["units"]})
+            self.note_units(found["units"])

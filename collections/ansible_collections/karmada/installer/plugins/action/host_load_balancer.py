@@ -24,15 +24,14 @@ class ActionModule(HostAction):
         if state in ("held", "released"):
             tree = json.dumps(load_balancer.packages(run.instance))
             return self.on_host("_host_tree", tree=tree, state="held" if state == "held" else "present")
-        serving, coming = load_balancer.in_turn(run.instance, run.observed)
+        serving, coming = load_balancer.in_turn(run.instance, {name: seen.files for name, seen in run.observed.items()})
         nothing = {"changed": False, "changes": [], "in_turn": serving + coming}
         wanted = not self.leaves and self.view.is_load_balancer
-        if state == "ended" and (wanted or not serving or self.seen.get("refusal")):
+        if state == "ended" and (wanted or not serving or self.seen.refusal):
             # Where nobody else serves it, the address stays until those that come do.
             return nothing
         tree = json.dumps(self.view.load_balancer_tree() if wanted else load_balancer.absent(run.instance))
         found = self.on_host("_host_tree", tree=tree, state="present", timeout=arguments["timeout"])
         if found.get("units"):
-            seen = self.seen.get("units") or {}
-            self.note(units={**seen, **found["units"]})
+            self.note_units(found["units"])
         return nothing | found

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access, host_answer
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead
 
 
@@ -44,7 +45,10 @@ class ActionModule(HostAction):
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
         refusal = refusal or host_answer.refusal(seen)
-        self.note(refusal=refusal, **({} if refusal else {**seen, "asked": asked, "answered": answered}))
+        self.note(refusal=refusal)
+        if not refusal:
+            known = HostObservation.of(seen)
+            self.note(asked=asked, answered=answered, **{name: getattr(known, name) for name in seen})
         return {"changed": False, "reached": not refusal}
 
     def _ask(self, question: dict[str, Any]) -> tuple[dict[str, Any], str]:

@@ -21,7 +21,7 @@ class ActionModule(HostAction):
         """What it lacks was found out when it was looked at, and was brought to this machine."""
         if arguments["state"] == "absent":
             return self.on_host("_host_program_files", state="absent")
-        lacking = self.seen.get("lacking") or {}
+        lacking = self.seen.lacking
         if not lacking:
             return {"changed": False, "installed": []}
         if self._task.check_mode:
@@ -30,15 +30,15 @@ class ActionModule(HostAction):
         for each in lacking.values():
             if lost := self.keep_lock():
                 return lost
-            arrived[each["sha256"]] = self._send(Path(each["file"]))
+            arrived[each.sha256] = self._send(Path(each.file))
         found = self.on_host(
             "_host_program_files",
-            programs=[{"path": path, "sha256": each["sha256"]} for path, each in sorted(lacking.items())],
+            programs=[{"path": path, "sha256": each.sha256} for path, each in sorted(lacking.items())],
             arrived=arrived,
         )
         if not found.get("failed"):
-            sent = {path: each["sha256"] for path, each in lacking.items()}
-            self.note(lacking={}, programs={**self.seen["programs"], **sent})
+            sent = {path: each.sha256 for path, each in lacking.items()}
+            self.note(lacking={}, programs={**self.seen.programs, **sent})
         return found
 
     def _send(self, file: Path) -> str:

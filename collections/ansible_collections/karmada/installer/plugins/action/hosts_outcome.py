@@ -22,7 +22,7 @@ class ActionModule(KarmadaAction):
         del arguments
         # What is wrong with hosts that members alone need is told of these members.
         hosts = {name: host for name, host in run.hosts.items() if not host.is_of_members}
-        in_trouble = any(run.observed[name].get("lost") or run.observed[name].get("stopped") for name in hosts)
+        in_trouble = any(run.observed[name].lost or run.observed[name].stopped for name in hosts)
         if run.place.in_pods and not in_trouble:
             # What failed is in the pods above, and told.
             return {"changed": False}

@@ -11,8 +11,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import f
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import Lost
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, kept_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Kept, Stored
 
 #: What is done to one copy of the state, the one of a host. ``released`` is of both: a host has a lock, too.
 OF_HOSTS = ("written", "kept", "absent")
@@ -99,7 +100,7 @@ class OnHost(HostAction):
         seen = self.seen
         if state == "written" and not self.leaves and run.hosts[self.host_name].is_of_members:
             # It has keys of authorities in it. A host that was one of the control plane's before may have it yet.
-            if not (seen.get("stored") or {}).get("serial"):
+            if not seen.stored.serial:
                 return {"changed": False}
             state = "absent"
         stored = self._stored(needed=arguments["required"])
@@ -107,7 +108,7 @@ class OnHost(HostAction):
             return {"changed": False}
         if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
             return {"changed": False}
-        if seen.get("refusal"):
+        if seen.refusal:
             # It could not be reached when this run began, or was somebody else's.
             return {"changed": False}
         wanted = {"name": run.name, "state": state, "holder": run.holder}
@@ -119,10 +120,10 @@ class OnHost(HostAction):
         else:
             found, refusal = refusal_of(lambda: self.on_host("_host_state", **wanted))
             if refusal:
-                self.note(lost={"step": self._task.name, "reason": refusal})
+                self.note(lost=Lost(self._task.name, refusal))
                 return {"changed": False}
         if stored and state == "written" and not found.get("failed"):
-            self.note(stored=kept)
+            self.note(stored=Kept.of(kept))
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
 
     def _stored(self, *, needed: bool) -> Stored | None:
@@ -140,8 +141,8 @@ class OnHost(HostAction):
     @property
     def _expected(self) -> str:
         """The digest of what this run has seen of the state on this host; empty where there was none."""
-        kept = kept_by({self.host_name: self.seen}).get(self.host_name)
-        return kept.digest if kept else ""
+        kept = self.seen.stored
+        return kept.digest if kept.serial else ""
 
     def _lacks(self, stored: Stored, *, needed: bool) -> bool:
         """Whether this host has to be told.
@@ -151,4 +152,4 @@ class OnHost(HostAction):
         kept = self.karmada.store.kept_by_hosts.get(self.host_name)
         if stored.is_kept(self.karmada.hosts[self.host_name], kept):
             return False
-        return needed or any((each.get("stored") or {}).get("serial") for each in self.karmada.observed.values())
+        return needed or any(each.stored.serial for each in self.karmada.observed.values())

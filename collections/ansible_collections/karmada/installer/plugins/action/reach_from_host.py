@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Fault
 
 #: How long a host may take for all of it. Whoever is far away answers a handshake within a second.
 SECONDS = 5
@@ -17,10 +18,10 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """A host that is lost meanwhile is told of by the next step that needs it."""
         del arguments
-        targets = self.seen.get("targets") or []
+        targets = [each.plain for each in self.seen.targets]
         if not targets:
             return {"changed": False, "unreached": []}
         found, refusal = refusal_of(lambda: self.on_host("_host_reach", targets=targets, seconds=SECONDS))
-        unreached = {} if refusal else found["unreached"]
+        unreached = {} if refusal else {name: Fault.of(each) for name, each in found["unreached"].items()}
         self.note(unreached=unreached)
         return {"changed": False, "unreached": sorted(unreached)}

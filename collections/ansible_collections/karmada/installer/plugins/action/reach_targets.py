@@ -30,5 +30,5 @@ class ActionModule(KarmadaAction):
         hosts = dict.fromkeys(reach_from_hosts.looking(run), found) if found else {}
         hosts |= reach_from_hosts.for_agents(run, registered)
         for host, targets in hosts.items():
-            run.handover.note(host, targets=[each.plain for each in targets])
+            run.handover.note(host, targets=tuple(targets))
         return {"changed": False, "hosts": {host: [each.name for each in targets] for host, targets in hosts.items()}}

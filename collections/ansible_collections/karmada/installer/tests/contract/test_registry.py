@@ -38,9 +38,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostFacts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Kept, Stored
 from ansible_collections.karmada.installer.tests.contract.conftest import binary, free_ports, started, wait_until
 from ansible_collections.karmada.installer.tests.unit.support import samples
 from ansible_collections.karmada.installer.tests.unit.support.web_server import (
@@ -278,8 +279,10 @@ class Hosts:
         handover = Handover(self.folder / f"run{self._runs}")
         common: dict[str, Any] = {"operation": "install", "holder": "me", "check": False, "say": print}
         for host, machine in zip(hosts, machines, strict=False):
-            facts = {"architecture": machine}
-            handover.note(host["name"], stored=self.stored.plain, files={}, facts=facts, programs=OTHER_PROGRAMS)
+            facts = HostFacts(machine)
+            handover.note(
+                host["name"], stored=Kept.of(self.stored.plain), files={}, facts=facts, programs=OTHER_PROGRAMS
+            )
         found = Run(
             document,
             Connection(),
@@ -299,7 +302,7 @@ class Hosts:
         run.begin()
         self.stored = run.store.stored
         assert set(lacking) == set(run.hosts)
-        return {Path(each["file"]).read_bytes() for paths in lacking.values() for each in paths.values()}
+        return {Path(each.file).read_bytes() for paths in lacking.values() for each in paths.values()}
 
     def push(self, word: str) -> str:
         """Have the tag lead to an image with this in its programs; returns its digest."""

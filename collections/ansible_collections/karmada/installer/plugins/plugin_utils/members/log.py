@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 
 from ..components.table import KARMADA_CONTROLLER_MANAGER
@@ -71,8 +71,7 @@ def _plain(quoted: str) -> str:
 
 
 def _of_hosts(run: Run) -> list[str]:
-    found: list[Mapping[str, str]] = [observed.get("member_log") or {} for observed in run.observed.values()]
-    return [line for each in found for line in each.values()]
+    return [line for observed in run.observed.values() for line in observed.member_log.values()]
 
 
 def _of_pods(run: Run) -> list[str]:

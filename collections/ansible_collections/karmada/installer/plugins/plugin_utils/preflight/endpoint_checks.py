@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 
@@ -124,7 +124,7 @@ def leads(run: Run) -> Iterable[Problem]:
     seen = endpoint_look.look(name, port)
     for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
         run.say(f"hint: {hint}")
-    if not run.place.in_pods and not run.stored_state and any(each.get("refusal") for each in run.observed.values()):
+    if not run.place.in_pods and not run.stored_state and any(each.refusal for each in run.observed.values()):
         return  # it may be ours, and what tells so be on a host that lets nobody in
     ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""
     if stranger := _stranger(seen.certificate, ours):
@@ -197,9 +197,9 @@ def _of_hosts(run: Run, name: str) -> Iterator[str]:
     """Hosts that do not know the name; those that run agents have it told of their members."""
     faults: dict[Fault, list[str]] = {}
     for host, observed in run.observed.items():
-        found: Mapping[str, str] = (observed.get("unreached") or {}).get(reach_from_hosts.ENDPOINT) or {}
-        if found.get("fault") == kinds.UNKNOWN_NAME:
-            faults.setdefault(Fault(kinds.UNKNOWN_NAME, found["detail"]), []).append(host)
+        found = observed.unreached.get(reach_from_hosts.ENDPOINT)
+        if found and found.kind == kinds.UNKNOWN_NAME:
+            faults.setdefault(found, []).append(host)
     for fault, hosts in faults.items():
         yield (
             f"{_called(name)} is not known on {', '.join(hosts)} ({fault.detail}): the control plane does without, "

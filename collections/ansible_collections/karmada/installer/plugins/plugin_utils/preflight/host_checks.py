@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be wrong with plain hosts and can be known before the first change. All of it is told at once.
 
-Pure functions over what the first step found on each host: ``observed`` is host name → observation, with
-
-* ``refusal``: why the host could not be looked at, in the words of ssh, sudo or Ansible; nothing else stands there then
-* ``facts``: see ``module_utils.host_state.facts``
-* ``programs``: the programs that are there already, path → SHA-256 in hex
-* ``asked``, ``answered``: when the question left and the answer was here, by our clock, in seconds since 1970
+Pure functions over what the first step found on each host: ``observed`` is host name → observation.
 """
 
 from __future__ import annotations
@@ -16,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 from ..artifacts.programs import ARCHITECTURES
 from ..components import hosts as component_hosts
@@ -29,9 +23,10 @@ from ..document import mode_fields
 from ..problems import Problem
 from ..render import load_balancer, sockets, units
 from ..run import host_access
+from ..run.host_observation import HostFacts, HostObservation, Interface
 from . import host_list_checks
 
-Observed = Mapping[str, Mapping[str, Any]]
+Observed = Mapping[str, HostObservation]
 
 #: What our units use that came last: ProtectProc.
 OLDEST_SYSTEMD = 247
@@ -52,21 +47,21 @@ class _Seen:
     """A host of the document and what was found there."""
 
     host: Host
-    facts: Mapping[str, Any]
-    observation: Mapping[str, Any]
+    facts: HostFacts
+    observation: HostObservation
 
     @property
     def where(self) -> str:
         return f"host {self.host.name} ({self.host.address})"
 
     @cached_property
-    def interface(self) -> Mapping[str, Any]:
-        """The network interface that carries its address; empty if none does."""
-        return next((each for each in self.facts["interfaces"] if each["name"] == self.facts["interface"]), {})
+    def interface(self) -> Interface | None:
+        """The network interface that carries its address; None if none does."""
+        return next((each for each in self.facts.interfaces if each.name == self.facts.interface), None)
 
     @property
     def addresses(self) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
-        return [ipaddress.ip_interface(each) for one in self.facts["interfaces"] for each in one["addresses"]]
+        return [ipaddress.ip_interface(each) for one in self.facts.interfaces for each in one.addresses]
 
 
 def problems(instance: Instance, observed: Observed, state: State | None) -> list[Problem]:
@@ -103,23 +98,9 @@ def hints(instance: Instance, observed: Observed) -> list[str]:
     ]
 
 
-def same(facts: Mapping[str, Any], observation: Mapping[str, Any]) -> bool:
-    """Whether what was seen of two hosts is of the same machine."""
-    return _same_ids(facts, observation.get("facts") or {})
-
-
-def _same_ids(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    # Machine ids are copied with disks, and all containers of a machine share one boot: only both together tell.
-    ids = [(facts.get("machine_id"), facts.get("boot_id")) for facts in (first, second)]
-    return ids[0] == ids[1] and all(ids[0])
-
-
 def _seen(hosts: Iterable[Host], observed: Observed) -> list[_Seen]:
-    return [
-        _Seen(host, observed[host.name]["facts"], observed[host.name])
-        for host in hosts
-        if "facts" in observed.get(host.name, {})
-    ]
+    found = ((host, observed[host.name]) for host in hosts)
+    return [_Seen(host, seen.facts, seen) for host, seen in found if seen.facts]
 
 
 def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator[Problem]:
@@ -128,9 +109,8 @@ def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator
         for check in _OF_ONE_HOST:
             yield from check(instance, one)
         return
-    refusal = str((observed.get(host.name) or {}).get("refusal") or "")
     user = instance.spec["ssh"].get("user", "")
-    yield host_access.problem(refusal, host=host.name, address=host.address, user=user)
+    yield host_access.problem(observed[host.name].refusal, host=host.name, address=host.address, user=user)
 
 
 def _of_all_hosts(instance: Instance, seen: Sequence[_Seen]) -> list[Problem]:
@@ -142,28 +122,28 @@ def _of_all_hosts(instance: Instance, seen: Sequence[_Seen]) -> list[Problem]:
 
 def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
     facts = one.facts
-    if facts["architecture"] not in ARCHITECTURES:
+    if facts.architecture not in ARCHITECTURES:
         yield Problem(
-            f"its architecture is {facts['architecture']}, for which there are no programs",
+            f"its architecture is {facts.architecture}, for which there are no programs",
             one.where,
             f"use a host with {' or '.join(ARCHITECTURES)}",
         )
-    if not facts["systemd"]:
+    if not facts.systemd:
         yield Problem("it is not run by systemd", one.where, "use a host that is: components are units of systemd")
-    elif facts["systemd"] < OLDEST_SYSTEMD:
+    elif facts.systemd < OLDEST_SYSTEMD:
         yield Problem(
-            f"its systemd is version {facts['systemd']}, and units need {OLDEST_SYSTEMD}",
+            f"its systemd is version {facts.systemd}, and units need {OLDEST_SYSTEMD}",
             one.where,
             "use a newer release of the distribution, such as Debian 11, Ubuntu 22.04 or RHEL 9",
         )
-    if _version(facts["python"]) < host_access.OLDEST_PYTHON:
+    if _version(facts.python) < host_access.OLDEST_PYTHON:
         yield host_access.problem(
-            f"requires a minimum of Python. Current version: {facts['python']}",
+            f"requires a minimum of Python. Current version: {facts.python}",
             host=one.host.name,
             address=one.host.address,
         )
     # Without systemd there is no systemctl either, and one problem is enough.
-    missing = [name for name in facts["missing_programs"] if facts["systemd"] or name != "systemctl"]
+    missing = [name for name in facts.missing_programs if facts.systemd or name != "systemctl"]
     if missing:
         yield Problem(
             f"these programs are missing: {', '.join(missing)}",
@@ -171,7 +151,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
             "install them; on most distributions useradd and userdel are in the package passwd or shadow-utils",
         )
     # Of a host that runs agents the address is only to log in.
-    if not facts["has_address"] and not one.host.is_of_members:
+    if not facts.has_address and not one.host.is_of_members:
         others = ", ".join(str(each.ip) for each in one.addresses if not each.ip.is_loopback) or "none"
         yield Problem(
             f"{one.host.address} is none of its addresses (it has {others})",
@@ -182,18 +162,18 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
 
 def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
     needed: dict[str, int] = {}
-    there = one.observation.get("programs") or ()
+    there = one.observation.programs
     wanted = component_hosts.components_on(instance, one.host)
     programs = {units.program(instance, each) for each in wanted} - set(there)
     needed[units.PROGRAMS] = len(programs) * PROGRAM_BYTES
-    if ETCD in wanted and units.unit_name(instance, ETCD) not in one.facts["units"]:
+    if ETCD in wanted and units.unit_name(instance, ETCD) not in one.facts.units:
         needed[units.DATA] = ETCD_BYTES
     # Folders of one file system share what is free there.
     by_device: dict[int, list[str]] = {}
     for folder in needed:
-        by_device.setdefault(one.facts["devices"][folder], []).append(folder)
+        by_device.setdefault(one.facts.devices[folder], []).append(folder)
     for folders in by_device.values():
-        amount, free = sum(needed[each] for each in folders), one.facts["free"][folders[0]]
+        amount, free = sum(needed[each] for each in folders), one.facts.free[folders[0]]
         if free < amount:
             yield Problem(
                 f"{_mib(free)} are free for {' and '.join(folders)}, and {_mib(amount)} are needed",
@@ -213,16 +193,16 @@ def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
                 "give one of them another port or address",
             )
     for socket in wanted:
-        for used in one.facts["listening"]:
-            if used["port"] != socket.port or not sockets.overlap(used["address"], socket.address):
+        for used in one.facts.listening:
+            if used.port != socket.port or not sockets.overlap(used.address, socket.address):
                 continue
-            if _is_ours(instance, one, used["group"]):
+            if _is_ours(instance, one, used.group):
                 continue
             yield Problem(
                 f"port {socket.port} of {socket.address}, which {socket.needed_by} needs, is used by "
-                f"{_who(one, used['group'])} (on {used['address']})",
+                f"{_who(one, used.group)} (on {used.address})",
                 one.where,
-                _remedy_for_port(one, used["group"]),
+                _remedy_for_port(one, used.group),
             )
 
 
@@ -233,12 +213,12 @@ def _names(instance: Instance, one: _Seen) -> Iterator[Problem]:
         "choose another metadata.name; if it is what is left of a control plane that is no more, remove it on the host"
     )
     for unit in (each["name"] for each in ours["units"]):
-        found = one.facts["units"].get(unit)
-        if found and found["owner"] != instance.owner:
-            owner = f"of another control plane (owner {found['owner']})" if found["owner"] else "not of this installer"
+        found = one.facts.units.get(unit)
+        if found and found.owner != instance.owner:
+            owner = f"of another control plane (owner {found.owner})" if found.owner else "not of this installer"
             yield Problem(f"there is a unit {unit} already, {owner}", one.where, remedy)
     for user in (each["name"] for each in ours["users"]):
-        comment = one.facts["users"].get(user)
+        comment = one.facts.users.get(user)
         if comment is not None and instance.owner not in comment:
             yield Problem(f"there is a user {user} already, who is not of this control plane", one.where, remedy)
 
@@ -251,7 +231,11 @@ _OF_ONE_HOST: tuple[Callable[[Instance, _Seen], Iterable[Problem]], ...] = (_mac
 
 def _same_machine(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     for first, second in combinations(seen, 2):
-        if _same_ids(first.facts, second.facts) or _has(first, second.host.address) or _has(second, first.host.address):
+        if (
+            first.facts.is_same_machine(second.facts)
+            or _has(first, second.host.address)
+            or _has(second, first.host.address)
+        ):
             yield Problem(
                 f"{first.host.name} ({first.host.address}) and {second.host.name} ({second.host.address}) are the same "
                 "machine",
@@ -272,10 +256,10 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     address, where = ipaddress.ip_address(settings["address"]), "spec.endpoint.virtualIP.address"
     balancers = [one for one in seen if one.host in load_balancer.load_balancers(instance.spec)]
     for one in balancers:
-        networks = [ipaddress.ip_interface(each).network for each in one.interface.get("addresses", ())]
+        networks = [ipaddress.ip_interface(each).network for each in (one.interface.addresses if one.interface else ())]
         if networks and not any(address in network for network in networks):
             yield Problem(
-                f"{address} is not in a network of {one.facts['interface']} ({', '.join(map(str, networks))}), the "
+                f"{address} is not in a network of {one.facts.interface} ({', '.join(map(str, networks))}), the "
                 "interface that carries the host's address",
                 one.where,
                 f"choose a virtual IP of that network in {where}; it moves between hosts of one network only",
@@ -288,8 +272,8 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
                 where,
                 "choose an address that nobody has, or take it off that host",
             )
-    macs = {interface["mac"] for one in seen for interface in one.facts["interfaces"]}
-    strangers = {one.facts["virtual_ip_at"] for one in seen} - macs - {""}
+    macs = {interface.mac for one in seen for interface in one.facts.interfaces}
+    strangers = {one.facts.virtual_ip_at for one in seen} - macs - {""}
     # A host of ours that could not be looked at may be the one that has it.
     needed = sum(not host.is_of_members for host in component_hosts.all_hosts(instance.spec))
     if strangers and not (serving and len(seen) < needed):
@@ -316,14 +300,14 @@ def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
     if one.host.is_of_members and not wanted:
         yield f"it has the role {AGENT_ROLE}, and no member names it in its agentHosts"
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
-    if 0 < facts["memory"] < needed:
-        yield f"it has {_mib(facts['memory'])} of memory; with its roles, {_mib(needed)} are little already"
-    if facts["selinux_enforcing"]:
+    if 0 < facts.memory < needed:
+        yield f"it has {_mib(facts.memory)} of memory; with its roles, {_mib(needed)} are little already"
+    if facts.selinux_enforcing:
         yield (
             f"SELinux is enforcing. Should a unit fail with 203/EXEC, `restorecon -R {units.PROGRAMS}` gives programs "
             "their labels back, and `ausearch -m avc -ts recent` says what was denied"
         )
-    confined = [name for name in facts["apparmor_profiles"] if _program_of(name) in _programs(instance, one.host)]
+    confined = [name for name in facts.apparmor_profiles if _program_of(name) in _programs(instance, one.host)]
     if confined:
         yield (
             f"AppArmor enforces a profile for {', '.join(confined)}. Should it be denied something, "
@@ -331,7 +315,7 @@ def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
         )
     if ETCD in wanted:
         quota = _quota(instance)
-        free = facts["free"][units.DATA]
+        free = facts.free[units.DATA]
         if free < quota:
             yield f"etcd may grow to {_mib(quota)}, and {_mib(free)} are free below {units.DATA}"
 
@@ -342,18 +326,19 @@ def _unit_of(group: str) -> str:
 
 
 def _is_ours(instance: Instance, one: _Seen, group: str) -> bool:
-    found = one.facts["units"].get(_unit_of(group))
-    return bool(found and found["owner"] == instance.owner)
+    found = one.facts.units.get(_unit_of(group))
+    return bool(found and found.owner == instance.owner)
 
 
 def _who(one: _Seen, group: str) -> str:
     unit = _unit_of(group)
-    description = one.facts["units"].get(unit, {}).get("description", "")
+    description = found.description if (found := one.facts.units.get(unit)) else ""
     return f"{unit} ({description})" if description else unit or group or "a process that could not be found"
 
 
 def _remedy_for_port(one: _Seen, group: str) -> str:
-    if one.facts["units"].get(_unit_of(group), {}).get("owner"):
+    found = one.facts.units.get(_unit_of(group))
+    if found and found.owner:
         return "two control planes need ports of their own on a host; take another host, or uninstall the other one"
     return "stop it, let it listen elsewhere, or take another host"
 
@@ -375,9 +360,9 @@ def _skews(seen: Sequence[_Seen], least: float, most: float | None) -> Iterator[
         return seconds > least and (most is None or seconds <= most)
 
     ranges = {
-        one.host.name: (one.facts["time"] - one.observation["answered"], one.facts["time"] - one.observation["asked"])
+        one.host.name: (one.facts.time - one.observation.answered, one.facts.time - one.observation.asked)
         for one in seen
-        if "asked" in one.observation and "answered" in one.observation
+        if one.observation.answered
     }
     wrong = set()
     for name, (low, high) in ranges.items():
@@ -393,8 +378,7 @@ def _skews(seen: Sequence[_Seen], least: float, most: float | None) -> Iterator[
 
 def _runs_keepalived(instance: Instance, one: _Seen) -> bool:
     return any(
-        found["owner"] == instance.owner and load_balancer.KEEPALIVED in unit
-        for unit, found in one.facts["units"].items()
+        found.owner == instance.owner and load_balancer.KEEPALIVED in unit for unit, found in one.facts.units.items()
     )
 
 

@@ -67,8 +67,8 @@ def of_members(run: Run) -> dict[str, list[Problem]]:
 
 def _programs(run: Run, hosts: Sequence[str]) -> list[Problem]:
     """Programs that cannot be had. Which are lacking is known of hosts that could be looked at and that can run any."""
-    seen = [run.observed[host].get("facts") for host in hosts]
-    known = all(facts and facts["architecture"] in ARCHITECTURES for facts in seen)
+    seen = [run.observed[host].facts for host in hosts]
+    known = all(facts and facts.architecture in ARCHITECTURES for facts in seen)
     return host_programs.problems(run, hosts) if known else []
 
 
@@ -79,8 +79,9 @@ def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
         told = replace(problem, what=f"it has left the document and is to be cleaned, but {problem.what}")
         yield _or_given_up(host, told, "preflight_abandon_hosts", abandoned)
     for host in hosts:
-        facts = run.handover.observed(host.name).get("facts")
-        for other in (name for name, seen in run.observed.items() if facts and host_checks.same(facts, seen)):
+        facts = run.handover.observed(host.name).facts
+        others = ((name, seen.facts) for name, seen in run.observed.items())
+        for other in (name for name, its in others if facts and its and facts.is_same_machine(its)):
             yield Problem(
                 f"it has left the document, and {other} is the same machine",
                 _where(host),
@@ -92,7 +93,7 @@ def _refused(run: Run, hosts: Iterable[Host], abandoned: Sequence[str]) -> Itera
     """Hosts that did not let us look, with the reason, apart from those given up by name."""
     user = run.spec["ssh"].get("user", "")
     for host in hosts:
-        refusal = run.handover.observed(host.name).get("refusal")
+        refusal = run.handover.observed(host.name).refusal
         if refusal and host.name not in abandoned:
             yield host, host_access.problem(refusal, host=host.name, address=host.address, user=user)
 

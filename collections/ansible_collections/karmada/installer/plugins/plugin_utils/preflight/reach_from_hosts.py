@@ -68,7 +68,7 @@ def for_agents(run: Run, registered: Clusters) -> dict[str, list[Target]]:
     for entry in due:
         wanted = [*members_by_name.get(entry["name"], ()), *_endpoint(run, entry["name"])]
         for host in agent_hosts(entry):
-            if host in run.hosts and not run.observed[host].get("refusal"):
+            if host in run.hosts and not run.observed[host].refusal:
                 found.setdefault(host, []).extend(wanted)
     return found
 
@@ -121,7 +121,7 @@ def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
 def looking(run: Run) -> list[str]:
     """The hosts from which members are looked at: those that components run on, as far as they let us in."""
     there = (host.name for host in hosts_of(run.spec, CONTROL_PLANE_ROLE))
-    return [name for name in there if not run.observed[name].get("refusal")]
+    return [name for name in there if not run.observed[name].refusal]
 
 
 def from_hosts(run: Run) -> dict[str, list[Problem]]:
@@ -129,12 +129,12 @@ def from_hosts(run: Run) -> dict[str, list[Problem]]:
     found: dict[str, tuple[Target, dict[str, Fault]]] = {}
     untried: dict[str, set[str]] = {}
     for host, observed in run.observed.items():
-        by_name = {each["name"]: Target.of(each) for each in observed.get("targets") or ()}
-        for name, fault in (observed.get("unreached") or {}).items():
-            if fault["fault"] == kinds.NOT_TRIED and name != ENDPOINT:
+        by_name = {each.name: each for each in observed.targets}
+        for name, fault in observed.unreached.items():
+            if fault.kind == kinds.NOT_TRIED and name != ENDPOINT:
                 untried.setdefault(host, set()).add(name)
             else:
-                found.setdefault(name, (by_name[name], {}))[1][host] = Fault(fault["fault"], fault["detail"])
+                found.setdefault(name, (by_name[name], {}))[1][host] = fault
     for host, names in untried.items():
         run.say(f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them")
     entries = {entry["name"]: entry for entry in run.spec["members"]}

@@ -94,15 +94,15 @@ def load_balancers(spec: Mapping[str, Any]) -> tuple[Host, ...]:
     return hosts_of(spec, ROLE) or hosts_of(spec, CONTROL_PLANE_ROLE)
 
 
-def in_turn(instance: Instance, observed: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+def in_turn(instance: Instance, files: Mapping[str, Mapping[str, str]]) -> tuple[list[str], list[str]]:
     """The names of those that are load balancers already, and of those that come. They are changed in this order.
 
     A new one that was first would not hear the others, which do not know it yet, and take the address from them.
-    ``observed`` is what was seen on hosts (``host_checks`` says in which form).
+    ``files`` is host name → the files that are there, path → base64.
     """
     configuration = f"{configuration_folder(instance, KEEPALIVED)}/{_KEEPALIVED_FILE}"
     names = [host.name for host in load_balancers(instance.spec)]
-    serving = [name for name in names if configuration in ((observed.get(name) or {}).get("files") or {})]
+    serving = [name for name in names if configuration in files.get(name, ())]
     return serving, [name for name in names if name not in serving]
 
 

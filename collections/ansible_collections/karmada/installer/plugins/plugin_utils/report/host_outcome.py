@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run on plain hosts that did not come to its end has left on each of them, in words. No I/O.
-
-``observed`` is host name → what the steps noted (see ``host_action``):
-
-* ``done``: the last task that has changed something there, or found it right
-* ``stopped``: the task that the host itself could not carry out
-* ``lost``: ``{step, reason}`` of the task in which the host was lost
-"""
+"""What a run on plain hosts that did not come to its end has left on each of them, in words. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
 
 from ..components.hosts import Host
 from ..problems import Problem
 from ..run import host_access
+from ..run.host_observation import HostObservation
 
 
 class Reached(Enum):
@@ -28,25 +21,24 @@ class Reached(Enum):
 
 
 def problems(
-    hosts: Mapping[str, Host], observed: Mapping[str, Mapping[str, Any]], reached: Reached, user: str = ""
+    hosts: Mapping[str, Host], observed: Mapping[str, HostObservation], reached: Reached, user: str = ""
 ) -> list[Problem]:
     """How far each host has come; none if the run came to its end, or if what kept it from beginning was told."""
-    lost = {name for name, each in observed.items() if each.get("lost") and not each.get("refusal")}
+    lost = {name for name, each in observed.items() if each.lost and not each.refusal}
     told = hosts if reached is Reached.PART else lost
-    return [_of(host, observed.get(name) or {}, user) for name, host in hosts.items() if name in told]
+    return [_of(host, observed[name], user) for name, host in hosts.items() if name in told]
 
 
-def _of(host: Host, observed: Mapping[str, Any], user: str) -> Problem:
+def _of(host: Host, observed: HostObservation, user: str) -> Problem:
     where = f"host {host.name} ({host.address})"
-    done, stopped, lost = (observed.get(key) for key in ("done", "stopped", "lost"))
-    so_far = f'done up to "{done}"' if done else "nothing was changed there"
-    if lost:
-        why = host_access.problem(lost["reason"], host=host.name, address=host.address, user=user)
+    so_far = f'done up to "{observed.done}"' if observed.done else "nothing was changed there"
+    if lost := observed.lost:
+        why = host_access.problem(lost.reason, host=host.name, address=host.address, user=user)
         return Problem(
-            f'{so_far}; it was lost in "{lost["step"]}", and what of that is done is not known: {why.what}',
+            f'{so_far}; it was lost in "{lost.step}", and what of that is done is not known: {why.what}',
             where,
             why.remedy,
         )
-    if stopped:
-        return Problem(f'{so_far}; it failed in "{stopped}"', where, "see the error of that step")
+    if observed.stopped:
+        return Problem(f'{so_far}; it failed in "{observed.stopped}"', where, "see the error of that step")
     return Problem(so_far, where, "")

@@ -19,6 +19,7 @@ from ..pki import certificates, x509
 from ..preflight import host_preflight
 from ..problems import ProblemsError
 from ..render import units as render
+from ..run.host_observation import UnitStatus
 from ..run.run import Run
 from .observe import (
     ETCD_CLIENT_CERTIFICATE,
@@ -92,7 +93,7 @@ def hint_at_etcd(run: Run) -> str:
 
 def _component(run: Run, component: Component) -> ComponentStatus:
     hosts = component_hosts.hosts_of(run.spec, component_hosts.role_of(component))
-    ready = [host for host in hosts if _unit(run, host.name, component).get("reason") == ""]
+    ready = [host for host in hosts if _works(run, host.name, component)]
     return ComponentStatus(name=component.name, desired=len(hosts), ready=len(ready))
 
 
@@ -102,22 +103,27 @@ def _agents(run: Run) -> list[ComponentStatus]:
         (host.name, agent) for host in run.hosts.values() for agent in component_hosts.agents_on(run.instance, host)
     ]
     desired = Counter(agent.name for _host, agent in agents)
-    ready = Counter(agent.name for host, agent in agents if _unit(run, host, agent).get("reason") == "")
+    ready = Counter(agent.name for host, agent in agents if _works(run, host, agent))
     return [ComponentStatus(name, number, ready[name]) for name, number in sorted(desired.items())]
 
 
-def _unit(run: Run, host: str, component: Component) -> Mapping[str, str]:
-    units: Mapping[str, Mapping[str, str]] = run.observed[host].get("units") or {}
-    return units.get(render.unit_name(run.instance, component), {})
+def _unit(run: Run, host: str, component: Component) -> UnitStatus | None:
+    units: Mapping[str, UnitStatus] = run.observed[host].units
+    return units.get(render.unit_name(run.instance, component))
+
+
+def _works(run: Run, host: str, component: Component) -> bool:
+    unit = _unit(run, host, component)
+    return unit is not None and not unit.reason
 
 
 def _hosts_in_trouble(run: Run) -> list[str]:
     """Each unit that is not healthy, and why."""
     return [
-        f"host {name}: {unit} {told['reason']}"
+        f"host {name}: {unit} {told.reason}"
         for name, observed in run.observed.items()
-        for unit, told in sorted((observed.get("units") or {}).items())
-        if told["reason"]
+        for unit, told in sorted(observed.units.items())
+        if told.reason
     ]
 
 
@@ -127,8 +133,8 @@ def _different_programs(run: Run) -> list[str]:
     for host, observed in run.observed.items():
         view = run.on_host(host)
         used = {render.program(run.instance, each) for each in view.components(ON_HOSTS)}
-        architecture = (observed.get("facts") or {}).get("architecture", "")
-        for path, sha256 in (observed.get("programs") or {}).items():
+        architecture = observed.facts.architecture if observed.facts else ""
+        for path, sha256 in observed.programs.items():
             # A host tells this of itself, and it is shown: it may be a digest and nothing else.
             digest = f"sha256:{sha256}"
             if path in used and is_digest(digest):
@@ -150,8 +156,8 @@ def _running_versions(run: Run) -> dict[str, str]:
             continue
         for name in run.hosts:
             unit = _unit(run, name, component)
-            version = _VERSION_IN_PATH.match(unit.get("program", ""))
-            if version and not unit["reason"]:
+            version = _VERSION_IN_PATH.match(unit.program) if unit and not unit.reason else None
+            if version:
                 known = found.get(component.name, version[1])
                 found[component.name] = min(version[1], known, key=version_numbers)
     return found
@@ -173,7 +179,7 @@ def _etcd_client_files(run: Run) -> dict[str, bytes]:
     for observed in run.observed.values():
         files = {
             path.rsplit("/", 1)[-1]: base64.b64decode(content)
-            for path, content in (observed.get("files") or {}).items()
+            for path, content in observed.files.items()
             if folder in path
         }
         if {"ca.crt", "tls.crt", "tls.key"} <= files.keys():
@@ -193,7 +199,7 @@ def _expiries(run: Run) -> dict[str, str]:
             ends = [
                 x509.expiry(base64.b64decode(content)).isoformat()
                 for observed in run.observed.values()
-                for path, content in (observed.get("files") or {}).items()
+                for path, content in observed.files.items()
                 if path.endswith(f"{_folder(component, leaf)}tls.crt")
             ]
             if ends:

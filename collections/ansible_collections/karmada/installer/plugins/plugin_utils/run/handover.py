@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from .. import private_file
 from . import private_folder
+from .host_observation import HostObservation, Notes
 
 _STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
 
@@ -57,16 +58,17 @@ class Handover:
     def agents(self, value: Mapping[str, Any]) -> None:
         self._write(self._folder / _AGENTS, value)
 
-    def observed(self, host: str) -> dict[str, Any]:
-        """What was seen on a host (``host_checks`` says in which form); empty if nobody has looked."""
-        return _read(self._path(host)) or {}
+    def observed(self, host: str) -> HostObservation:
+        """What was seen on a host; empty if nobody has looked."""
+        return HostObservation.of(_read(self._path(host)) or {})
 
-    def note(self, host: str, **seen: Any) -> None:
-        """Add to what was seen on a host."""
-        self._write(self._path(host), {**self.observed(host), **seen})
+    def note(self, host: str, **seen: Unpack[Notes]) -> None:
+        """Add to what was seen on a host: fields that are not named stay as they are."""
+        plain = HostObservation(**seen).plain
+        self._write(self._path(host), {**(_read(self._path(host)) or {}), **{name: plain[name] for name in seen}})
 
-    def all_observed(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The same for several hosts, by name."""
+    def all_observed(self, hosts: Iterable[str]) -> dict[str, HostObservation]:
+        """What was seen on several hosts, by name."""
         return {host: self.observed(host) for host in hosts}
 
     def _path(self, host: str) -> Path:

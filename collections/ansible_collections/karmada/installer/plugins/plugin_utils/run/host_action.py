@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
 
 from ansible.errors import AnsibleError
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 
 from ..redaction import redacted
 from .action import StepAction
+from .host_observation import HostObservation, Lost, Notes, Trouble, UnitStatus
 from .host_view import HostView
 from .plain import plain
 from .run import Run
@@ -35,7 +37,7 @@ class HostAction(StepAction):
             return self._spared(arguments)
         except AnsibleError as error:
             # The connection, or a file on its way. Ansible tells it; what else it means is told at the end of the run.
-            self.note(lost={"step": self._task.name, "reason": redacted(str(error))})
+            self.note(lost=Lost(self._task.name, redacted(str(error))))
             raise
 
     def _spared(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -46,12 +48,12 @@ class HostAction(StepAction):
         needed = self.leaves or not self.karmada.hosts[self.host_name].is_of_members
         if needed or arguments.get("state") in ("absent", "stopped"):
             return self.perform(arguments)
-        if self.seen.get("refusal") or self.seen.get("trouble"):
+        if self.seen.refusal or self.seen.trouble:
             return {"changed": False}
         found, reason = refusal_of(lambda: self.perform(arguments))
         if not reason:
             return found
-        self.note(trouble={"step": self._task.name, "reason": reason, "lost": not found})
+        self.note(trouble=Trouble(self._task.name, reason, lost=not found))
         return {"changed": bool(found.get("changed"))}
 
     @abstractmethod
@@ -73,7 +75,7 @@ class HostAction(StepAction):
         return str(self.host_entry["name"])
 
     @property
-    def seen(self) -> dict[str, Any]:
+    def seen(self) -> HostObservation:
         """What was seen of this host."""
         return self.karmada.handover.observed(self.host_name)
 
@@ -87,9 +89,13 @@ class HostAction(StepAction):
         """What this host is to be."""
         return self.karmada.on_host(self.host_name)
 
-    def note(self, **seen: Any) -> None:
+    def note(self, **seen: Unpack[Notes]) -> None:
         """Hand on what was seen of this host."""
         self.karmada.handover.note(self.host_name, **seen)
+
+    def note_units(self, units: Mapping[str, Mapping[str, str]]) -> None:
+        """Hand on how units of this host do, as ``_host_tree`` told it."""
+        self.note(units={**self.seen.units, **{name: UnitStatus.of(each) for name, each in units.items()}})
 
     def on_host(self, module: str, *, check: bool | None = None, **arguments: Any) -> dict[str, Any]:
         """Run a module of this collection on the host; ``check`` as the task has it unless it is given."""
@@ -108,7 +114,10 @@ class HostAction(StepAction):
             # For people, and partly in the words of the host: journals, names of files, what programs complain of.
             found = _told(found)
         if module in CHANGING_MODULES and not checks:
-            self.note(**{"stopped" if found.get("failed") else "done": self._task.name})
+            if found.get("failed"):
+                self.note(stopped=self._task.name)
+            else:
+                self.note(done=self._task.name)
         renews = module in CHANGING_MODULES or (module == "_host_state" and arguments["state"] in _RENEWING_STATES)
         if renews and not checks and not found.get("failed"):
             self.note(renewed=host_lock.clock())
@@ -120,9 +129,9 @@ class HostAction(StepAction):
         For what takes long between two steps on a host. One that could not be reached when this run began, or was
         somebody else's, has none of ours.
         """
-        if self._task.check_mode or self.seen.get("refusal"):
+        if self._task.check_mode or self.seen.refusal:
             return {}
-        if host_lock.clock() - float(self.seen.get("renewed") or 0) < RENEW_SECONDS:
+        if host_lock.clock() - self.seen.renewed < RENEW_SECONDS:
             return {}
         found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept")
         return found if found.get("failed") else {}

@@ -12,6 +12,7 @@ from ..components.table import ON_HOSTS
 from ..components.types import Component
 from ..problems import Problem
 from ..render import units
+from .host_observation import Brought
 from .run import Run
 
 
@@ -23,13 +24,13 @@ def missing(run: Run, hosts: Iterable[str] | None = None) -> dict[str, dict[str,
     found: dict[str, dict[str, list[Component]]] = {}
     for name in run.observed if hosts is None else hosts:
         observed = run.observed[name]
-        if "facts" not in observed or observed.get("trouble"):
+        if observed.facts is None or observed.trouble:
             continue
-        architecture = ARCHITECTURES.get(observed["facts"]["architecture"], observed["facts"]["architecture"])
+        architecture = ARCHITECTURES.get(observed.facts.architecture, observed.facts.architecture)
         lacking = {
             path: component
             for component in run.on_host(name).components(ON_HOSTS)
-            if (path := units.program(run.instance, component)) not in observed["programs"]
+            if (path := units.program(run.instance, component)) not in observed.programs
         }
         if lacking:
             # Several components may run one program.
@@ -48,8 +49,8 @@ def problems(run: Run, hosts: Iterable[str]) -> list[Problem]:
     ]
 
 
-def fetch(run: Run) -> dict[str, dict[str, dict[str, str]]]:
-    """Bring what hosts lack to this machine: host name → path there → ``{sha256, file}``, empty in check mode.
+def fetch(run: Run) -> dict[str, dict[str, Brought]]:
+    """Bring what hosts lack to this machine: host name → path there → file here; in check mode without one.
 
     What tags of images led to is on record before any host has a program out of them.
     """
@@ -63,11 +64,11 @@ def fetch(run: Run) -> dict[str, dict[str, dict[str, str]]]:
         seen |= {each.origin: each.digest for each in brought[architecture].values() if each.digest}
     run.hold_to(seen)
 
-    def of(architecture: str, component: Component) -> dict[str, str]:
+    def of(architecture: str, component: Component) -> Brought:
         if run.check:
-            return {}
+            return Brought()
         program = brought[architecture][component.name]
-        return {"sha256": program.sha256, "file": str(program.path)}
+        return Brought(program.sha256, str(program.path))
 
     return {
         name: {

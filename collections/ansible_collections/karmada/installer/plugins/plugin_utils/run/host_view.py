@@ -67,12 +67,14 @@ class HostView:
 
     def may_have(self, absent: Mapping[str, Iterable[Any]]) -> bool:
         """Whether something of this was seen here, in the form of ``absent`` of a tree, or it is not known."""
-        facts = self.run.observed[self.host.name].get("facts") or {}
-        if not {"units", "users"} <= facts.keys():
+        facts = self.run.observed[self.host.name].facts
+        if facts is None:
             return True
         folders = tuple(f"{folder}/" for folder in absent["folders"])
-        return any(each["name"] in facts[part] for part in ("units", "users") for each in absent[part]) or (
-            bool(folders) and any(path.startswith(folders) for path in self.files)
+        return (
+            any(each["name"] in facts.units for each in absent["units"])
+            or any(each["name"] in facts.users for each in absent["users"])
+            or (bool(folders) and any(path.startswith(folders) for path in self.files))
         )
 
     def has_agents(self) -> bool:
@@ -129,7 +131,8 @@ class HostView:
         run = self.run
         if not self.is_load_balancer:
             return load_balancer.absent(run.instance)
-        interface = str((run.observed[self.host.name].get("facts") or {}).get("interface") or "")
+        facts = run.observed[self.host.name].facts
+        interface = facts.interface if facts else ""
         if problem := load_balancer.interface_problem(self.host, interface):
             raise ProblemsError(problem)
         return load_balancer.tree(run.instance, self.host, interface, run.state.authorities[KARMADA_CA].certificate)

@@ -178,7 +178,7 @@ class OnHosts(Place):
         """Whether any host has files of an API server."""
         del seen
         folder = f"{units.CONFIGURATION}/{self.facts.name}/{KARMADA_APISERVER.name}/"
-        return any(path.startswith(folder) for each in self.observed.values() for path in each.get("files") or ())
+        return any(path.startswith(folder) for each in self.observed.values() for path in each.files)
 
     def pods(self) -> Sequence[Object]:
         """None."""
@@ -190,8 +190,8 @@ class OnHosts(Place):
         run.save(state)
         stored, kept = run.store.stored, run.store.kept_by_hosts
         differs = any(
-            each.get("differs")
-            or each.get("lacking")
+            each.differs
+            or each.lacking
             or (stored and not host.is_of_members and not stored.is_kept(host, kept.get(host.name)))
             for host, each in zip(self.hosts.values(), self.observed.values(), strict=True)
         )

@@ -43,6 +43,7 @@ from ..render import cluster_layout, etcd_nodes
 from . import host_access
 from .facts import Facts
 from .handover import Handover
+from .host_observation import Trouble
 from .snapshot import Snapshot
 from .store import SecretStore, StateStore
 
@@ -57,7 +58,7 @@ class Place(ABC):
     """Where the instance of a document runs, or is to run.
 
     ``hosts`` are the plain hosts of the document, by name, and ``observed`` is what earlier steps have seen of them
-    (``host_checks`` says in which form); both are empty where all of it runs in pods. What this step sees of them goes
+    ; both are empty where all of it runs in pods. What this step sees of them goes
     to the next ones through ``handover``.
     """
 
@@ -158,13 +159,13 @@ class Place(ABC):
     def trouble_of(self, host: str) -> Problem | None:
         """What keeps this run from working on a host, if anything does; such a host is only there for members."""
         address, seen = self.hosts[host].address, self.observed[host]
-        trouble = seen.get("trouble") or {"lost": True, "reason": seen.get("refusal")}
-        if not trouble["reason"]:
+        trouble = seen.trouble or Trouble("", seen.refusal, lost=True)
+        if not trouble.reason:
             return None
-        if trouble["lost"]:
+        if trouble.lost:
             user = self.facts.spec["ssh"].get("user", "")
-            return host_access.problem(trouble["reason"], host=host, address=address, user=user)
-        what = f'it failed in "{trouble["step"]}": {trouble["reason"]}'
+            return host_access.problem(trouble.reason, host=host, address=address, user=user)
+        what = f'it failed in "{trouble.step}": {trouble.reason}'
         return Problem(what, f"host {host} ({address})", "mend that on the host")
 
     def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
@@ -174,8 +175,8 @@ class Place(ABC):
 
     def leave_alone(self, host: str, reason: str) -> None:
         """Have the steps that follow leave this host as it is, because it does not fit."""
-        if not self.observed[host].get("refusal"):
-            self.handover.note(host, trouble={"step": "preflight", "reason": reason, "lost": False})
+        if not self.observed[host].refusal:
+            self.handover.note(host, trouble=Trouble("preflight", reason, lost=False))
 
     # -- what is done on hosts -------------------------------------------------------------------------------------
 
@@ -405,7 +406,7 @@ class PodsAboveHosts(InPods):
 
     def begin(self, run: Run) -> bool:
         """Take the lock and open the journal if there is anything to do on hosts; returns whether there is."""
-        differs = any(each.get("differs") or each.get("lacking") for each in self.observed.values())
+        differs = any(each.differs or each.lacking for each in self.observed.values())
         due = differs or not run.state.etcd.bootstrapped
         if due and not run.check:
             # The state is on record before the first change of a host.

@@ -68,6 +68,16 @@ class Fault:
     kind: str
     detail: str = ""
 
+    @classmethod
+    def of(cls, plain: Mapping[str, str]) -> Fault:
+        """From its plain form."""
+        return cls(plain["fault"], plain["detail"])
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """As ``module_utils.host_reach`` tells it."""
+        return {"fault": self.kind, "detail": self.detail}
+
     def words(self, target: Target) -> str:
         """For people, after the words that it is not reached."""
         host = target.host

@@ -35,6 +35,7 @@ from .place import InPods, Place
 from .snapshot import Live, Snapshot
 
 if TYPE_CHECKING:
+    from .host_observation import HostObservation
     from .host_view import HostView
 
 #: Under what name the state keeps what is ours in the host cluster.
@@ -91,8 +92,8 @@ class Run(Facts):
         return self.place.hosts
 
     @property
-    def observed(self) -> Mapping[str, dict[str, Any]]:
-        """What was seen of these hosts by earlier steps (``host_checks`` says in which form)."""
+    def observed(self) -> Mapping[str, HostObservation]:
+        """What was seen of these hosts by earlier steps."""
         return self.place.observed
 
     @property
@@ -104,7 +105,7 @@ class Run(Facts):
         """What one of the hosts is to be."""
         from .host_view import HostView  # noqa: PLC0415 - of no use where all runs in pods
 
-        return HostView(self, self.hosts[name], self.observed[name].get("files") or {})
+        return HostView(self, self.hosts[name], self.observed[name].files)
 
     @property
     def leaving(self) -> dict[str, Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER, digest_of
 
@@ -22,6 +22,9 @@ from ..components.state import State, to_files
 from ..document.recorded import read_state
 from ..encoding import base64_files, files_of
 from ..problems import Problem, ProblemsError
+
+if TYPE_CHECKING:
+    from .host_observation import HostObservation
 
 #: How many states before the last one a host is known by, when it was away and comes back.
 LINEAGE = 32
@@ -85,26 +88,52 @@ class Stored:
 class Kept:
     """What one host keeps: which state it has, those before that, and the copies it can give of them."""
 
-    serial: int
-    digest: str
-    lineage: tuple[str, ...]
-    copies: tuple[Stored, ...]
-    #: whether it is known that there was none before it
-    is_first: bool
+    #: its own, without files where it keeps no copy, and the copy before that
+    own: Stored = Stored()
+    previous: Stored = Stored()
+    #: the digest that the host told; that of a copy is computed here
+    told: str = ""
+    #: whether it noted what was before; an earlier version of this collection did not
+    has_lineage: bool = False
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Kept:
-        """From what the host answered (``host_state.read_state``).
+    def of(cls, plain: Mapping[str, Any]) -> Kept:
+        """From its plain form, which is what the host answered (``host_state.read_state``)."""
+        own, previous = Stored.of(plain), Stored.of(plain.get("previous"))
+        return cls(own, previous, plain.get("digest", ""), "lineage" in plain)
 
-        The digest of a copy is computed here: a host cannot give something else under the name of a state.
-        """
-        copies = [Stored.of(found)] if found["files"] else []
-        digest = copies[0].digest if copies else found.get("digest", "")
-        lineage = tuple(found.get("lineage", ()))
-        before = Stored.of(found.get("previous"))
-        if before.files:
-            copies.append(replace(before, lineage=lineage[1:]))
-        return cls(found["serial"], digest, lineage, tuple(copies), found.get("lineage") == [])
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        previous = {"serial": self.previous.serial, "files": dict(self.previous.files or {})}
+        found = {"serial": self.serial, "files": dict(self.own.files or {}), "digest": self.told, "previous": previous}
+        return {**found, "lineage": list(self.lineage)} if self.has_lineage else found
+
+    @property
+    def serial(self) -> int:
+        """The number of the state; 0 if it keeps none."""
+        return self.own.serial
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """Digests before it, newest first, as far as it noted them."""
+        return self.own.lineage
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is known that there was none before it."""
+        return self.has_lineage and not self.lineage
+
+    @property
+    def digest(self) -> str:
+        """The name of its state. A host cannot give something else than its copy under the name of a state."""
+        return self.own.digest if self.own.files else self.told
+
+    @cached_property
+    def copies(self) -> tuple[Stored, ...]:
+        """The states that it can give."""
+        both = (self.own, replace(self.previous, lineage=self.lineage[1:]))
+        return tuple(each for each in both if each.files)
 
     @property
     def vouches_for(self) -> set[str]:
@@ -119,18 +148,16 @@ class Kept:
         return not chosen.lineage and (self.is_first or self.serial < chosen.serial)
 
 
-def kept_by(observed: Mapping[str, Mapping[str, Any]]) -> dict[str, Kept]:
+def kept_by(observed: Mapping[str, HostObservation]) -> dict[str, Kept]:
     """Host → what it keeps, of the hosts that were looked at and keep anything."""
-    found = {name: Kept.of(each["stored"]) for name, each in observed.items() if each.get("stored")}
-    return {name: each for name, each in found.items() if each.serial}
+    return {name: each.stored for name, each in observed.items() if each.stored.serial}
 
 
-def choose(observed: Mapping[str, Mapping[str, Any]], instance: str) -> Stored:
-    """The state to go on with. ``observed`` is what was seen on the hosts of the control plane, by name.
+def choose(kept: Mapping[str, Kept], instance: str) -> Stored:
+    """The state to go on with. ``kept`` is what hosts of the control plane keep, of those that keep anything.
 
     Raises ProblemsError if more than half of them agree on none, or if some have one that the others do not know.
     """
-    kept = kept_by(observed)
     if not kept:
         return Stored()
     vouched = Counter(digest for each in kept.values() for digest in each.vouches_for)

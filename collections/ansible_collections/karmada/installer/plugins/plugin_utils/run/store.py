@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..api_object import Object
 from ..components.instance import Instance
@@ -29,6 +29,7 @@ from .state_on_hosts import Kept, Stored
 
 if TYPE_CHECKING:
     from .handover import Handover
+    from .host_observation import HostObservation
     from .run import Run
 
 #: How long a run waits for another one to end before it gives up.
@@ -249,21 +250,21 @@ class HostFiles(StateStore):
 
     later = True
 
-    def __init__(self, instance: str, observed: Mapping[str, Mapping[str, Any]], handover: Handover) -> None:
-        #: what was seen on the hosts that keep the state, or know which one it is: not on those of members
-        self._observed = observed
+    def __init__(self, instance: str, observed: Mapping[str, HostObservation], handover: Handover) -> None:
+        #: of the hosts that keep the state, or know which one it is: not of those of members
+        self._kept = state_on_hosts.kept_by(observed)
         self._instance, self._handover = instance, handover
 
     @property
     def stored(self) -> Stored:
         """The state that this run goes on with: the one that the hosts agree on, until a step has handed on another."""
         found = self._handover.stored
-        return state_on_hosts.choose(self._observed, self._instance) if found is None else Stored.of(found)
+        return state_on_hosts.choose(self._kept, self._instance) if found is None else Stored.of(found)
 
     @property
     def kept_by_hosts(self) -> Mapping[str, Kept]:
         """What each host of the control plane keeps of the state, of those that keep anything."""
-        return state_on_hosts.kept_by(self._observed)
+        return self._kept
 
     def _read(self) -> State | None:
         return self.stored.state()

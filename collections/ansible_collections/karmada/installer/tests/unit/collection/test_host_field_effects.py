@@ -67,7 +67,7 @@ def effects(runs: Runs, deployment: Object) -> Object:
     spec = deployment["spec"]
     trees = []
     for place, host in enumerate(spec["hosts"]):
-        files = runs.handover.observed(f"place-{place}").get("files") or {}
+        files = runs.handover.observed(f"place-{place}").files
         facts = {"architecture": "x86_64", "interface": "eth0"}
         runs.see(**{host["name"]: seen(Stored(4).after(remembered()), files=files, facts=facts)})
         view = runs.step(deployment).on_host(host["name"])

@@ -86,5 +86,5 @@ def test_a_host_is_asked_again_when_ansible_lost_the_reason(tmp_path: Path, answ
 
     action.on_host = on_host
     assert action.perform({"lock": True, "confirm_dead": ""})["reached"] is not bool(refusal)
-    assert action.seen["refusal"] == refusal
+    assert action.seen.refusal == refusal
     assert left == []

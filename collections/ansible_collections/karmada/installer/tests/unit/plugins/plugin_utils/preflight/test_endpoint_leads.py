@@ -212,8 +212,8 @@ def targets(run: Run, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 def test_hosts_look_up_a_name_that_is_new(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert targets(runs.step(), monkeypatch) == {"cp1": ["/endpoint"], "cp2": ["/endpoint"]}
-    (target,) = runs.step().observed["cp1"]["targets"]
-    assert (target["host"], target["port"]) == (NAME, 0)
+    (target,) = runs.step().observed["cp1"].targets
+    assert (target.host, target.port) == (NAME, 0)
     runs.see_all(seen(Stored(4).after(remembered())))
     assert targets(runs.step(), monkeypatch) == {}
     moved = deployment(endpoint={**EXTERNAL, "host": "new.example.com"})

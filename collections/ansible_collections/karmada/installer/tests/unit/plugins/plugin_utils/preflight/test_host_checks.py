@@ -23,6 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.host_c
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import sockets, units
 from ansible_collections.karmada.installer.plugins.plugin_utils.render.sockets import Socket
+from ansible_collections.karmada.installer.tests.unit.support import observations
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
     MEMBER,
     OPTIONAL,
@@ -122,14 +123,14 @@ def found(*changes: Change, of: Instance | None = None, before: State | None = N
     observed = three()
     for change in changes:
         change(observed)
-    return host_checks.problems(of or instance(), observed, before)
+    return host_checks.problems(of or instance(), observations.observed(observed), before)
 
 
 def hinted(*changes: Change, of: Instance | None = None) -> list[str]:
     observed = three()
     for change in changes:
         change(observed)
-    return host_checks.hints(of or instance(), observed)
+    return host_checks.hints(of or instance(), observations.observed(observed))
 
 
 ONE = "host host1 (192.0.2.1)"
@@ -232,7 +233,7 @@ def test_one_thing_that_is_wrong_with_a_host(change: Change, where: str, what: s
 def test_all_of_it_is_told_at_once() -> None:
     def refuse(observed: Object) -> None:
         observed["host2"] = {"refusal": "ssh: connect to host 192.0.2.2 port 22: No route to host"}
-        del observed["host3"]
+        observed["host3"] = {}
 
     places = [problem.where for problem in found(refuse, listens(2379), put(systemd=240), clock(600))]
     assert sorted(places) == [ONE, ONE, "host host2 (192.0.2.2)", "host host3 (192.0.2.3)", "spec.hosts"]

@@ -11,7 +11,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.preflight import test_host_checks as checks
+from ansible_collections.karmada.installer.tests.unit.support import observations
 
 NO_PROGRAM = Problem("no release downloads exist", "spec.artifacts.source", "use Image")
 REFUSED = {"refusal": "ssh: connect to host 192.0.2.2 port 22: Connection refused"}
@@ -28,14 +30,15 @@ def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
     """A run on the hosts of the samples, with others that have left the document."""
     of = checks.instance()
+    seen_of = observations.observed(observed)
     hosts = {host.name: host for host in component_hosts.all_hosts(of.spec)}
     return SimpleNamespace(
         instance=of,
         spec=of.spec,
         hosts=hosts,
-        observed={name: seen for name, seen in observed.items() if name in hosts},
+        observed={name: seen for name, seen in seen_of.items() if name in hosts},
         leaving={each["name"]: each for each in leaving},
-        handover=SimpleNamespace(observed=lambda name: observed.get(name, {})),
+        handover=SimpleNamespace(observed=lambda name: seen_of.get(name, HostObservation())),
         stored_state=None,
         store=SimpleNamespace(kept_by_hosts={}),
     )

@@ -556,7 +556,6 @@ class Checked:
         "devices": {render.DATA: 1, render.PROGRAMS: 1},
         "units": {},
         "users": {},
-        "unreached": [],
         "time": 1000.5,
     }
 
@@ -672,7 +671,7 @@ def test_what_a_host_does_not_reach_is_told_of_that_member_alone(runs: Runs) -> 
     assert all(problem.where and problem.remedy for each in found.values() for problem in each)
     runs.see(gw1={"refusal": REFUSED})
     assert set(reach_from_hosts.for_agents(runs.step(deployment(*BOTH)), {})) == {"gw2"}
-    assert run.observed["gw1"].get("refusal") is None
+    assert not run.observed["gw1"].refusal
 
 
 @pytest.mark.parametrize(

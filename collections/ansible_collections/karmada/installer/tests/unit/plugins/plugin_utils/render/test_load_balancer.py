@@ -100,10 +100,10 @@ class TestWho:
 
 
 class TestInTurn:
-    SERVES: ClassVar[dict[str, Any]] = {"files": {"/etc/karmada/prod/keepalived/keepalived.conf": ""}}
+    SERVES: ClassVar[dict[str, str]] = {"/etc/karmada/prod/keepalived/keepalived.conf": ""}
 
     def test_those_that_come_begin_when_the_others_know_them(self) -> None:
-        observed = {"h1": {"files": {}}, "h2": self.SERVES, "h3": self.SERVES}
+        observed = {"h1": {}, "h2": self.SERVES, "h3": self.SERVES}
         assert load_balancer.in_turn(instance(), observed) == (["h2", "h3"], ["h1"])
 
     def test_nobody_serves_before_the_first_install(self) -> None:

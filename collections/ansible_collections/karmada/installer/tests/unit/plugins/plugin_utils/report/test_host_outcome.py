@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.host_outcome import Reached, problems
+from ansible_collections.karmada.installer.tests.unit.support import observations
 
 HOSTS = {name: Host(name, f"192.0.2.1{number}", ("etcd",)) for number, name in enumerate(("cp1", "cp2", "cp3"))}
 SILENT = "Failed to connect to the host via ssh: Timeout, server 192.0.2.11 not responding."
 
 
 def told(observed: dict[str, dict[str, Any]], reached: Reached) -> list[str]:
-    return [str(problem) for problem in problems(HOSTS, observed, reached)]
+    known = observations.observed({name: observed.get(name, {}) for name in HOSTS})
+    return [str(problem) for problem in problems(HOSTS, known, reached)]
 
 
 def test_a_run_that_came_to_its_end_or_was_refused_leaves_nothing_to_say() -> None:

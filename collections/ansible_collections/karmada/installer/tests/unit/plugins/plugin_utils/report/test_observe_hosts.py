@@ -76,7 +76,7 @@ def report(runs: Runs) -> Observation:
 def put(runs: Runs, host: str, component: Component, **told: str) -> str:
     """Change what is told of the unit of a component on a host; returns the unit's name."""
     name = render.unit_name(step(runs).instance, component)
-    units = runs.handover.observed(host)["units"]
+    units = runs.handover.observed(host).plain["units"]
     runs.see(**{host: {"units": {**units, name: {**units[name], **told}}}})
     return name
 

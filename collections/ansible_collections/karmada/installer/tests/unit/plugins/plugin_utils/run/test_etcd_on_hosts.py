@@ -28,9 +28,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report import ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import make_run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import UnitStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods, Place, PodsAboveHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support import observations
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, TOKEN, document, rendered, state
 from cryptography import x509
@@ -51,6 +53,10 @@ def remembered(**etcd: Any) -> State:
     return state(etcd=EtcdState(**{"token": TOKEN, "storage": "directory", "bootstrapped": True, **etcd}))
 
 
+#: of a host on which nothing is under our names
+FACTS = {"architecture": "x86_64"}
+
+
 class Runs:
     """Steps of one run, whose host cluster is in memory."""
 
@@ -60,7 +66,7 @@ class Runs:
 
     def see(self, **more: Any) -> None:
         for name in NAMES:
-            self.handover.note(name, files={}, programs={}, facts={"architecture": "x86_64"}, **more)
+            observations.note(self.handover, name, {"files": {}, "programs": {}, "facts": FACTS, **more})
 
     def step(self, stored: State | None, *, check: bool = False) -> Run:
         deployment = document(SPEC)
@@ -286,7 +292,7 @@ def test_the_report_tells_of_units_as_of_pods(runs: Runs, monkeypatch: pytest.Mo
     run = runs.step(remembered())
     unit = units.unit_name(run.instance, ETCD)
     runs.see(units={unit: {"program": "", "reason": ""}})
-    runs.handover.note("etcd3", units={unit: {"program": "", "reason": "failed"}})
+    runs.handover.note("etcd3", units={unit: UnitStatus("", "failed")})
     server = run.on_host("etcd1").tree(["etcd"])["files"]
     runs.handover.note("etcd1", files={file["path"]: file["content"] for file in server})
     found = observe_hosts.observe_etcd_on_hosts(runs.step(remembered()))

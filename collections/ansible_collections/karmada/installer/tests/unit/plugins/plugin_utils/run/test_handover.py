@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostFacts, HostObservation
 
 
 @pytest.fixture
@@ -20,11 +21,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_notes_of_a_host_add_up_and_a_later_one_wins(folder: Path) -> None:
-    Handover(folder).note("cp1", facts={"memory": 1}, differs=True)
+    Handover(folder).note("cp1", facts=HostFacts(memory=1), differs=True)
     Handover(folder).note("cp1", differs=False, programs={"/a": "0"})
     Handover(folder).note("cp2", differs=True)
-    assert Handover(folder).observed("cp1") == {"facts": {"memory": 1}, "differs": False, "programs": {"/a": "0"}}
-    assert Handover(folder).all_observed(iter(["cp2", "cp3"])) == {"cp2": {"differs": True}, "cp3": {}}
+    assert Handover(folder).observed("cp1") == HostObservation(facts=HostFacts(memory=1), programs={"/a": "0"})
+    assert Handover(folder).all_observed(iter(["cp2", "cp3"])) == {
+        "cp2": HostObservation(differs=True),
+        "cp3": HostObservation(),
+    }
 
 
 def test_there_is_no_state_until_one_is_chosen(folder: Path) -> None:

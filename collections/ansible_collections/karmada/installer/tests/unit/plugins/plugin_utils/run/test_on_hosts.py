@@ -44,7 +44,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, choose
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored, choose, kept_by
+from ansible_collections.karmada.installer.tests.unit.support import observations
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
     EXTERNAL_FILES,
     NOW,
@@ -96,7 +97,7 @@ class Runs:
 
     def see(self, **hosts: Object) -> None:
         for name, what in hosts.items():
-            self.handover.note(name, **what)
+            observations.note(self.handover, name, what)
 
     def see_all(self, what: Object) -> None:
         """Of all hosts; what those that only store keep of the state is which one it is."""
@@ -183,7 +184,7 @@ def of_host(what: Object) -> Callable[[Runs], Object]:
         pytest.param(of_host({"stored": {"serial": 0, "files": {}}}), id="a fresh host"),
         pytest.param(of_host({"stored": Stored(4).after(remembered()).without_files}), id="no copy of the state"),
         pytest.param(of_host({"differs": True}), id="differs"),
-        pytest.param(of_host({"lacking": ["karmada-scheduler"]}), id="lacking programs"),
+        pytest.param(of_host({"lacking": {"/usr/local/lib/karmada/v1/karmada-scheduler": {}}}), id="lacking programs"),
         pytest.param(interrupted, id="interrupted"),
         pytest.param(changed, id="another document"),
     ],
@@ -549,7 +550,7 @@ def test_a_program_that_was_sent_is_known_with_its_checksum(installed: Runs) -> 
     action.on_host = lambda _module, **arguments: {"changed": True, **arguments}
     assert action.perform({"state": "present"})["arrived"] == {"2" * 64: "/tmp/etcd"}
     known = installed.handover.observed("cp1")
-    assert (known["lacking"], [*known["programs"].values()]) == ({}, ["1" * 64, "2" * 64])
+    assert (known.lacking, [*known.programs.values()]) == ({}, ["1" * 64, "2" * 64])
 
 
 # -- uninstall -----------------------------------------------------------------------------------------------
@@ -681,6 +682,6 @@ def test_a_step_hands_its_state_on_to_the_next_one(installed: Runs) -> None:
     run.save(replace(run.state, endpoint_host="noted"))
     assert run.state.endpoint_host == "noted"
     assert installed.step().state.endpoint_host == "noted"
-    assert choose(installed.step().observed, "prod").serial == 5, (
+    assert choose(kept_by(installed.step().observed), "prod").serial == 5, (
         "what lies on the hosts is written by the step for it only"
     )

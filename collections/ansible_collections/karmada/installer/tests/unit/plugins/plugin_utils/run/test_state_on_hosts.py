@@ -12,7 +12,14 @@ import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import LINEAGE, Kept, Stored, choose
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import (
+    LINEAGE,
+    Kept,
+    Stored,
+    choose,
+    kept_by,
+)
+from ansible_collections.karmada.installer.tests.unit.support.observations import observed
 from ansible_collections.karmada.installer.tests.unit.support.samples import state
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,6 +47,10 @@ def keeper(now: Stored, before: Stored | None = None) -> Object:
 def witness(now: Stored) -> Object:
     """What a host answers that only knows which one it is."""
     return {"stored": now.without_files}
+
+
+def chosen(hosts: dict[str, Object]) -> Stored:
+    return choose(kept_by(observed(hosts)), "prod")
 
 
 def forged(serial: int, lineage: tuple[str, ...] = ()) -> Stored:
@@ -86,7 +97,7 @@ def earlier_version(stored: Stored) -> Object:
     ],
 )
 def test_what_more_than_half_of_the_hosts_have_is_gone_on_with(hosts: list[Object], expected: Stored) -> None:
-    found = choose({f"h{number}": each for number, each in enumerate(hosts)}, "prod")
+    found = chosen({f"h{number}": each for number, each in enumerate(hosts)})
     assert (found.serial, found.files or {}) == (expected.serial, expected.files or {})
 
 
@@ -103,7 +114,7 @@ LIES = [
 @pytest.mark.parametrize("lie", LIES)
 def test_a_host_that_lies_does_not_win_and_is_named(lie: Object) -> None:
     with pytest.raises(ProblemsError) as caught:
-        choose({"good1": keeper(SECOND), "evil": lie, "good2": keeper(SECOND)}, "prod")
+        chosen({"good1": keeper(SECOND), "evil": lie, "good2": keeper(SECOND)})
     (problem,) = caught.value.problems
     assert problem.where == "host evil"
     assert f"they have {SECOND.serial}" in problem.what
@@ -113,7 +124,7 @@ def test_a_host_that_lies_does_not_win_and_is_named(lie: Object) -> None:
 @pytest.mark.parametrize("lie", LIES)
 def test_of_two_hosts_that_differ_neither_wins(lie: Object) -> None:
     with pytest.raises(ProblemsError, match=r"no more than half agree on any \(.*evil: serial") as caught:
-        choose({"good": keeper(SECOND), "evil": lie}, "prod")
+        chosen({"good": keeper(SECOND), "evil": lie})
     assert "good: serial 2" in str(caught.value)
 
 
@@ -128,7 +139,7 @@ def test_of_two_hosts_that_differ_neither_wins(lie: Object) -> None:
 )
 @pytest.mark.parametrize("others", [1, 2, 4])
 def test_what_looks_like_an_unfinished_step_is_not_gone_on_with(lie: Object, others: int) -> None:
-    found = choose({"evil": lie, **{f"good{number}": keeper(SECOND) for number in range(others)}}, "prod")
+    found = chosen({"evil": lie, **{f"good{number}": keeper(SECOND) for number in range(others)}})
     assert found.digest == SECOND.digest
     assert found.files == SECOND.files
 
@@ -136,12 +147,12 @@ def test_what_looks_like_an_unfinished_step_is_not_gone_on_with(lie: Object, oth
 def test_a_copy_that_was_restored_on_one_of_two_hosts_is_for_a_person_to_judge() -> None:
     """Which of them is right cannot be told from an old state that a host pretends is the last one."""
     with pytest.raises(ProblemsError, match="h1: serial 1; h2: serial 4"):
-        choose({"h1": keeper(FIRST), "h2": keeper(FOURTH, THIRD)}, "prod")
+        chosen({"h1": keeper(FIRST), "h2": keeper(FOURTH, THIRD)})
 
 
 def test_a_state_of_which_nobody_has_a_copy_any_more_is_not_replaced_by_an_older_one() -> None:
     with pytest.raises(ProblemsError, match="no more than half agree on any"):
-        choose({"cp1": keeper(FIRST), "etcd1": witness(FOURTH), "etcd2": witness(FOURTH)}, "prod")
+        chosen({"cp1": keeper(FIRST), "etcd1": witness(FOURTH), "etcd2": witness(FOURTH)})
 
 
 def test_the_line_of_a_state_does_not_grow_for_ever() -> None:
@@ -174,11 +185,11 @@ def test_a_run_killed_at_any_write_is_followed_by_one_that_finds_all_that_was_ac
         acted_upon = Stored()
         for number, (reached, shuffled) in enumerate(writes):
             seen = {name: {"stored": host_state.read_state(system, "prod")} for name, system in hosts.items()}
-            chosen = choose(seen, "prod")
-            assert chosen.serial >= acted_upon.serial
-            if chosen.serial == acted_upon.serial:
-                assert chosen.digest == acted_upon.digest
-            following = chosen.after(state(endpoint_host=f"write{number}"))
+            agreed = chosen(seen)
+            assert agreed.serial >= acted_upon.serial
+            if agreed.serial == acted_upon.serial:
+                assert agreed.digest == acted_upon.digest
+            following = agreed.after(state(endpoint_host=f"write{number}"))
             names = list(hosts)
             shuffled.shuffle(names)
             for name in names[:reached]:
