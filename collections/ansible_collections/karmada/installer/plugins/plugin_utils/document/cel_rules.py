@@ -31,26 +31,49 @@ def rule_findings(
     yield from _rule_findings(document, _ABSENT if previous is None else previous, schema, ())
 
 
-def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator[Finding]:
+def change_findings(document: Mapping[str, Any], schema: Schema, previous: Mapping[str, Any]) -> Iterator[Finding]:
+    """Rules about changes (those with ``oldSelf``) that do not hold, and no others; documents as above."""
+    yield from _rule_findings(document, previous, schema, (), changes_only=True)
+
+
+def _rule_findings(
+    value: Any, old: Any, schema: Schema, path: Path, *, changes_only: bool = False
+) -> Iterator[Finding]:
+    if changes_only and (old is _ABSENT or not _tells_of_changes(schema)):
+        return
     for rule in schema.get("x-kubernetes-validations", ()):
-        needs_old = re.search(r"\boldSelf\b", rule["rule"]) is not None
-        if needs_old and old is _ABSENT:
+        needs_old = _is_about_changes(rule)
+        if (needs_old and old is _ABSENT) or (changes_only and not needs_old):
             continue
         names = {"self": value, "oldSelf": old} if needs_old else {"self": value}
         failure = _failure(rule["rule"], names, schema)
         if failure is not None:
             below: Path = tuple(step for step in rule.get("fieldPath", "").split(".") if step)
-            what = f"{shown(value)} {rule['message']}" if isinstance(value, str | int) else rule["message"]
+            message = _message(rule, names, schema)
+            what = f"{shown(value)} {message}" if isinstance(value, str | int) else message
             yield Finding("rule", path + below, f"{what} ({failure})" if failure else what, about(schema, below))
     if isinstance(value, dict):
         for key, item in value.items():
             child = schema_below(schema, key)
             if child is not None:
                 before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
-                yield from _rule_findings(item, before, child, (*path, key))
+                yield from _rule_findings(item, before, child, (*path, key), changes_only=changes_only)
     elif isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            yield from _rule_findings(item, _counterpart(item, old, schema), schema["items"], (*path, index))
+            before = _counterpart(item, old, schema)
+            yield from _rule_findings(item, before, schema["items"], (*path, index), changes_only=changes_only)
+
+
+def _is_about_changes(rule: Mapping[str, str]) -> bool:
+    return re.search(r"\boldSelf\b", rule["rule"]) is not None
+
+
+def _tells_of_changes(schema: Schema) -> bool:
+    """Whether a rule about changes is here or below: thousands of entries need not be looked at if there is none."""
+    below = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return any(map(_is_about_changes, schema.get("x-kubernetes-validations", ()))) or any(
+        _tells_of_changes(each) for each in below if isinstance(each, Mapping)
+    )
 
 
 def _counterpart(item: Any, old: Any, schema: Schema) -> Any:
@@ -89,25 +112,56 @@ def _escaped(name: str) -> str:
 def _failure(expression: str, names: Mapping[str, Any], schema: Schema) -> str | None:
     """None if the rule holds, an empty text if it does not, else why it could not be evaluated."""
     reads = _reads(expression)
-    if any(isinstance(names["self"], dict) and field not in names["self"] for field in reads.optional):
+    if any(guard.holds(names["self"]) for guard in reads.guards):
         return None
+    seen = {name: reads.of(name, value, schema) for name, value in names.items()}
+    if "oldSelf" in seen and seen["self"] == seen["oldSelf"]:
+        return None  # no rule refuses to let things be as they were
     # Of thousands of entries most are alike in what a rule sees of them.
-    return _verdict(expression, json.dumps({name: reads.of(name, value, schema) for name, value in names.items()}))
+    return _verdict(expression, json.dumps(seen))
+
+
+def _message(rule: Mapping[str, str], names: Mapping[str, Any], schema: Schema) -> str:
+    """What a broken rule says: its ``messageExpression``, or ``message`` where that gives no text of one line."""
+    if "messageExpression" not in rule:
+        return rule["message"]
+    reads = _reads(rule["messageExpression"])
+    text = _text(rule["messageExpression"], json.dumps({key: reads.of(key, names[key], schema) for key in names}))
+    return text if text and "\n" not in text else rule["message"]
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """What a rule begins with that makes it hold: ``!has(self.a.b) ||``, or ``self.a != 'text' ||``.
+
+    Most rules are about what most documents do not have, so they need not be compiled.
+    """
+
+    path: tuple[str, ...]
+    #: None: it holds where the field is absent.
+    other_than: str | None = None
+
+    def holds(self, value: Any) -> bool:
+        for step in self.path[:-1]:
+            value = value.get(step) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return False  # an error, in CEL
+        field = self.path[-1]
+        return field not in value if self.other_than is None else value.get(field, self.other_than) != self.other_than
 
 
 @dataclass(frozen=True)
 class _Reads:
     """How much of its values a rule can see, so that the rest need not be given to it.
 
-    ``fields``: for ``self`` and ``oldSelf`` the fields it names, as rules spell them; None if it may see all.
-    ``optional`` are fields without which it holds, because it begins with ``!has(self.field) ||``. ``keys_only``: of a
-    map it sees the keys. ``entries``: of each of these lists of ``self`` it asks only whether all entries, or any, are
-    such and such, by these fields of them; how many are alike makes no difference. ``presence``: of these fields of
-    ``self`` it asks only whether they are there.
+    ``paths``: for ``self`` and ``oldSelf`` what it names below them, as rules spell it; () if it may see all.
+    If one of the ``guards`` holds, it does. ``keys_only``: of a map it sees the keys. ``entries``: of each of these
+    lists of ``self`` it asks only whether all entries, or any, are such and such, by these fields of them; how many are
+    alike makes no difference. ``presence``: of these fields of ``self`` it asks only whether they are there.
     """
 
-    fields: Mapping[str, frozenset[str] | None]
-    optional: tuple[str, ...] = ()
+    paths: Mapping[str, frozenset[tuple[str, ...]]]
+    guards: tuple[_Guard, ...] = ()
     keys_only: bool = False
     entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
     presence: frozenset[str] = frozenset()
@@ -118,12 +172,20 @@ class _Reads:
             return _for_cel(value, schema)
         if self.keys_only and "properties" not in schema:
             return dict.fromkeys(value)
-        fields = self.fields[name]
-        if fields is not None and "properties" in schema:
-            value = {key: item for key, item in value.items() if _escaped(key) in fields}
-            value |= {key: _distinct(value[key], seen) for key, seen in self.entries.items() if key in value}
-            value |= dict.fromkeys(self.presence & value.keys(), True)
-        return _for_cel(value, schema)
+        seen = _only(value, schema, self.paths[name])
+        if name == "self" and seen is not value:
+            seen |= {key: _distinct(value[key], fields) for key, fields in self.entries.items() if key in value}
+            seen |= dict.fromkeys(self.presence & value.keys(), True)
+        return _for_cel(seen, schema)
+
+
+def _only(value: Any, schema: Schema | None, paths: Collection[tuple[str, ...]]) -> Any:
+    """A value without the fields that none of the paths leads to. What a path says of a list or map is a function."""
+    fields = (schema or {}).get("properties")
+    if not isinstance(value, dict) or not fields or () in paths:
+        return value
+    below = {key: {path[1:] for path in paths if path[0] == _escaped(key)} for key in value}
+    return {key: _only(item, fields.get(key), below[key]) for key, item in value.items() if below[key]}
 
 
 def _distinct(entries: Any, fields: Collection[str]) -> Any:
@@ -134,26 +196,36 @@ def _distinct(entries: Any, fields: Collection[str]) -> Any:
     return list({json.dumps(entry): entry for entry in seen}.values())
 
 
+_GUARD = r"(?:!has\(self((?:\.\w+)+)\)|self((?:\.\w+)+) != '([^']*)')\s*\|\|\s*"
+
+
 @functools.cache
 def _reads(expression: str) -> _Reads:
-    fields: dict[str, frozenset[str] | None] = {}
-    for name in ("self", "oldSelf"):
-        named = re.findall(rf"\b{name}\.(\w+)", expression)
-        alone = len(named) != len(re.findall(rf"\b{name}\b", expression))
-        fields[name] = None if alone else frozenset(named)
-    begin = re.match(r"(!has\(self\.\w+\)\s*\|\|\s*)*", expression)
+    paths: dict[str, set[tuple[str, ...]]] = {"self": set(), "oldSelf": set()}
+    for name, path in re.findall(r"\b(self|oldSelf)\b((?:\.\w+)*)", expression):
+        paths[name].add(tuple(path.split(".")[1:]))
+    begin = re.match(rf"(?:{_GUARD})*", expression)
     # A condition (? :) binds less than ||. Escaped names (__) are not those that the value has.
     plain = begin is not None and "?" not in expression and "__" not in expression
-    optional = re.findall(r"self\.(\w+)", begin[0]) if begin and plain else []
+    guards = re.findall(_GUARD, begin[0]) if begin and plain else []
     only = re.match(r"!?self\.(all|exists|exists_one)\(", expression)
     keys_only = bool(only) and len(re.findall(r"\bself\b", expression)) == 1
+    fields = {path[0] for path in paths["self"] if path}
     presence = {
         name
-        for name in fields["self"] or ()
+        for name in fields
         if len(re.findall(rf"\bhas\(self\.{name}\)", expression)) == len(re.findall(rf"\bself\.{name}\b", expression))
     }
-    entries = _entries(expression, fields["self"] or ())
-    return _Reads(fields, tuple(optional), keys_only, entries, frozenset(presence))
+    return _Reads(
+        {name: frozenset(found) for name, found in paths.items()},
+        tuple(
+            _Guard(tuple((absent or compared).split(".")[1:]), text if compared else None)
+            for absent, compared, text in guards
+        ),
+        keys_only,
+        _entries(expression, fields),
+        frozenset(presence),
+    )
 
 
 def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -174,13 +246,25 @@ def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]
 @functools.lru_cache(maxsize=10_000)
 def _verdict(expression: str, names: str) -> str | None:
     """Like ``_failure``; ``names`` is what the rule sees, as JSON."""
-    celpy = _celpy()
     try:
-        given = {name: celpy.json_to_cel(value) for name, value in json.loads(names).items()}
-        holds = _program(expression).evaluate(given)
-    except celpy.CELEvalError as error:
+        holds = _value(expression, names)
+    except _celpy().CELEvalError as error:
         return f"the rule could not be evaluated: {error.args[0] if error.args else error}"
     return None if holds else ""
+
+
+def _text(expression: str, names: str) -> str:
+    """A text that CEL makes; empty where it cannot. ``names`` as above."""
+    try:
+        return str(_value(expression, names)).strip()
+    except _celpy().CELEvalError:
+        return ""
+
+
+def _value(expression: str, names: str) -> Any:
+    """Raises CELEvalError."""
+    given = {name: _celpy().json_to_cel(value) for name, value in json.loads(names).items()}
+    return _program(expression).evaluate(given)
 
 
 @functools.cache
@@ -203,9 +287,15 @@ def _environment() -> Any:
 def _program(expression: str) -> Any:
     """Compiled when it is first needed: a document meets few of the rules."""
     environment = _environment()
-    return environment.program(environment.compile(expression), functions={"matches": _cel_matches})
+    functions = {"matches": _cel_matches, "join": _cel_join}
+    return environment.program(environment.compile(expression), functions=functions)
 
 
 def _cel_matches(text: Any, pattern: Any) -> Any:
     # the same regular expressions as for patterns, whatever library celpy would take
     return _celpy().celtypes.BoolType(matches(str(pattern), str(text)))
+
+
+def _cel_join(texts: Any, separator: Any) -> Any:
+    # of Kubernetes' list library; celpy has the core of CEL only
+    return _celpy().celtypes.StringType(str(separator).join(map(str, texts)))

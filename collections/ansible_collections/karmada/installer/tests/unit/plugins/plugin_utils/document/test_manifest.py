@@ -423,24 +423,114 @@ def test_a_rule_is_given_what_it_can_see(rule: str, schema: dict[str, Any], valu
 
 
 @pytest.mark.parametrize(
-    ("rule", "optional"),
+    ("rule", "guards"),
     [
         ("!has(self.a) || self.a > 1", ["a"]),
         ("!has(self.a)\n|| !has(self.b) || self.a > self.b", ["a", "b"]),
         ("!has(self.a) || has(self.b) ? true : false", []),
         ("!has(self.a) && self.b == 1", []),
-        ("!has(self.a.b) || self.a.b == 1", []),
+        ("!has(self.c) || !has(self.c.d) || self.c.d == 1", ["c", "c.d"]),
         ("!has(self.a__dash__b) || self.b == 1", []),
         ("has(self.a) || self.b == 1", []),
+        ("self.m != 'x' || !has(self.a) || self.a == 1", ["m != x", "a"]),
+        ("!has(self.m) || self.m != 'x' || self.b == 1", ["m", "m != x"]),
+        ("self.m != 'x' && has(self.a) || self.b == 1", []),
     ],
 )
-def test_a_rule_that_holds_without_a_field_is_not_evaluated_without_it(rule: str, optional: list[str]) -> None:
-    assert list(cel_rules._reads(rule).optional) == optional
+def test_a_rule_that_its_beginning_makes_hold_is_not_evaluated(rule: str, guards: list[str]) -> None:
+    found = cel_rules._reads(rule).guards
+    assert [
+        ".".join(each.path) + ("" if each.other_than is None else f" != {each.other_than}") for each in found
+    ] == guards
     schema = {**OBJECT, "x-kubernetes-validations": [{"rule": rule, "message": "no"}]}
-    for value in ({}, {"b": 1}, {"a": 2, "b": 1}):
+    for value in (
+        {},
+        {"b": 1},
+        {"a": 2, "b": 1},
+        {"c": {}},
+        {"c": {"d": 2}},
+        {"m": "x"},
+        {"m": "y"},
+        {"m": "x", "a": 2},
+    ):
         with_shortcut = [finding.what for finding in cel_rules.rule_findings(value, schema)]
         plain = cel_rules._verdict(rule, json.dumps({"self": cel_rules._for_cel(value, schema)}))
         assert with_shortcut == ([] if plain is None else [f"no ({plain})" if plain else "no"])
+
+
+NESTED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"spec": OBJECT, "list": {"type": "array", "items": OBJECT}, "map": MAP, "status": OBJECT},
+}
+
+
+def test_a_rule_is_given_no_more_of_a_field_than_what_it_names_there() -> None:
+    value = {"spec": {"a": 1, "b": 2, "a-b": 3}, "list": [{"a": 1}], "map": {"a": "x", "b": "y"}, "status": {"a": 1}}
+    rule = "self.spec.a == 1 || self.spec.a__dash__b == 2 || self.list.exists(x, x.a == 1) || 'a' in self.map"
+    assert cel_rules._reads(rule).of("self", value, NESTED) == {
+        "spec": {"a": 1, "a__dash__b": 3},
+        "list": [{"a": 1}],
+        "map": {"a": "x", "b": "y"},
+    }
+
+
+CHANGING: dict[str, Any] = {
+    **NESTED,
+    "x-kubernetes-validations": [
+        {
+            "rule": "!has(oldSelf.status) || self.spec.a == oldSelf.spec.a",
+            "fieldPath": ".spec.a",
+            "message": "does not change",
+            "messageExpression": "'was ' + string(oldSelf.spec.a) + ', is ' + string(self.spec.a)",
+        },
+        {"rule": "has(self.spec.b)", "message": "needs b"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "changes"),
+    [
+        ({"spec": {"a": 1}}, {"spec": {"a": 2}}, []),
+        ({"spec": {"a": 1}, "status": {}}, {"spec": {"a": 1}}, []),
+        ({"spec": {"a": 1}, "status": {}}, {"spec": {"a": 2}}, [(("spec", "a"), "was 1, is 2")]),
+    ],
+)
+def test_changes_are_judged_by_the_rules_about_changes_alone(before: Any, now: Any, changes: list[Any]) -> None:
+    found = cel_rules.change_findings(now, CHANGING, before)
+    assert [(finding.path, finding.what) for finding in found] == changes
+    assert [finding.what for finding in cel_rules.rule_findings(now, CHANGING)] == ["needs b"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        ("'a is ' + string(self.a)", "a is 1"),
+        ("'has ' + ['x', 'y'].filter(each, each != 'z').join(', ')", "has x, y"),
+        ("'a is ' + self.absent", "plain"),
+        ("'a\\nb'", "plain"),
+        ("''", "plain"),
+    ],
+)
+def test_what_a_rule_says_is_computed_and_plain_where_that_gives_no_line(expression: str, what: str) -> None:
+    schema = {
+        **OBJECT,
+        "x-kubernetes-validations": [{"rule": "self.a > 1", "message": "plain", "messageExpression": expression}],
+    }
+    assert [finding.what for finding in cel_rules.rule_findings({"a": 1}, schema)] == [what]
+
+
+def rules_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    below = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return [
+        *schema.get("x-kubernetes-validations", ()),
+        *(rule for each in below if isinstance(each, dict) for rule in rules_of(each)),
+    ]
+
+
+def test_no_rule_has_a_part_that_is_not_evaluated_here() -> None:
+    found = {key for rule in rules_of(manifest.schema()) for key in rule}
+    assert found <= {"rule", "message", "messageExpression", "fieldPath"}
 
 
 @pytest.mark.parametrize(
