@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import cel_rules, crd, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
 from ansible_collections.karmada.installer.tests.unit.support import corpus_files
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
@@ -124,6 +124,20 @@ def test_bad_document(judge: Judge, file: corpus_files.CorpusFile) -> None:
     paths, is_complete = paths_of_server(status, answer)
     assert paths, "the API server accepts it"
     assert_same_verdict(paths, is_complete, paths_of_engine(document, previous))
+    if is_complete:
+        told = [cause["message"] for cause in answer["details"]["causes"]]
+        for text in texts_of_rules(document, previous):
+            assert any(message.endswith(text) for message in told), (text, told)
+
+
+def texts_of_rules(document: dict[str, Any], previous: dict[str, Any] | None) -> list[str]:
+    """What broken rules say, without the value that the engine puts before it."""
+    completed = manifest.with_defaults(document)
+    if any(finding.keyword in crd.BLOCKING for finding in crd.structure_findings(completed, manifest.schema())):
+        return []
+    before = None if previous is None else manifest.with_defaults(previous)
+    found = cel_rules.rule_findings(completed, manifest.schema(), before)
+    return [re.sub(r'^("([^"\\]|\\.)*"|-?[0-9]+) ', "", finding.what) for finding in found]
 
 
 names = st.sampled_from(["spec", "name", "mode", "etcd", "local", "replicas", "volumeData", "labels", "-x", "a b"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -287,8 +288,7 @@ def _environment() -> Any:
 def _program(expression: str) -> Any:
     """Compiled when it is first needed: a document meets few of the rules."""
     environment = _environment()
-    functions = {"matches": _cel_matches, "join": _cel_join}
-    return environment.program(environment.compile(expression), functions=functions)
+    return environment.program(environment.compile(expression), functions=_FUNCTIONS)
 
 
 def _cel_matches(text: Any, pattern: Any) -> Any:
@@ -296,6 +296,34 @@ def _cel_matches(text: Any, pattern: Any) -> Any:
     return _celpy().celtypes.BoolType(matches(str(pattern), str(text)))
 
 
-def _cel_join(texts: Any, separator: Any) -> Any:
-    # of Kubernetes' list library; celpy has the core of CEL only
-    return _celpy().celtypes.StringType(str(separator).join(map(str, texts)))
+def _cel_format(template: Any, values: Any) -> Any:
+    # An API server takes texts of unknown length in no other way: + of them is beyond its limit of costs.
+    parts = iter([_spelt(each) for each in values])
+    return _celpy().celtypes.StringType(re.sub("%s", lambda _: next(parts), str(template)))
+
+
+def _spelt(value: Any) -> str:
+    return f"[{', '.join(json.dumps(str(each)) for each in value)}]" if isinstance(value, list) else str(value)
+
+
+def _cel_is_ip(text: Any) -> Any:
+    return _celpy().celtypes.BoolType(_address(text) is not None)
+
+
+def _cel_ip(text: Any) -> Any:
+    # Addresses are compared only, so their one spelling stands for them.
+    return _celpy().celtypes.StringType(_address(text)) if _address(text) else _celpy().CELEvalError("is no IP address")
+
+
+def _address(text: Any) -> str | None:
+    """The canonical spelling of an IP address; None for what an API server takes for none."""
+    try:
+        found = ipaddress.ip_address(str(text))
+    except ValueError:
+        return None
+    unusable = isinstance(found, ipaddress.IPv6Address) and (found.scope_id or found.ipv4_mapped)
+    return None if unusable else str(found)
+
+
+#: What celpy lacks of Kubernetes' libraries for texts and IP addresses, and what it has otherwise.
+_FUNCTIONS = {"matches": _cel_matches, "format": _cel_format, "isIP": _cel_is_ip, "ip": _cel_ip}

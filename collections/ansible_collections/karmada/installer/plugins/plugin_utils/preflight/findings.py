@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..components import releases
-from ..components.types import pulls
-from ..control_plane.bootstrap import RIGHTS_GENERATOR
 from ..document import mode_fields
 from ..etcd import external as external_etcd
 from ..kube.errors import collected
@@ -66,7 +64,6 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
         registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
-            partial(_agents, run),
             partial(_hosts, run, abandoned_hosts)
             if not run.place.in_pods
             else partial(_with_host, access, partial(_host, run)),
@@ -131,18 +128,6 @@ def _place_access(run: Run) -> Iterable[Problem]:
         return
     run.host_cluster.version(retry_seconds=5)
     yield from account_rights.problems(run)
-
-
-def _agents(run: Run) -> Iterable[Problem]:
-    """The agent of a member of this name would be who may do everything where clusters may register themselves."""
-    for position, entry in enumerate(run.spec["members"]):
-        if pulls(entry) and entry["name"] == RIGHTS_GENERATOR:
-            yield Problem(
-                what=f"the agent of a member {RIGHTS_GENERATOR} would have the name by which karmadactl register makes "
-                "rights, and with registration.karmadactl it would have all of them",
-                where=f"spec.members[{position}].name",
-                remedy="give the member another name",
-            )
 
 
 def _host(run: Run) -> Iterable[Problem]:

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..components import endpoint, ip_families
+from ..components import endpoint
 from ..components import hosts as component_hosts
 from ..components.hosts import AGENT_ROLE, CONTROL_PLANE_ROLE, ETCD_ROLE, Host
 from ..components.instance import Instance
@@ -15,51 +15,21 @@ from ..components.state import State
 from ..components.table import ETCD, KARMADA_APISERVER
 from ..components.types import Component, agent_hosts, settings_path
 from ..problems import Problem
-from ..render import load_balancer, sockets, units
-
-MOST_ETCD_MEMBERS = 7
+from ..render import sockets, units
 
 
 def of_the_document(instance: Instance) -> Iterator[Problem]:
-    """What the document alone tells."""
-    spec, hosts = instance.spec, component_hosts.all_hosts(instance.spec)
-    virtual_ip = (spec["endpoint"].get("virtualIP") or {}).get("address", "")
-    for number, host in enumerate(hosts):
-        address, where = ipaddress.ip_address(host.address), f"spec.hosts[{number}]"
-        if address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local:
-            yield Problem(
-                f"{host.address} is no address at which other hosts can reach {host.name}",
-                f"{where}.address",
-                "name one of a network that all of the hosts are in",
-            )
-        if virtual_ip and ipaddress.ip_address(virtual_ip) == address:
-            yield Problem(
-                f"{virtual_ip} is the address of {host.name} itself",
-                "spec.endpoint.virtualIP.address",
-                "choose an address that no host has: it moves between them",
-            )
-        if load_balancer.ROLE in host.roles and spec["endpoint"]["type"] != load_balancer.VIRTUAL_IP:
-            yield Problem(
-                f"the role {load_balancer.ROLE} of {host.name} has no meaning without endpoint.type "
-                f"{load_balancer.VIRTUAL_IP}",
-                f"{where}.roles",
-                f"take it out, or set endpoint.type to {load_balancer.VIRTUAL_IP}",
-            )
-    yield from _families(instance, virtual_ip)
+    """What the document alone tells and no rule of its schema can say."""
     yield from _agent_hosts(instance)
     yield from _unheard(instance)
     yield from _direct_endpoint(instance)
-    members = component_hosts.hosts_of(spec, ETCD_ROLE)
-    if len(members) > MOST_ETCD_MEMBERS:
-        yield Problem(
-            f"has {len(members)} hosts with the role etcd",
-            "spec.hosts",
-            f"use at most {MOST_ETCD_MEMBERS}, better 3 or 5: each write waits for more than half of them",
-        )
 
 
 def _agent_hosts(instance: Instance) -> Iterator[Problem]:
-    """Hosts that members name and that are not there for that. Too much of a search for a rule of the schema."""
+    """Hosts that members name and that are not there for that.
+
+    No rule of the schema: to look for each of 8 names of 5,000 members among 64 hosts is beyond an API server's limit.
+    """
     of_members = {host.name: host.is_of_members for host in component_hosts.all_hosts(instance.spec)}
     for number, entry in enumerate(instance.spec["members"]):
         for place, name in enumerate(agent_hosts(entry)):
@@ -70,7 +40,10 @@ def _agent_hosts(instance: Instance) -> Iterator[Problem]:
 
 
 def _unheard(instance: Instance) -> Iterator[Problem]:
-    """Components that would not listen where they are looked for: flags may move ports, and do no more than that."""
+    """Components that would not listen where they are looked for: flags may move ports, and do no more than that.
+
+    No rule of the schema, which does not know the ports and flags of the table of components.
+    """
     told = set()
     for host in component_hosts.all_hosts(instance.spec):
         for component in component_hosts.components_on(instance, host):
@@ -103,7 +76,7 @@ def _looked_for(instance: Instance, host: Host, component: Component) -> list[tu
 
 
 def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
-    """A host that is the endpoint itself has to listen where clients are sent."""
+    """A host that is the endpoint itself has to listen where clients are sent. For the table, too, no rule."""
     settings = instance.spec["endpoint"]
     port, listens = endpoint.port(settings, None), KARMADA_APISERVER.listens(instance.spec)["https"]
     addresses = [host.address for host in component_hosts.hosts_of(instance.spec, CONTROL_PLANE_ROLE)]
@@ -116,43 +89,11 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
         )
 
 
-def _families(instance: Instance, virtual_ip: str) -> Iterator[Problem]:
-    spec = instance.spec
-    hosts = [host for host in component_hosts.all_hosts(spec) if not host.is_of_members]
-    of_family = {
-        version: [host.name for host in hosts if ipaddress.ip_address(host.address).version == version]
-        for version in (4, 6)
-    }
-    if all(of_family.values()):
-        yield Problem(
-            f"mixes addresses of IPv4 ({', '.join(of_family[4])}) and IPv6 ({', '.join(of_family[6])})",
-            "spec.hosts",
-            "name all hosts by addresses of one family; members of etcd and API servers dial each other by them",
-        )
-        return
-    family = 4 if of_family[4] else 6
-    if virtual_ip and ipaddress.ip_address(virtual_ip).version != family:
-        yield Problem(
-            f"{virtual_ip} is of another family than the addresses of the hosts",
-            "spec.endpoint.virtualIP.address",
-            f"choose one of IPv{family}",
-        )
-    subnet = spec["components"]["karmadaAPIServer"].get("serviceSubnet")
-    # In pods the API server has an address of the host cluster.
-    if (
-        subnet
-        and component_hosts.hosts_of(spec, CONTROL_PLANE_ROLE)
-        and ip_families.networks(subnet)[0].version != family
-    ):
-        yield Problem(
-            f"{subnet} begins with another family than the addresses of the hosts have, which kube-apiserver refuses",
-            "spec.components.karmadaAPIServer.serviceSubnet",
-            f"write a range of IPv{family} first",
-        )
-
-
 def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
-    """Members of etcd are neither added, removed nor moved by writing other hosts into the document."""
+    """Members of etcd are neither added, removed nor moved by writing other hosts into the document.
+
+    No rule of the schema: before etcd has begun, hosts may be corrected, and only the state says whether it has.
+    """
     if not (state.etcd.bootstrapped or state.etcd.nodes):
         return
     hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or state.hosts.values()

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import control_plane
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, stages
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.member_checks import MemberChecks
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host, problems
 from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, state
 
 NAMES = {f"{each['kind']} {each['metadata']['name']}" for each in bootstrap.registration(OWNER)}
@@ -87,12 +86,10 @@ def test_each_stage_takes_away_its_own() -> None:
 
 @pytest.mark.parametrize(("mode", "refused"), [("Pull", True), ("Push", False)])
 @pytest.mark.parametrize("on", [True, False])
-def test_no_agent_has_the_name_of_who_makes_rights(
-    on: bool, mode: str, refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_agent_has_the_name_of_who_makes_rights(on: bool, mode: str, refused: bool) -> None:
     """Also while it means nothing: its certificate would live on when registration is switched on."""
-    member = {"name": "rbac-generator", "mode": mode, "secretRef": {"name": "m"}}
-    deployment = document({"endpoint": {"type": "NodePort"}, "registration": {"karmadactl": on}, "members": [member]})
-    monkeypatch.setattr(MemberChecks, "problems", lambda *_: [])
-    found = [each.where for each in problems(fake_run(deployment, host()))]
+    member = {"name": bootstrap.RIGHTS_GENERATOR, "mode": mode, "secretRef": {"name": "m"}}
+    deployment = document({"endpoint": {"type": "NodePort"}, "registration": {"karmadactl": on}})
+    deployment["spec"]["members"] = [member]
+    found = [each.where for each in manifest.validate(deployment)]
     assert found == (["spec.members[0].name"] if refused else [])

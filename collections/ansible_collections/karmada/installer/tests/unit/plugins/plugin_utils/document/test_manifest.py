@@ -506,7 +506,7 @@ def test_changes_are_judged_by_the_rules_about_changes_alone(before: Any, now: A
     ("expression", "what"),
     [
         ("'a is ' + string(self.a)", "a is 1"),
-        ("'has ' + ['x', 'y'].filter(each, each != 'z').join(', ')", "has x, y"),
+        ("'has %s of %s, %s'.format([['x', 'y'].filter(each, each != 'z'), 'all', 2])", 'has ["x", "y"] of all, 2'),
         ("'a is ' + self.absent", "plain"),
         ("'a\\nb'", "plain"),
         ("''", "plain"),
@@ -518,6 +518,33 @@ def test_what_a_rule_says_is_computed_and_plain_where_that_gives_no_line(express
         "x-kubernetes-validations": [{"rule": "self.a > 1", "message": "plain", "messageExpression": expression}],
     }
     assert [finding.what for finding in cel_rules.rule_findings({"a": 1}, schema)] == [what]
+
+
+@given(st.ip_addresses().filter(lambda address: not getattr(address, "ipv4_mapped", None)), st.booleans())
+def test_addresses_that_others_cannot_reach_are_told_by_their_text(address: Any, exploded: bool) -> None:
+    of_hosts = manifest.schema()["properties"]["spec"]["properties"]["hosts"]["items"]["properties"]["address"]
+    found = [each.what for each in cel_rules.rule_findings(address.exploded if exploded else str(address), of_hosts)]
+    only_here = address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local
+    assert ["is no address at which other hosts can reach it" in what for what in found] == [True] * only_here
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("2001:db8::1", "2001:DB8:0:0::1", True),
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.01", "192.0.2.1", False),
+        ("fe80::1%eth0", "fe80::1%eth0", False),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.1", False),
+        ("name", "name", False),
+    ],
+)
+def test_addresses_are_compared_by_what_they_mean(first: str, second: str, same: bool) -> None:
+    """What an API server takes for no address is none here."""
+    rule = {"rule": "isIP(self.a) && isIP(self.b) && ip(self.a) == ip(self.b)", "message": "no"}
+    found = list(cel_rules.rule_findings({"a": first, "b": second}, {**OBJECT, "x-kubernetes-validations": [rule]}))
+    assert bool(found) is not same
 
 
 def rules_of(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, COMPONENTS, ETCD
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_checks, host_list_checks
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.host_checks import MIB
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import sockets, units
@@ -383,55 +383,6 @@ def test_another_control_plane_on_the_host_is_named() -> None:
 def test_addresses_that_stand_in_each_others_way(first: str, second: str, expected: bool) -> None:
     assert sockets.overlap(first, second) is expected
     assert sockets.overlap(second, first) is expected
-
-
-# -- the document by itself ------------------------------------------------------------------------------------------
-
-
-def one_host(address: str, *roles: str) -> list[Object]:
-    return [{"name": "host1", "address": address, "roles": list(roles or ("controlPlane", "etcd"))}]
-
-
-EXTERNAL: Object = {"endpoint": {"type": "External", "host": "karmada.example.com"}}
-
-
-@pytest.mark.parametrize(
-    ("of", "where", "what"),
-    [
-        (instance(one_host("127.0.0.1")), "spec.hosts[0].address", "no address at which other hosts can reach host1"),
-        (instance(one_host(EVERY)), "spec.hosts[0].address", "no address at which"),
-        (instance(one_host("224.0.0.1")), "spec.hosts[0].address", "no address at which"),
-        (instance(one_host("192.0.2.100")), "spec.endpoint.virtualIP.address", "is the address of host1 itself"),
-        (
-            instance(one_host("192.0.2.1", "controlPlane", "etcd", "loadBalancer"), **EXTERNAL),
-            "spec.hosts[0].roles",
-            "the role loadBalancer of host1 has no meaning",
-        ),
-        (
-            instance([*HOSTS[:2], {"name": "host3", "address": "2001:db8::3"}], **EXTERNAL),
-            "spec.hosts",
-            "mixes addresses of IPv4 (host1, host2) and IPv6 (host3)",
-        ),
-        (
-            instance(one_host("2001:db8::1")),
-            "spec.endpoint.virtualIP.address",
-            "192.0.2.100 is of another family",
-        ),
-        (
-            instance(components={"karmadaAPIServer": {"serviceSubnet": "fd00:10:96::/108"}}),
-            "spec.components.karmadaAPIServer.serviceSubnet",
-            "begins with another family",
-        ),
-        (
-            instance([{"name": f"h{number}", "address": f"192.0.2.{number}"} for number in range(1, 10)]),
-            "spec.hosts",
-            "has 9 hosts with the role etcd",
-        ),
-    ],
-)
-def test_what_the_document_alone_tells(of: Instance, where: str, what: str) -> None:
-    problems = [problem for problem in host_list_checks.of_the_document(of) if problem.where == where]
-    assert [problem for problem in problems if what in problem.what], problems
 
 
 # -- the document and the state --------------------------------------------------------------------------------------
