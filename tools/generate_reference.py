@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/ from what the program itself uses: schema, rights that preflight asks for, table of releases.
+"""Write docs/reference/ from what the program itself uses: schema, rights that preflight asks for, releases, problems.
 
 `make reference` runs it; a unit test fails when a committed file differs.
 """
@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import DEFAULT_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights, member_checks
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA_FILE = ROOT / "collections/ansible_collections/karmada/installer/schemas/karmadadeployments.yaml"
@@ -113,6 +114,40 @@ and of each resource that is listed:
 """
 
 
+PROBLEMS_PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Generated from plugin_utils/problems.py by `make reference`. Change that, not this page. -->
+
+# Problems
+
+Whatever a run tells of trouble is a problem: what was found, where, and how to mend it. For programs it has a reason
+and a severity, too. Reasons are stable: a new kind of trouble gets a new one, and none changes its meaning. Compare
+these, not the sentences.
+
+{severities}
+
+The results of actions have problems under `problems`, those of a failed step included, beside the text in `msg`; so has
+the status in the report's JSON. Each has the texts `severity`, `reason`, `what`, `where` and `remedy`; the last two may
+be empty. For example:
+
+```yaml
+- name: Install
+  block:
+    - name: Check first
+      karmada.installer.preflight:
+      register: checked
+  rescue:
+    - name: Fail, unless only somebody else is at work
+      ansible.builtin.fail:
+        msg: "{{{{ ansible_failed_result.msg }}}}"
+      when: ansible_failed_result.problems | map(attribute='reason') | unique | list != ['Locked']
+```
+
+## Reasons
+
+{reasons}
+"""
+
 FIELD_TESTS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Generated from tests/unit/collection/test_field_effects.py by `make reference`. Change that, not this page. -->
@@ -171,6 +206,7 @@ def files() -> dict[Path, str]:
         REFERENCE / "host-rights.yaml": host_rights_yaml(),
         REFERENCE / "field-tests.md": field_tests_page(),
         REFERENCE / "releases.md": releases_page(),
+        REFERENCE / "problems.md": problems_page(),
     }
 
 
@@ -531,6 +567,24 @@ def releases_page() -> str:
         oldest_host=dotted(releases.OLDEST_HOST_MINOR),
         newest_host=dotted(releases.NEWEST_TESTED_HOST_MINOR),
         oldest_etcd=dotted(releases.OLDEST_EXTERNAL_ETCD),
+    )
+
+
+# -- problems ----------------------------------------------------------------------------------------------------------
+
+
+def problems_page() -> str:
+    """Every reason of a problem with its meaning, by name, and the severities."""
+    meanings = {
+        Severity.ERROR: "keeps the run, or one member, from being brought to what the document says",
+        Severity.WARNING: "goes on, and may hurt later",
+        Severity.HINT: "goes on; somebody may want to know it",
+    }
+    severities = [(f"`{each.value}`", meanings[each]) for each in Severity]
+    rows = [(f"`{each.value}`", each.meaning) for each in sorted(Reason, key=str)]
+    return PROBLEMS_PAGE.format(
+        severities="\n".join(["| severity | means |", "|---|---|", *(_table_row(*row) for row in severities)]),
+        reasons="\n".join(["| reason | means |", "|---|---|", *(_table_row(*row) for row in rows)]),
     )
 
 

@@ -32,7 +32,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases, table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.releases import Release
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from karmada_lab import gobuild
 from karmada_lab.products import Product
 
@@ -72,7 +72,7 @@ def _file(project: str, version: str, path: str, https: Https) -> str:
     if [found] not in lines and [found, path] not in lines:
         what = f"it has the SHA-256 {found}, which is not what its publisher says"
         remedy = "nothing was recorded; something between here and the publisher changes files"
-        raise ProblemsError(Problem(what, url, remedy))
+        raise ProblemsError(Problem(what, url, remedy, reason=Reason.CHECKSUM_MISMATCH))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import admin_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -34,10 +34,21 @@ class ActionModule(KarmadaAction):
         problems = [*_unconfirmed(run, arguments["confirm"]), *_no_place(run, arguments["path"], path)]
         if validity is None or not SHORTEST <= validity <= LONGEST:
             what = f"{arguments['validity']!r} is no duration between 5m and 8h"
-            problems.append(Problem(what, "validity", "say how long the emergency may last, such as 1h"))
+            problems.append(
+                Problem(
+                    what, "validity", "say how long the emergency may last, such as 1h", reason=Reason.INVALID_ARGUMENT
+                )
+            )
         if run.stored_state is None:
             remedy = "run karmada.installer.install first, or let this machine reach where it is"
-            problems.append(Problem("no state of a control plane can be read there", run.place.where, remedy))
+            problems.append(
+                Problem(
+                    "no state of a control plane can be read there",
+                    run.place.where,
+                    remedy,
+                    reason=Reason.NOT_INSTALLED,
+                )
+            )
         if problems or validity is None:
             raise ProblemsError(problems)
         pair = certificates.superuser(USER, run.state, run.spec, run.now, validity)
@@ -65,6 +76,7 @@ def _unconfirmed(run: Run, confirm: str) -> list[Problem]:
             what="whoever has this kubeconfig may do everything, and nothing takes it back while it is valid",
             where=f"control plane {run.name}",
             remedy=f"if that is meant, name it: -e karmada_confirm={run.name}",
+            reason=Reason.CONFIRMATION_REQUIRED,
         )
     ]
 
@@ -73,7 +85,14 @@ def _no_place(run: Run, text: str, path: Path) -> list[Problem]:
     where = "the file for it"
     if not text or not path.is_absolute():
         remedy = "say where: -e karmada_break_glass_output=/run/user/1000/karmada.kubeconfig"
-        return [Problem(f"{text!r} is no absolute path", where, remedy)]
+        return [Problem(f"{text!r} is no absolute path", where, remedy, reason=Reason.INVALID_ARGUMENT)]
     if path.is_dir() or (run.connection.kubeconfig_output and path == Path(run.connection.kubeconfig_output)):
-        return [Problem(f"{path} is a folder, or the administrator's own kubeconfig", where, "name another file")]
+        return [
+            Problem(
+                f"{path} is a folder, or the administrator's own kubeconfig",
+                where,
+                "name another file",
+                reason=Reason.INVALID_ARGUMENT,
+            )
+        ]
     return []

@@ -40,7 +40,7 @@ class ActionModule(KarmadaAction):
         stage: str = arguments["stage"]
         outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
         for each in map(BrokenMember.of, arguments["broken"]):
-            outcomes[each.name] = Outcome(each.name, problem=each.problem, next_step=each.next_step)
+            outcomes[each.name].failed_as(each)
         to_note = False
         if stage in ("all", "registration"):
             registered = _registration(run, _sound(entries, outcomes), noted=arguments["noted"])
@@ -60,7 +60,8 @@ class ActionModule(KarmadaAction):
             # What is on record now: a run that ends while it waits knows what it has put on members.
             for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
                 outcome = outcomes[waited.name]
-                outcome.problem, outcome.next_step, outcome.unready = waited.problem, waited.next_step, waited.unready
+                outcome.failed_as(waited)
+                outcome.unready = waited.unready
         asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
         for name, why in member_log.reasons(run, asked).items():
             outcomes[name].problem += f"\n{why}"
@@ -97,8 +98,8 @@ def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, O
     }
     identities = {name: each.cluster_id for name, each in outcomes.items() if each.cluster_id}
     for name, problem in member_plan.same_cluster(identities, registered).items():
-        broken = BrokenMember.of_problems(name, [problem])
-        outcomes[name] = Outcome(name, problem=broken.problem, next_step=broken.next_step)
+        outcomes[name] = Outcome(name)
+        outcomes[name].failed_as(BrokenMember.of_problems(name, [problem]))
     work = [entry for entry in entries if _is_due(entry, outcomes[entry["name"]], run)]
     holders = frozenset[str]().union(*(outcomes[entry["name"]].holders for entry in work))
     if work and run.check:
@@ -155,7 +156,8 @@ def _agents(run: Run, entries: list[Entry], outcomes: dict[str, Outcome]) -> Non
             outcome = outcomes[done.name]
             outcome.on_member += done.on_member
             outcome.in_control_plane += done.in_control_plane
-            outcome.problem, outcome.next_step, outcome.agent = done.problem, done.next_step, done.agent
+            outcome.failed_as(done)
+            outcome.agent = done.agent
             entry = next(each for each in work if each["name"] == done.name)
             state = member_join.recorded(state, entry, done.on_member)
             if not done.problem:

@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken i
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import RETAIN
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -107,14 +107,19 @@ def _result(
     )
     for each in found["members"]:
         if each["gone"] and each["left"]:
-            run.say(f"left on member {each['name']}: {each['left']}")
+            run.tell(
+                Problem(
+                    f"left on member {each['name']}: {each['left']}", reason=Reason.LEFT_BEHIND, severity=Severity.HINT
+                )
+            )
     broken = [
         BrokenMember(
             each["name"],
             f"it has not left: {each['problem']}" + (f"; left on it: {each['left']}" if each["left"] else ""),
             each["next"],
+            outcome.problems,
         )
-        for each in found["members"]
+        for each, outcome in zip(found["members"], outcomes, strict=True)
         if each["problem"]
     ]
     found["broken_members"] = [each.plain for each in broken]

@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import s
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.scheduling import Placed
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -76,13 +76,22 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
     if run.place.in_pods:
         if run.stored_state is None:
             where, remedy = f"namespace {run.namespace} of the host cluster", "run karmada.installer.install first"
-            raise ProblemsError(Problem("no control plane is installed there", where, remedy))
+            raise ProblemsError(
+                Problem("no control plane is installed there", where, remedy, reason=Reason.NOT_INSTALLED)
+            )
         yield run.control_plane
         return
     path = Path(str(run.connection.kubeconfig_output))
     if not path.is_file():
         remedy = "name it in the inventory source (kubeconfig_output: …), or run karmada.installer.install"
-        raise ProblemsError(Problem("it is not there", f"{path}: kubeconfig of the control plane", remedy))
+        raise ProblemsError(
+            Problem(
+                "it is not there",
+                f"{path}: kubeconfig of the control plane",
+                remedy,
+                reason=Reason.KUBECONFIG_NOT_FOUND,
+            )
+        )
     control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
     try:
         yield control_plane

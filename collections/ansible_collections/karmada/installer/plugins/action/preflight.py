@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findin
     findings,
     uninstall_problems,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import EMPTY_DIR_WARNING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -48,24 +48,42 @@ class ActionModule(KarmadaAction):
             return {"changed": False, "installed": run.stored_state is not None}
         found = findings(run, arguments["abandon_hosts"])
         if arguments["reach_members"] and run.check:
-            run.say("what pods reach is not tried in check mode, because it takes pods")
+            run.tell(
+                Problem(
+                    "what pods reach is not tried in check mode, because it takes pods",
+                    reason=Reason.CHECK_SKIPPED,
+                    severity=Severity.HINT,
+                )
+            )
         elif arguments["reach_members"] and not found.problems:
             found = found.with_members(reach_from_pods.problems(run, arguments["reach_timeout"]))
         _refuse(found.all if found.problems or arguments["on_broken_member"] == broken_members.FAIL else [])
         broken = _told(run, found)
         for hint in host_preflight.hints(run) if run.hosts else ():
-            run.say(f"hint: {hint}")
+            run.tell(hint)
         if unpinned := image_pins.notice(run.instance):
-            run.say(f"hint: {unpinned}")
+            run.tell(Problem(unpinned, reason=Reason.IMAGE_NOT_PINNED, severity=Severity.HINT))
         if run.place.in_pods and arguments["pull_images"] and run.check:
-            run.say("whether images can be pulled is not tried in check mode, because it takes pods")
+            run.tell(
+                Problem(
+                    "whether images can be pulled is not tried in check mode, because it takes pods",
+                    reason=Reason.CHECK_SKIPPED,
+                    severity=Severity.HINT,
+                )
+            )
         elif run.place.in_pods and arguments["pull_images"]:
             _refuse(image_probe.problems(run, arguments["pull_timeout"]))
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:
-            run.say(f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there")
+            run.tell(
+                Problem(
+                    f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there",
+                    reason=Reason.INTERRUPTED_RUN,
+                    severity=Severity.HINT,
+                )
+            )
         if run.state.etcd.storage == "emptyDir":
-            run.say(f"warning: {EMPTY_DIR_WARNING}")
+            run.tell(Problem(EMPTY_DIR_WARNING, reason=Reason.DATA_NOT_DURABLE, severity=Severity.WARNING))
         return {
             "changed": False,
             "installed": state is not None,

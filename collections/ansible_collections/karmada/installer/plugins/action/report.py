@@ -73,7 +73,8 @@ class ActionModule(KarmadaAction):
         return {
             "changed": False,
             "status": status,
-            "warnings_found": report.warnings(observed),
+            "warnings_found": [str(each) for each in report.warnings(observed)],
+            "problems": [each.plain for each in report.problems(observed)],
             "summary": summary.splitlines(),
             "failure": _failure(broken),
         }

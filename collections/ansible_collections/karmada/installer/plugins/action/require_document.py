@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import inventory_loader
 from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
 
@@ -42,13 +42,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             problems = self._reasons(sources, ours)
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
-            problems = [Problem("a run works on one control plane, and these name more", _listed(ours), remedy)]
+            problems = [
+                Problem(
+                    "a run works on one control plane, and these name more",
+                    _listed(ours),
+                    remedy,
+                    reason=Reason.DOCUMENT_NOT_LOADED,
+                )
+            ]
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         # Every later step would end with the traceback of an import.
         problems = [*libraries.all_missing(), *_of_debugging(), *problems]
         if problems:
-            return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems))}
+            told = [each.plain for each in problems]
+            return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems)), "problems": told}
         return {**result, "changed": False}
 
     def _reasons(self, sources: list[str], ours: list[str]) -> list[Problem]:
@@ -56,7 +64,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             return [_without_source(sources)]
         found = [problem for path in ours for problem in self._reasons_of(path)]
         what = "was read now, but not when the run began"
-        return found or [Problem(what, _listed(ours), "Start again.")]
+        return found or [Problem(what, _listed(ours), "Start again.", reason=Reason.DOCUMENT_NOT_LOADED)]
 
     def _reasons_of(self, path: str) -> list[Problem]:
         """Why this source gave no hosts: what is wrong with it, else what Ansible has against it."""
@@ -68,17 +76,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             what = "is not read by the inventory plugin because of its name"
             return [
                 Problem(
-                    what, inventory_source.short(path), "Call it karmada.yml or something that ends in .karmada.yml."
+                    what,
+                    inventory_source.short(path),
+                    "Call it karmada.yml or something that ends in .karmada.yml.",
+                    reason=Reason.DOCUMENT_NOT_LOADED,
                 )
             ]
         plugin = inventory_loader.get("karmada.installer.karmada")
         try:
             plugin.parse(InventoryData(), self._loader, path)
         except AnsibleError as error:
-            return [Problem(str(error), inventory_source.short(path))]
+            return [Problem(str(error), inventory_source.short(path), reason=Reason.INVALID_INVENTORY_SOURCE)]
         remedy = "The setting INVENTORY_ENABLED (enable_plugins) must contain auto or karmada.installer.karmada."
         return [
-            Problem("is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy)
+            Problem(
+                "is in order, but the inventory plugin was not asked for it",
+                inventory_source.short(path),
+                remedy,
+                reason=Reason.DOCUMENT_NOT_LOADED,
+            )
         ]
 
 
@@ -87,7 +103,11 @@ def _of_debugging() -> list[Problem]:
     if not constants.DEFAULT_DEBUG:
         return []
     what = "it prints what tasks with no_log read and write, private keys of the control plane among it"
-    return [Problem(what, "ANSIBLE_DEBUG", "leave it out; -vvv tells much, and nothing secret")]
+    return [
+        Problem(
+            what, "ANSIBLE_DEBUG", "leave it out; -vvv tells much, and nothing secret", reason=Reason.SECRETS_EXPOSED
+        )
+    ]
 
 
 def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Problem]:
@@ -101,11 +121,11 @@ def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Prob
         if len(of_control_plane) == 1:
             return []
         what = "a control plane on plain hosts is worked on with all of them, so that a limit cannot choose members"
-        return [Problem(what, where, f"choose them with {named}")]
+        return [Problem(what, where, f"choose them with {named}", reason=Reason.INVALID_ARGUMENT)]
     missing = [name for name in of_control_plane if name not in within]
     what = f"it leaves out {', '.join(missing)}, and this playbook works on the control plane as a whole"
     remedy = f"leave it out; for single members: karmada.installer.members {named}" if members else "leave it out"
-    return [Problem(what, where, remedy)] if missing else []
+    return [Problem(what, where, remedy, reason=Reason.INVALID_ARGUMENT)] if missing else []
 
 
 def _without_source(sources: list[str]) -> Problem:
@@ -113,12 +133,22 @@ def _without_source(sources: list[str]) -> Problem:
         if inventory_source.is_document(path):
             example = inventory_source.EXAMPLE.replace("prod.yaml", Path(path).name)
             remedy = f"Write an inventory source that names it, beside it, and give that with -i:\n{example}"
-            return Problem("is a KarmadaDeployment, not an inventory source", inventory_source.short(path), remedy)
+            return Problem(
+                "is a KarmadaDeployment, not an inventory source",
+                inventory_source.short(path),
+                remedy,
+                reason=Reason.DOCUMENT_NOT_LOADED,
+            )
     what = "no KarmadaDeployment was given"
     missing = [path for path in sources if not Path(path).exists() and path != "/etc/ansible/hosts"]
     if missing:
-        return Problem(f"{what}, and there is no file of this name", _listed(missing), _HOW_TO_START)
-    return Problem(what, "", _HOW_TO_START)
+        return Problem(
+            f"{what}, and there is no file of this name",
+            _listed(missing),
+            _HOW_TO_START,
+            reason=Reason.DOCUMENT_NOT_LOADED,
+        )
+    return Problem(what, "", _HOW_TO_START, reason=Reason.DOCUMENT_NOT_LOADED)
 
 
 def _listed(paths: Iterable[str]) -> str:

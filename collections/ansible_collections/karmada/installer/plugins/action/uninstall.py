@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -109,6 +109,7 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
                 what=f"this removes the control plane {run.name}; its data {data}; members that lose it: {joined}",
                 where=run.place.where,
                 remedy=f"if that is what you want, say so by its name: -e karmada_confirm={run.name}",
+                reason=Reason.CONFIRMATION_REQUIRED,
             )
         )
     if problems:
@@ -123,7 +124,9 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
     entries = _cleaned(run, abandoned)
     for name in sorted(set(abandoned) & set(run.state.members)):
         left = ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
-        run.say(f"member {name} is given up; left on it: {left}")
+        run.tell(
+            Problem(f"member {name} is given up; left on it: {left}", reason=Reason.LEFT_BEHIND, severity=Severity.HINT)
+        )
 
     def clean(entry: Entry, outcome: Outcome) -> None:
         outcome.on_member += member_cleanup.clean_member(run, entry, timeout)
@@ -156,6 +159,10 @@ def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
             state = state if outcome.problem else state.without_member(outcome.name)
         run.save(state)
     remedy = "mend what holds it; all that was in it is gone"
-    problems = [Problem(each.problem, f"member {each.name}", remedy) for each in outcomes if each.problem]
+    problems = [
+        Problem(each.problem, f"member {each.name}", remedy, reason=Reason.REMOVAL_BLOCKED)
+        for each in outcomes
+        if each.problem
+    ]
     if problems:
         raise ProblemsError(problems)

@@ -179,6 +179,18 @@ broken_members:
       returned: always
       type: str
       sample: let it answer; then run again
+problems:
+  description: >-
+    What was found, as data: errors where the step fails, and warnings and hints. Their reasons are in the reference.
+  returned: when there are any
+  type: list
+  elements: dict
+  sample:
+    - severity: error
+      reason: MissingPermission
+      what: "the account may not: create pods"
+      where: host cluster
+      remedy: grant these rights
 etcd_storage:
   description: >-
     Where etcd keeps its data, C(volumeClaim), C(hostPath), C(emptyDir) or C(external), as the document says or as was

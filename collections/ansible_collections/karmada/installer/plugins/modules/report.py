@@ -66,6 +66,18 @@ warnings_found:
   type: list
   elements: str
   sample: []
+problems:
+  description: >-
+    What is wrong or worth knowing, as data: errors of members first, then warnings and hints.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - severity: warning
+      reason: DataNotDurable
+      what: etcd keeps its data in the pod (emptyDir)
+      where: ""
+      remedy: ""
 summary:
   description: The report for people, line by line.
   returned: success

@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 
-from .problems import Problem, ProblemsError
+from .problems import Problem, ProblemsError, Reason
 
 #: Module → the package that brings it. ``setup.cfg`` declares the same packages, and a test compares them.
 NEEDED: Mapping[str, str] = {
@@ -30,6 +30,7 @@ def missing(module: str, purpose: str = "") -> Problem:
         f"the Python package {package} (module {module}) is missing{f'; {purpose} need it' if purpose else ''}",
         sys.executable,
         f"Install it where Ansible runs: {sys.executable} -m pip install {package}",
+        reason=Reason.MISSING_PROGRAM,
     )
 
 

@@ -1,32 +1,189 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How this collection refuses something: what is wrong, where, and how to mend it."""
+"""How this collection tells of trouble: what is wrong, where, how to mend it, and of which kind and weight it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
 #: What became of a check that comes before the first change.
 NOTHING_CHANGED = "nothing was changed"
 
 
+class Severity(StrEnum):
+    """How much a problem weighs. An error keeps the run, or one member, from its due; the others let it go on."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    HINT = "hint"
+
+
+class Reason(StrEnum):
+    """Kinds of trouble that a person or a program can do something about; one for each way to mend it.
+
+    The values are stable: they are the reasons of conditions and events, and what programs compare. A new kind gets a
+    new value; none is renamed or used for something else. ``docs/reference/problems.md`` is made from this class.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Reason:
+        """A value, with a sentence for the reference that says what is meant."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    # -- the document and the start of a run
+    INVALID_DOCUMENT = "InvalidDocument", "A field of the document is not as its schema or its other fields ask for."
+    FIELD_WITHOUT_EFFECT = "FieldWithoutEffect", "A field has no meaning beside the other settings."
+    IMMUTABLE_SETTING = "ImmutableSetting", "A control plane that runs cannot follow the change of this setting."
+    INVALID_INVENTORY_SOURCE = "InvalidInventorySource", "The inventory source names no document, or not as it should."
+    DOCUMENT_NOT_FOUND = "DocumentNotFound", "The document cannot be found or read where the inventory source says."
+    DOCUMENT_NOT_LOADED = "DocumentNotLoaded", "The run was started without an inventory source that is read."
+    INVALID_OVERLAY = "InvalidOverlay", "An overlay cannot be laid over an object, or changes what it may not."
+    INVALID_AUDIT_POLICY = "InvalidAuditPolicy", "The audit policy would not be accepted by the API server."
+    INVALID_FLAG = "InvalidFlag", "A flag or feature gate is not known, or has a value that is in the way."
+    INVALID_ARGUMENT = "InvalidArgument", "A variable of the run, or its --limit, has a value that cannot be used."
+    CONFIRMATION_REQUIRED = "ConfirmationRequired", "What was asked for has to be confirmed by name."
+    SECRETS_EXPOSED = "SecretsExposed", "Others could read secrets of the run."
+    # -- what the document refers to
+    SECRET_NOT_FOUND = "SecretNotFound", "There is no Secret of this name."
+    INVALID_SECRET = "InvalidSecret", "A Secret lacks a key, or holds something else than is asked for."
+    CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound", "There is no ConfigMap of this name, or it lacks a key."
+    KUBECONFIG_NOT_FOUND = "KubeconfigNotFound", "There is no kubeconfig where it is looked for."
+    INVALID_KUBECONFIG = "InvalidKubeconfig", "A kubeconfig cannot be read or used."
+    INSECURE_CONNECTION = "InsecureConnection", "Others could listen, or answer in the place of the server."
+    CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable", "The program that a kubeconfig names for a login gives none."
+    # -- API servers
+    API_SERVER_UNREACHABLE = "APIServerUnreachable", "An API server does not answer, or TLS with it fails."
+    CREDENTIALS_REFUSED = "CredentialsRefused", "An API server does not accept the certificate or token."
+    MISSING_PERMISSION = "MissingPermission", "The account lacks rights."
+    OBJECT_REFUSED = "ObjectRefused", "An API server does not accept the content of an object."
+    OBJECT_NOT_FOUND = "ObjectNotFound", "An object, such as a StorageClass or a namespace, is not there."
+    REQUEST_FAILED = "RequestFailed", "An API server failed to carry out a request."
+    UNUSABLE_ANSWER = "UnusableAnswer", "What answers does not behave like Kubernetes."
+    WRITE_CONFLICT = "WriteConflict", "Somebody else keeps writing the same object."
+    # -- one installation and others
+    NAME_TAKEN = "NameTaken", "Something of this name is there that is not of this control plane."
+    OTHER_CONTROL_PLANE = "OtherControlPlane", "Another control plane is in the place, or on the member."
+    NOT_INSTALLED = "NotInstalled", "There is no control plane yet."
+    LOCKED = "Locked", "Another run is working on this control plane."
+    LOCK_LOST = "LockLost", "The run lost its lock, and stopped writing."
+    INVALID_STATE = "InvalidState", "The installer's state is not readable, or differs between hosts."
+    INVALID_AUTHORITY = "InvalidAuthority", "A certificate authority of the control plane cannot be used."
+    CERTIFICATE_EXPIRED = "CertificateExpired", "A certificate is over, or soon will be."
+    CERTIFICATE_NOT_TRUSTED = "CertificateNotTrusted", "A server shows a certificate that is not to be trusted."
+    INTERRUPTED_RUN = "InterruptedRun", "An earlier run did not come to its end; this one goes on from there."
+    NOT_READY_IN_TIME = "NotReadyInTime", "Something did not become ready within the time that it was given."
+    # -- the host cluster
+    UNSUPPORTED_VERSION = "UnsupportedVersion", "A version is older than is supported."
+    UNTESTED_VERSION = "UntestedVersion", "A version is newer or older than those that were tried together."
+    UNKNOWN_RELEASE = "UnknownRelease", "This version of the collection does not know the release of Karmada."
+    VERSION_SKEW = "VersionSkew", "Versions of components do not go together, or with those before."
+    QUOTA_EXCEEDED = "QuotaExceeded", "A ResourceQuota or LimitRange does not let the pods in."
+    POD_SECURITY_VIOLATION = "PodSecurityViolation", "Pods break the Pod Security level of their namespace."
+    ENDPOINT_UNSUPPORTED = "EndpointUnsupported", "The cluster cannot serve an endpoint of this type or class."
+    ENDPOINT_TAKEN = "EndpointTaken", "The endpoint's name or address leads to somebody else."
+    ENDPOINT_MISDIRECTED = "EndpointMisdirected", "The endpoint's name or port leads past the control plane."
+    DATA_NOT_DURABLE = "DataNotDurable", "The data of etcd is lost with its pod."
+    # -- images, programs and files
+    IMAGE_NOT_AVAILABLE = "ImageNotAvailable", "An image cannot be pulled."
+    INVALID_IMAGE = "InvalidImage", "An image has no usable name, or does not hold what is needed."
+    IMAGE_CHANGED = "ImageChanged", "A tag leads to another image than before."
+    IMAGE_NOT_PINNED = "ImageNotPinned", "No digest is known beforehand for an image."
+    ARTIFACT_NOT_FOUND = "ArtifactNotFound", "The directory of artifacts lacks a file."
+    ARTIFACT_NOT_AVAILABLE = "ArtifactNotAvailable", "A file cannot be fetched, or a program cannot be built."
+    INVALID_ARTIFACT = "InvalidArtifact", "A file is damaged, or for another kind of machine."
+    INVALID_ARTIFACT_SOURCE = "InvalidArtifactSource", "The source of artifacts cannot give what is needed."
+    CHECKSUM_MISSING = "ChecksumMissing", "No checksum is recorded for a file."
+    CHECKSUM_MISMATCH = "ChecksumMismatch", "A file has another checksum than the one that is recorded."
+    PROGRAMS_DIFFER = "ProgramsDiffer", "Hosts or nodes have different programs of one version."
+    MISSING_PROGRAM = "MissingProgram", "A program or Python package is missing where Ansible runs."
+    LOCAL_FILE_UNUSABLE = "LocalFileUnusable", "A file where Ansible runs cannot be read or written."
+    # -- plain hosts
+    HOST_UNREACHABLE = "HostUnreachable", "A host does not answer on SSH."
+    HOST_KEY_NOT_TRUSTED = "HostKeyNotTrusted", "The SSH host key of a host is unknown, changed or revoked."
+    SSH_LOGIN_REFUSED = "SSHLoginRefused", "A host accepts none of the keys, or a key cannot be used."
+    PRIVILEGES_REFUSED = "PrivilegesRefused", "The user who logs in may not become root."
+    UNSUITABLE_HOST = "UnsuitableHost", "A host lacks what components need: architecture, systemd, programs, Python."
+    INSUFFICIENT_RESOURCES = "InsufficientResources", "There are too few nodes, or a host lacks disk or memory."
+    CONFINED_HOST = "ConfinedHost", "SELinux or AppArmor may keep units from working."
+    HOST_STEP_FAILED = "HostStepFailed", "A step failed on a host, or was lost there."
+    DUPLICATE_HOST = "DuplicateHost", "Two hosts of the document are one machine."
+    HOST_NOT_LISTED = "HostNotListed", "The document does not list a host that still has something."
+    UNIT_NOT_HEALTHY = "UnitNotHealthy", "A systemd unit is not healthy."
+    PORT_IN_USE = "PortInUse", "A port is used by something else."
+    ADDRESS_IN_USE = "AddressInUse", "An address is used by something else."
+    INVALID_ADDRESS = "InvalidAddress", "An address is of another network or IP family, or nobody reaches it."
+    CLOCK_SKEW = "ClockSkew", "Clocks are too far apart."
+    # -- etcd
+    ETCD_UNREACHABLE = "EtcdUnreachable", "An endpoint of etcd does not answer."
+    ETCD_REFUSES = "EtcdRefuses", "etcd answers and does not let us in, or TLS with it fails."
+    ETCD_UNHEALTHY = "EtcdUnhealthy", "A member of etcd is not healthy, or has raised an alarm."
+    ETCD_PREFIX_TAKEN = "EtcdPrefixTaken", "Somebody else has keys at the key prefix."
+    # -- members
+    MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."
+    CONTROL_PLANE_UNREACHABLE = (
+        "ControlPlaneUnreachable",
+        "The control plane cannot be reached from where it has to be.",
+    )
+    MEMBER_NOT_READY = "MemberNotReady", "The control plane does not find a member ready."
+    DUPLICATE_MEMBER = "DuplicateMember", "A cluster is listed or registered under more than one name."
+    WRONG_CLUSTER = "WrongCluster", "A kubeconfig or endpoint leads to another cluster than the one that is meant."
+    REGISTERED_OTHERWISE = "RegisteredOtherwise", "A Cluster was registered by another tool, or in another mode."
+    MEMBER_LEAVING = "MemberLeaving", "A member has to leave, or is leaving, and has not left."
+    RIGHTS_INCOMPLETE = "RightsIncomplete", "The scoped rights of a member lack what is propagated to it."
+    CREDENTIALS_NOT_ISSUED = "CredentialsNotIssued", "A token or certificate was asked for and not given."
+    # -- what is left, and what is not known
+    REMOVAL_BLOCKED = "RemovalBlocked", "Something that is to go does not go."
+    LEFT_BEHIND = "LeftBehind", "Something stays that this collection made or used."
+    CHECK_SKIPPED = "CheckSkipped", "Something could not be tried, so that nothing is known of it."
+
+
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.
+    """One thing that is wrong, or worth knowing.
 
     ``what`` is the finding, ``where`` the place a user can go to (a field path, an object, a file), ``remedy`` the
     sentence that tells them what to do. ``where`` and ``remedy`` may be empty when there is nothing useful to say.
+    ``reason`` is of which kind it is, for programs; ``severity`` whether it keeps anything from going on.
     """
 
     what: str
     where: str = ""
     remedy: str = ""
+    reason: Reason = field(kw_only=True)
+    severity: Severity = field(default=Severity.ERROR, kw_only=True)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.remedy:
             text = f"{text.rstrip('.')}. {self.remedy}"
         return text
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The data that results of steps and the report hold; all values are text."""
+        return {
+            "severity": self.severity.value,
+            "reason": self.reason.value,
+            "what": self.what,
+            "where": self.where,
+            "remedy": self.remedy,
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Problem:
+        """A problem from its plain form. Raises ValueError for a reason or severity that there is not."""
+        # A member of this enumeration is made of two values and found by the first.
+        reason = next((each for each in Reason if each.value == plain["reason"]), None)
+        if reason is None:
+            raise ValueError(f"{plain['reason']!r} is no reason of a problem")
+        texts = (str(plain.get(key) or "") for key in ("what", "where", "remedy"))
+        return cls(*texts, reason=reason, severity=Severity(plain["severity"]))
 
 
 class ProblemsError(Exception):
@@ -47,6 +204,17 @@ class ProblemsError(Exception):
         count = len(self.problems)
         head = f"{count} problem{'' if count == 1 else 's'}; {self.consequence}:"
         return "\n".join([head, *(f"  - {_indented(str(problem))}" for problem in self.problems)])
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once: errors as they come, then warnings and hints, which threads find in any order, by text."""
+    found = list(dict.fromkeys(problems))
+    others = [each for each in found if each.severity is not Severity.ERROR]
+    weights = list(Severity)
+    return [
+        *(each for each in found if each.severity is Severity.ERROR),
+        *sorted(others, key=lambda each: (weights.index(each.severity), str(each))),
+    ]
 
 
 def _indented(text: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import SAFE_LOADER
 from .https import FetchError, Https, allowed
 from .source import LOCK_FILE, RELEASE_DOWNLOADS, Source, cache_directory, read_lock
@@ -45,6 +45,7 @@ def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
                 what=f"no checksum is recorded for the CRDs of Karmada {version}",
                 where=str(lock_file),
                 remedy=f"compute it from the publisher's files: make lock VERSION={version}",
+                reason=Reason.CHECKSUM_MISSING,
             )
         )
     return found
@@ -71,6 +72,7 @@ def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[s
                     what=f"the CRDs of Karmada {version} have the checksum {found}, not {expected}",
                     where=where,
                     remedy="they are damaged, changed or of another version; take them from the publisher again",
+                    reason=Reason.CHECKSUM_MISMATCH,
                 )
             )
         _keep(files, kept)
@@ -90,6 +92,7 @@ def fetch(version: str, source: Source) -> tuple[dict[str, bytes], str]:
                     what=f"the directory holds no CRDs of Karmada {version}",
                     where=str(source.directory),
                     remedy=f"put karmada/{version}/crds.tar.gz (or karmada/{version}/crds/bases) into it",
+                    reason=Reason.ARTIFACT_NOT_FOUND,
                 )
             )
     if source.kind == "Directory":
@@ -110,6 +113,7 @@ def no_directory() -> ProblemsError:
             what="artifacts come from a directory, but the inventory source names none",
             where="spec.artifacts.source",
             remedy="add `artifacts: ./artifacts` to the inventory source",
+            reason=Reason.INVALID_ARTIFACT_SOURCE,
         )
     )
 
@@ -192,7 +196,12 @@ def _zip_entries(archive: bytes, where: str) -> Iterator[tuple[str, bytes]]:
 
 def _unreadable(where: str, reason: str) -> ProblemsError:
     return ProblemsError(
-        Problem(what=f"the archive cannot be read: {reason}", where=where, remedy="fetch it again; it may be cut off")
+        Problem(
+            what=f"the archive cannot be read: {reason}",
+            where=where,
+            remedy="fetch it again; it may be cut off",
+            reason=Reason.INVALID_ARTIFACT,
+        )
     )
 
 
@@ -203,6 +212,7 @@ def _download(url: str) -> bytes:
                 what="artifacts are fetched over https only",
                 where=url,
                 remedy="set spec.artifacts.url to an https address",
+                reason=Reason.INVALID_ARTIFACT_SOURCE,
             )
         )
     try:
@@ -214,6 +224,7 @@ def _download(url: str) -> bytes:
                 where=url,
                 remedy="make the address reachable (proxies are taken from the environment), set spec.artifacts.url "
                 "to a mirror, or prepare a directory and name it in the inventory source: artifacts: ./artifacts",
+                reason=Reason.ARTIFACT_NOT_AVAILABLE,
             )
         ) from None
 
@@ -232,5 +243,6 @@ def _module_proxy() -> str:
             what="no Go module proxy is configured on this machine",
             where="spec.artifacts.source",
             remedy="set spec.artifacts.url or the environment variable GOPROXY to one",
+            reason=Reason.INVALID_ARTIFACT_SOURCE,
         )
     )

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from .. import run_process
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 MODULES = Path(__file__).parents[3] / "schemas" / "modules"
 
@@ -149,13 +149,18 @@ class Build:
         where = "spec.artifacts.source"
         if self.program not in PROJECTS[self.project].packages or not (self.module / "go.sum").is_file():
             what = f"it is not recorded how {self.program} {self.version} is built from Go modules"
-            return Problem(what, where, "take it from another source")
+            return Problem(what, where, "take it from another source", reason=Reason.INVALID_ARTIFACT_SOURCE)
         needed = re.search(r"^go (\S+)$", (self.module / "go.mod").read_text(), re.MULTILINE)
         found = _go_version()
         if not found or (needed and _numbers(found) < _numbers(needed[1])):
             what = f"the machine that Ansible runs on has {found or 'no go command'}"
             remedy = f"install Go {needed[1] if needed else ''} or newer there, or choose another source"
-            return Problem(f"{what}, and {self.project} {self.version} is built with Go", where, remedy)
+            return Problem(
+                f"{what}, and {self.project} {self.version} is built with Go",
+                where,
+                remedy,
+                reason=Reason.MISSING_PROGRAM,
+            )
         return None
 
     def run(self, into: Path) -> None:
@@ -176,7 +181,12 @@ class Build:
             said = "\n".join(done.stderr.strip().splitlines()[-5:])
             remedy = "check the network and `go env GOPROXY`, or choose another source"
             raise ProblemsError(
-                Problem(f"{self.program} {self.version} cannot be built: {said}", "spec.artifacts.source", remedy)
+                Problem(
+                    f"{self.program} {self.version} cannot be built: {said}",
+                    "spec.artifacts.source",
+                    remedy,
+                    reason=Reason.ARTIFACT_NOT_AVAILABLE,
+                )
             )
 
 

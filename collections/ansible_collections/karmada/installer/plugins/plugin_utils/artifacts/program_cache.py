@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 CHUNK = 1 << 20
 _UNFINISHED = ".unfinished-"
@@ -158,4 +158,4 @@ class ProgramCache:
     def _problem(self, error: OSError) -> ProblemsError:
         what = f"program files cannot be kept: {error.strerror or error}"
         remedy = "free space there or make it writable; XDG_CACHE_HOME in the environment names another place"
-        return ProblemsError(Problem(what, str(self.folder), remedy))
+        return ProblemsError(Problem(what, str(self.folder), remedy, reason=Reason.LOCAL_FILE_UNUSABLE))

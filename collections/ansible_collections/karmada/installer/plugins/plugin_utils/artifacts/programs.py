@@ -33,7 +33,7 @@ from ..components import image_pins
 from ..components.image_pins import Held
 from ..components.releases import Release
 from ..components.types import Component, settings_of
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import crd_files, image_files
 from . import source as artifact_source
 from .go_modules import Build
@@ -163,7 +163,11 @@ def read_sums(file: Path) -> dict[str, str]:
         if not match:
             command = f"find -type f ! -name {SUMS_FILE} -exec sha256sum {{}} + >{SUMS_FILE}"
             remedy = f"write it anew, in that directory: {command}"
-            raise ProblemsError(Problem(f"line {number} is not a checksum and a path", str(file), remedy))
+            raise ProblemsError(
+                Problem(
+                    f"line {number} is not a checksum and a path", str(file), remedy, reason=Reason.CHECKSUM_MISSING
+                )
+            )
         found[match[2]] = match[1]
     return found
 
@@ -221,7 +225,9 @@ class _Finder:
         """What to look for. Raises ProblemsError if the source cannot have it at all."""
         if architecture not in MACHINES:
             what = f"there are no programs for the architecture {architecture}"
-            raise ProblemsError(Problem(what, "", f"use hosts with one of {', '.join(MACHINES)}"))
+            raise ProblemsError(
+                Problem(what, "", f"use hosts with one of {', '.join(MACHINES)}", reason=Reason.UNSUITABLE_HOST)
+            )
         pins = image_pins.of_release(release, self._lock)
         found = [self._want(each, release, architecture, pins) for each in components]
         if self._source.kind == "URL" and not self._source.url:
@@ -232,7 +238,9 @@ class _Finder:
                     "set it to Image or GoModules, name a mirror that has them (spec.artifacts.url) or prepare them "
                     "in a directory"
                 )
-                raise ProblemsError(Problem(what, "spec.artifacts.source", remedy))
+                raise ProblemsError(
+                    Problem(what, "spec.artifacts.source", remedy, reason=Reason.INVALID_ARTIFACT_SOURCE)
+                )
         return found
 
     def _want(self, component: Component, release: Release, architecture: str, pins: Mapping[str, str]) -> _Wanted:
@@ -264,7 +272,12 @@ class _Finder:
                 raise crd_files.no_directory()
             what = f"the directory holds no {wanted.program} {wanted.version} for {wanted.architecture}"
             raise ProblemsError(
-                Problem(what, str(self._source.directory), f"put {name} into it, and its checksum into {SUMS_FILE}")
+                Problem(
+                    what,
+                    str(self._source.directory),
+                    f"put {name} into it, and its checksum into {SUMS_FILE}",
+                    reason=Reason.ARTIFACT_NOT_FOUND,
+                )
             )
         return self._downloaded(wanted)
 
@@ -320,7 +333,12 @@ class _Finder:
             name = f"{wanted.project}/{wanted.version}/{file.path}"
             what = f"no checksum is recorded for {name}"
             raise ProblemsError(
-                Problem(what, where, f"add it to {SUMS_FILE} in the artifacts directory of the inventory source")
+                Problem(
+                    what,
+                    where,
+                    f"add it to {SUMS_FILE} in the artifacts directory of the inventory source",
+                    reason=Reason.CHECKSUM_MISSING,
+                )
             )
 
         def verified(into: BinaryIO) -> None:
@@ -331,7 +349,7 @@ class _Finder:
             if found != expected:
                 what = f"{wanted.program} {wanted.version} has the checksum sha256:{found}, not sha256:{expected}"
                 remedy = "it is damaged, changed or of another version; take it from the publisher again"
-                raise ProblemsError(Problem(what, where, remedy))
+                raise ProblemsError(Problem(what, where, remedy, reason=Reason.CHECKSUM_MISMATCH))
 
         def member(into: BinaryIO, cache: ProgramCache) -> None:
             with cache.scratch() as packed, cache.scratch() as plain:
@@ -364,7 +382,9 @@ class _Finder:
         try:
             reference = Reference.parse(wanted.reference)
         except ValueError as error:
-            raise ProblemsError(Problem(str(error), "spec.images", "write it as registry/path/name:tag")) from None
+            raise ProblemsError(
+                Problem(str(error), "spec.images", "write it as registry/path/name:tag", reason=Reason.INVALID_IMAGE)
+            ) from None
         led_to = "" if reference.digest else self._led_to(wanted.reference, reference)
         # A tag may move at any time: from here on it is this image.
         image = replace(reference, digest=reference.digest or led_to)
@@ -437,7 +457,7 @@ def _fetch(located: _Located, cache: ProgramCache) -> Kept:
             located.fetch(scratch, cache)
         except image_files.ImageError as error:
             remedy = "name an image or archive that has the program, such as the project's own"
-            raise ProblemsError(Problem(str(error), located.where, remedy)) from None
+            raise ProblemsError(Problem(str(error), located.where, remedy, reason=Reason.INVALID_IMAGE)) from None
         _check_machine(located, scratch)
         kept = cache.put(scratch)
     if located.sha256 and kept.sha256 != located.sha256:
@@ -460,7 +480,9 @@ def _check_machine(located: _Located, content: BinaryIO) -> None:
     if header.startswith(_ELF64_LITTLE) and int.from_bytes(header[18:20], "little") == MACHINES[wanted.architecture]:
         return
     what = f"{wanted.path} is not a program for linux on {wanted.architecture}"
-    raise ProblemsError(Problem(what, located.where, "put the file for this architecture there"))
+    raise ProblemsError(
+        Problem(what, located.where, "put the file for this architecture there", reason=Reason.INVALID_ARTIFACT)
+    )
 
 
 def _hash(stream: BinaryIO) -> str:
@@ -473,7 +495,9 @@ def _hash(stream: BinaryIO) -> str:
 
 def _unreadable(path: Path, error: OSError) -> ProblemsError:
     what = f"it cannot be read: {error.strerror or error}"
-    return ProblemsError(Problem(what, str(path), "make it readable for whoever runs Ansible"))
+    return ProblemsError(
+        Problem(what, str(path), "make it readable for whoever runs Ansible", reason=Reason.LOCAL_FILE_UNUSABLE)
+    )
 
 
 def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsError:
@@ -481,7 +505,14 @@ def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsErro
         "make the address reachable (proxies are taken from the environment), set spec.artifacts.url to a mirror, or "
         "prepare a directory and name it in the inventory source: artifacts: ./artifacts"
     )
-    return ProblemsError(Problem(f"{wanted.program} {wanted.version} cannot be fetched: {error}", where, remedy))
+    return ProblemsError(
+        Problem(
+            f"{wanted.program} {wanted.version} cannot be fetched: {error}",
+            where,
+            remedy,
+            reason=Reason.ARTIFACT_NOT_AVAILABLE,
+        )
+    )
 
 
 def _each(items: Sequence[T], work: Callable[[T], R]) -> list[R]:

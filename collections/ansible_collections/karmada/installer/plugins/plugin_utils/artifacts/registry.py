@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from ..encoding import base64_text
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from .https import Answer, FetchError, Https, StatusError
 
 T = TypeVar("T")
@@ -119,7 +119,14 @@ class Logins:
             except (ValueError, TypeError, AttributeError, KeyError, binascii.Error):
                 # The message of the parser could hold a piece of the file.
                 remedy = "make it with: kubectl create secret docker-registry ..."
-                problems.append(Problem("it holds no login file of Docker's form", f"Secret {name}", remedy))
+                problems.append(
+                    Problem(
+                        "it holds no login file of Docker's form",
+                        f"Secret {name}",
+                        remedy,
+                        reason=Reason.INVALID_SECRET,
+                    )
+                )
         if problems:
             raise ProblemsError(problems)
         return cls(entries)
@@ -140,11 +147,18 @@ class Logins:
             return cls()
         except OSError as error:
             raise ProblemsError(
-                Problem(f"it cannot be read: {error.strerror}", str(file), "make it readable for whoever runs Ansible")
+                Problem(
+                    f"it cannot be read: {error.strerror}",
+                    str(file),
+                    "make it readable for whoever runs Ansible",
+                    reason=Reason.LOCAL_FILE_UNUSABLE,
+                )
             ) from None
         except (ValueError, TypeError, AttributeError, KeyError, binascii.Error):
             remedy = "remove it and log in again, or name the folder of another one in DOCKER_CONFIG"
-            raise ProblemsError(Problem("it holds no login file of Docker's form", str(file), remedy)) from None
+            raise ProblemsError(
+                Problem("it holds no login file of Docker's form", str(file), remedy, reason=Reason.LOCAL_FILE_UNUSABLE)
+            ) from None
 
     def of(self, reference: Reference) -> list[Login]:
         """Who we may be for this image: the most exact entry first, as nodes of a cluster do it."""
@@ -241,7 +255,14 @@ class Registry:
             raise _problem(reference, error) from None
         if f"sha256:{found}" != layer.digest:
             what = f"a layer has the checksum sha256:{found}, not {layer.digest}"
-            raise ProblemsError(Problem(what, str(reference), "the registry or a proxy before it damages files"))
+            raise ProblemsError(
+                Problem(
+                    what,
+                    str(reference),
+                    "the registry or a proxy before it damages files",
+                    reason=Reason.CHECKSUM_MISMATCH,
+                )
+            )
 
     def _document(self, reference: Reference, name: str) -> tuple[str, dict[str, Any]]:
         url = f"{reference.api}/manifests/{name}"
@@ -364,7 +385,7 @@ def _digest(descriptor: Mapping[str, Any]) -> str:
 def _nonsense(reference: Reference, error: Exception) -> ProblemsError:
     what = f"the registry's answer is not an image: {error}"
     remedy = "look at the image with another tool; the registry or a proxy before it may be at fault"
-    return ProblemsError(Problem(what, str(reference), remedy))
+    return ProblemsError(Problem(what, str(reference), remedy, reason=Reason.INVALID_IMAGE))
 
 
 def _problem(reference: Reference, error: FetchError) -> ProblemsError:
@@ -380,4 +401,6 @@ def _problem(reference: Reference, error: FetchError) -> ProblemsError:
         remedy = "put an image for this architecture into the registry, or name another one (imageRepository, imageTag)"
     else:
         remedy = "make the registry reachable (proxies are taken from the environment) or name a mirror in spec.images"
-    return ProblemsError(Problem(f"the image cannot be had: {error}", str(reference), remedy))
+    return ProblemsError(
+        Problem(f"the image cannot be had: {error}", str(reference), remedy, reason=Reason.IMAGE_NOT_AVAILABLE)
+    )

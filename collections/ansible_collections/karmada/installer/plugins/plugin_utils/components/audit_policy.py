@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
 
 #: Name of the file for the karmada-apiserver, and of the key in the ConfigMap that the document names.
@@ -101,10 +101,16 @@ def find_problems(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str
             _WHERE,
             "create it in the namespace of the document, or name a directory in the inventory source: "
             f"config_maps: ./config-maps, with the file {name}/{FILE}",
+            reason=Reason.CONFIG_MAP_NOT_FOUND,
         )
     elif FILE not in config_maps[name]:
         there = ", ".join(sorted(config_maps[name])) or "none"
-        yield Problem(f"ConfigMap {name} has no key {FILE} (it has: {there})", _WHERE, f"put the policy under {FILE}")
+        yield Problem(
+            f"ConfigMap {name} has no key {FILE} (it has: {there})",
+            _WHERE,
+            f"put the policy under {FILE}",
+            reason=Reason.CONFIG_MAP_NOT_FOUND,
+        )
     else:
         yield from _of_text(config_maps[name][FILE], f"{_WHERE}: ConfigMap {name}, {FILE}")
 
@@ -114,27 +120,35 @@ def _of_text(text: str, where: str) -> Iterator[Problem]:
     try:
         documents = documents_of(text)
     except UnreadableError as error:
-        yield Problem(error.what, f"{where}, line {error.line}" if error.line else where, error.remedy)
+        yield Problem(
+            error.what,
+            f"{where}, line {error.line}" if error.line else where,
+            error.remedy,
+            reason=Reason.INVALID_AUDIT_POLICY,
+        )
         return
     policy = documents[0] if len(documents) == 1 else None
     if not isinstance(policy, dict) or (policy.get("apiVersion"), policy.get("kind")) != (API_VERSION, "Policy"):
-        yield Problem(f"is not one Policy of {API_VERSION}", where, example)
+        yield Problem(f"is not one Policy of {API_VERSION}", where, example, reason=Reason.INVALID_AUDIT_POLICY)
         return
     rules = policy.get("rules")
     if not isinstance(rules, list) or not rules:
-        yield Problem("has no rules", where, example)
+        yield Problem("has no rules", where, example, reason=Reason.INVALID_AUDIT_POLICY)
         return
     yield from _unknown(policy.get("omitStages"), _STAGES, f"{where}: omitStages")
     for index, rule in enumerate(rules):
         place = f"{where}: rules[{index}]"
         if not isinstance(rule, dict):
-            yield Problem("is not a rule", place, "write a mapping with level")
+            yield Problem("is not a rule", place, "write a mapping with level", reason=Reason.INVALID_AUDIT_POLICY)
             continue
         yield from _unknown([rule.get("level")], _LEVELS, f"{place}.level")
         yield from _unknown(rule.get("omitStages"), _STAGES, f"{place}.omitStages")
         if rule.get("nonResourceURLs") and (rule.get("resources") or rule.get("namespaces")):
             yield Problem(
-                "has nonResourceURLs beside resources or namespaces", place, "make two rules of it; no request has both"
+                "has nonResourceURLs beside resources or namespaces",
+                place,
+                "make two rules of it; no request has both",
+                reason=Reason.INVALID_AUDIT_POLICY,
             )
 
 
@@ -144,4 +158,6 @@ _EXAMPLE: Mapping[str, Any] = {"apiVersion": API_VERSION, "kind": "Policy", "rul
 def _unknown(values: Iterable[Any] | None, known: tuple[str, ...], where: str) -> Iterator[Problem]:
     for value in values or ():
         if value not in known:
-            yield Problem(f"is {value!r}", where, f"write one of {', '.join(known)}")
+            yield Problem(
+                f"is {value!r}", where, f"write one of {', '.join(known)}", reason=Reason.INVALID_AUDIT_POLICY
+            )

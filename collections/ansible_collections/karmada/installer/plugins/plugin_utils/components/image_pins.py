@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..api_object import Object
-from ..problems import Problem
+from ..problems import Problem, Reason
 from .instance import Instance
 from .releases import MIRRORS, REGISTRIES, Release, is_digest
 from .table import KARMADA_AGENT, PROGRAMS, wanted_rows
@@ -56,6 +56,7 @@ class Held:
             remedy="find out who changed it. If the new one is meant, say so by its name: -e karmada_confirm_images="
             f"{reference} (several with commas); to keep the former, give it with the tag: imageTag: "
             f"{reference.rpartition(':')[2]}@{before}",
+            reason=Reason.IMAGE_CHANGED,
         )
 
 

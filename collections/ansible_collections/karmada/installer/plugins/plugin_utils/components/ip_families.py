@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..api_object import Object
-from ..problems import Problem
+from ..problems import Problem, Reason
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -81,6 +81,7 @@ def problem(subnet: str, families: Sequence[int]) -> Problem | None:
         what=f"{subnet} begins with IPv{first}, which the host cluster does not have: kube-apiserver would not start",
         where="spec.components.karmadaAPIServer.serviceSubnet",
         remedy=f"leave it out, which means {default_service_subnet(families)} there, or begin with IPv{families[0]}",
+        reason=Reason.INVALID_ADDRESS,
     )
 
 

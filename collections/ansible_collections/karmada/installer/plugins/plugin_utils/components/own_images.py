@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..problems import Problem
+from ..problems import Problem, Reason
 from .releases import Release
 from .table import ETCD, KARMADA_AGENT, KARMADA_APISERVER, KUBE_CONTROLLER_MANAGER, agents, wanted_rows
 from .types import Component, members_with_agent_hosts, settings_of, settings_path
@@ -73,6 +73,7 @@ def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
                     what=f"has no effect on hosts with artifacts.source {source}, where programs come out of no images",
                     where=f"{settings_path(component)}.{field}",
                     remedy="set artifacts.source: Image, or take it out: then it is the program of spec.version",
+                    reason=Reason.FIELD_WITHOUT_EFFECT,
                 )
 
 
@@ -90,6 +91,7 @@ def _beside_release(component: Component, spec: Spec, release: Release) -> Itera
             f"versions are not tested together{beside}",
             where=_where(component),
             remedy=f"choose a tag of {wanted}, or leave it out",
+            reason=Reason.VERSION_SKEW,
         )
 
 
@@ -107,6 +109,7 @@ def _controllers(rows: tuple[Component, ...], spec: Spec, release: Release) -> I
             where=_where(KUBE_CONTROLLER_MANAGER if given else KARMADA_APISERVER),
             remedy=f"give {KUBE_CONTROLLER_MANAGER.name} a tag of {server}"
             + (", too" if settings_of(KARMADA_APISERVER, spec).get("imageTag") else ", or leave it out"),
+            reason=Reason.VERSION_SKEW,
         )
 
 
@@ -120,6 +123,7 @@ def _after(component: Component, spec: Spec, before: Spec, release: Release) -> 
             + ("more than one minor version newer" if found > former else "older: it may not read what is stored"),
             where=_where(component),
             remedy=f"choose a tag of {nearest}" + (", and go on from there in a later run" if found > former else ""),
+            reason=Reason.VERSION_SKEW,
         )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 _VERSION = re.compile(r"v([0-9]+)\.([0-9]+)\.([0-9]+)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -82,6 +82,7 @@ def get(version: str, where: str = "spec.version") -> Release:
                 what=f"Karmada {version} is not a release that this collection knows",
                 where=where,
                 remedy=f"use one of {', '.join(known)}" + (f" (did you mean {near[0]}?)" if near else ""),
+                reason=Reason.UNKNOWN_RELEASE,
             )
         ]
     )
@@ -100,6 +101,7 @@ def choose(requested: str | None, recorded: str | None) -> Release:
                     what=f"the document asks for Karmada {requested}, but this instance runs {recorded}",
                     where="spec.version",
                     remedy=f"set it to {recorded}, or leave it out; a running instance keeps its version",
+                    reason=Reason.IMMUTABLE_SETTING,
                 )
             ]
         )

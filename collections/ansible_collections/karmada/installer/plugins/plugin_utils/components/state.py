@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from .releases import is_digest
 from .types import KeyPair
 
@@ -228,6 +228,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
                     where=where,
                     remedy="restore it from a backup, or use the version of the collection that wrote it; without it "
                     "the keys of this control plane are lost, so nothing was changed",
+                    reason=Reason.INVALID_STATE,
                 )
             ]
         ) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, Invalid
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 Say = Callable[[str], None]
 
@@ -67,6 +67,7 @@ def _until(probe: Callable[[], str | None], what: str, timeout_seconds: float, s
                     what=f"waited {timeout_seconds:.0f} s in vain until {what}: {reason}",
                     where="control plane",
                     remedy="look at the pods it names, then run the playbook again: it goes on where it stopped",
+                    reason=Reason.NOT_READY_IN_TIME,
                 ),
                 consequence="what was done so far stays",
             )

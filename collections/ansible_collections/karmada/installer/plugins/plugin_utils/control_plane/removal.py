@@ -19,6 +19,7 @@ from ..kube.errors import Forbidden
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
+from ..problems import Problem, Reason, Severity
 from ..run.run import HOST_CLUSTER, Run
 
 #: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
@@ -107,7 +108,13 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     ours = [each for each in found if owned_by(each, run.state.owner, run.state.uids(HOST_CLUSTER))]
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
-        run.say(f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}")
+        run.tell(
+            Problem(
+                f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}",
+                reason=Reason.LEFT_BEHIND,
+                severity=Severity.HINT,
+            )
+        )
     return delete_ours(run, run.host_cluster, ours, timeout)
 
 
@@ -159,7 +166,13 @@ def _left_to_us(run: Run, namespace: Object) -> bool:
     if run.stored_state is None or manager != FIELD_MANAGER or not owner or not owned_by(namespace, owner, ()):
         return False
     if run.host_cluster.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
-        run.say(f"namespace {run.namespace} in {run.host_cluster.name} stays, because the account may not delete it")
+        run.tell(
+            Problem(
+                f"namespace {run.namespace} in {run.host_cluster.name} stays, because the account may not delete it",
+                reason=Reason.LEFT_BEHIND,
+                severity=Severity.HINT,
+            )
+        )
         return False
     return True
 
@@ -230,12 +243,22 @@ def delete_namespace(
     ]
     if others:
         shown = ", ".join([*(str(ref) for ref in others[:5]), *([f"{len(others) - 5} more"] if others[5:] else [])])
-        run.say(f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}")
+        run.tell(
+            Problem(
+                f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}",
+                reason=Reason.LEFT_BEHIND,
+                severity=Severity.HINT,
+            )
+        )
         return []
     if unknown:
-        run.say(
-            f"namespace {name} in {cluster.name} stays, because it cannot be known whether it is empty: "
-            f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}"
+        run.tell(
+            Problem(
+                f"namespace {name} in {cluster.name} stays, because it cannot be known whether it is empty: "
+                f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}",
+                reason=Reason.LEFT_BEHIND,
+                severity=Severity.HINT,
+            )
         )
         return []
     if cluster is run.host_cluster:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
 from . import crd, manifest
 
@@ -98,7 +98,14 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         problems += error.problems
     if deployment and deployment["spec"]["artifacts"]["source"] == "Directory" and artifacts is None:
         remedy = "Name the directory there: artifacts: ./artifacts"
-        problems.append(Problem("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
+        problems.append(
+            Problem(
+                "spec.artifacts.source is Directory, but no directory is named",
+                short(file),
+                remedy,
+                reason=Reason.INVALID_INVENTORY_SOURCE,
+            )
+        )
     if problems or deployment is None:
         raise ProblemsError(problems)
     beside = str(directory.absolute() / deployment["metadata"]["name"])
@@ -128,13 +135,22 @@ def _options(file: Path) -> dict[str, str]:
     problems = []
     if found.get("plugin") not in PLUGIN_NAMES:
         named = crd.shown(found.get("plugin"))
-        problems.append(Problem(f"plugin is {named}", short(file), f"Write plugin: {PLUGIN_NAMES[0]}"))
+        problems.append(
+            Problem(
+                f"plugin is {named}",
+                short(file),
+                f"Write plugin: {PLUGIN_NAMES[0]}",
+                reason=Reason.INVALID_INVENTORY_SOURCE,
+            )
+        )
     known = (*OPTIONS, *CONSTRUCTED)
     for name in found:
         if name not in known:
             near = crd.nearest(name, known)
             remedy = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
-            problems.append(Problem(f"{name} is not an option", short(file), remedy))
+            problems.append(
+                Problem(f"{name} is not an option", short(file), remedy, reason=Reason.INVALID_INVENTORY_SOURCE)
+            )
     options = {}
     for name in OPTIONS:
         value = found.get(name)
@@ -142,17 +158,26 @@ def _options(file: Path) -> dict[str, str]:
             options[name] = value
         elif value is not None:
             what = f"{name} must be a string, not {'an empty one' if value == '' else crd.kind_of(value)}"
-            problems.append(Problem(what, short(file), "Put it in quotes." if isinstance(value, int | float) else ""))
+            problems.append(
+                Problem(
+                    what,
+                    short(file),
+                    "Put it in quotes." if isinstance(value, int | float) else "",
+                    reason=Reason.INVALID_INVENTORY_SOURCE,
+                )
+            )
     if options.get("membership", SPEC) not in (SPEC, LIVE):
         what = f"membership is {crd.shown(options['membership'])}"
-        problems.append(Problem(what, short(file), f"Write {SPEC} or {LIVE}."))
+        problems.append(Problem(what, short(file), f"Write {SPEC} or {LIVE}.", reason=Reason.INVALID_INVENTORY_SOURCE))
     by_name = [name for name in ("namespace", "name") if name in options]
     if "manifest" in options and by_name:
         what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"
-        problems.append(Problem(what, short(file), "Write one of the two."))
+        problems.append(Problem(what, short(file), "Write one of the two.", reason=Reason.INVALID_INVENTORY_SOURCE))
     elif "manifest" not in options and len(by_name) < 2:
         remedy = f"Write manifest, or namespace and name of an object in a cluster. For example:\n{EXAMPLE}"
-        problems.append(Problem("does not say where the document is", short(file), remedy))
+        problems.append(
+            Problem("does not say where the document is", short(file), remedy, reason=Reason.INVALID_INVENTORY_SOURCE)
+        )
     if problems:
         raise ProblemsError(problems)
     return options
@@ -167,7 +192,11 @@ def _from_file(document: Path) -> dict[str, Any]:
     except OSError as error:
         remedy = f"Write a document there. For example:\n{manifest.EXAMPLE}"
         missing = isinstance(error, FileNotFoundError)
-        raise ProblemsError(Problem(f"cannot be read: {_reason(error)}", shown, remedy if missing else "")) from None
+        raise ProblemsError(
+            Problem(
+                f"cannot be read: {_reason(error)}", shown, remedy if missing else "", reason=Reason.DOCUMENT_NOT_FOUND
+            )
+        ) from None
     return manifest.resolve(manifest.parse(text, shown), source=shown)
 
 
@@ -181,19 +210,21 @@ def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: st
     try:
         found = cluster.get(manifest.API_VERSION, manifest.KIND, name, namespace)
     except ApiError as error:
-        raise ProblemsError(Problem(f"cannot be read: {error}", shown)) from error
+        raise ProblemsError(Problem(f"cannot be read: {error}", shown, reason=error.problem_reason)) from error
     finally:
         cluster.close()
     if found is None:
         remedy = f"Look for it: kubectl get karmadadeployments --namespace {namespace}"
-        raise ProblemsError(Problem("is not there", shown, remedy))
+        raise ProblemsError(Problem("is not there", shown, remedy, reason=Reason.DOCUMENT_NOT_FOUND))
     return manifest.resolve(found, source=shown)
 
 
 def _missing(file: Path, option: str, path: str | None, is_there: Any, kind: str) -> list[Problem]:
     if path is None or is_there(Path(path)):
         return []
-    return [Problem(f"there is no {kind} {short(path)}", f"{short(file)}: {option}")]
+    return [
+        Problem(f"there is no {kind} {short(path)}", f"{short(file)}: {option}", reason=Reason.INVALID_INVENTORY_SOURCE)
+    ]
 
 
 def _mapping(file: Path) -> dict[str, Any]:
@@ -203,12 +234,16 @@ def _mapping(file: Path) -> dict[str, Any]:
             text = opened.read(manifest.MAX_BYTES + 1)
         documents = documents_of(text) if len(text) <= manifest.MAX_BYTES else []
     except OSError as error:
-        raise ProblemsError(Problem(f"cannot be read: {_reason(error)}", short(file), example)) from None
+        raise ProblemsError(
+            Problem(f"cannot be read: {_reason(error)}", short(file), example, reason=Reason.INVALID_INVENTORY_SOURCE)
+        ) from None
     except UnreadableError as error:
         where = f"{short(file)}, line {error.line}" if error.line else short(file)
-        raise ProblemsError(Problem(error.what, where, error.remedy)) from None
+        raise ProblemsError(Problem(error.what, where, error.remedy, reason=Reason.INVALID_INVENTORY_SOURCE)) from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ProblemsError(Problem("is not one YAML mapping of options", short(file), example))
+        raise ProblemsError(
+            Problem("is not one YAML mapping of options", short(file), example, reason=Reason.INVALID_INVENTORY_SOURCE)
+        )
     return documents[0]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import yaml_document
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
 from . import cel_rules, crd
 
@@ -76,13 +76,18 @@ def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
     """
     if len(text.encode(errors="surrogatepass") if isinstance(text, str) else text) > MAX_BYTES:
         raise ProblemsError(
-            Problem(f"is larger than {MAX_BYTES // 1024} KiB", source, "This is not a document of this kind.")
+            Problem(
+                f"is larger than {MAX_BYTES // 1024} KiB",
+                source,
+                "This is not a document of this kind.",
+                reason=Reason.INVALID_DOCUMENT,
+            )
         )
     try:
         documents = [document for document in documents_of(text) if document is not None]
     except UnreadableError as error:
         where = f"{source}, line {error.line}" if source and error.line else source or f"line {error.line}"
-        raise ProblemsError(Problem(error.what, where, error.remedy)) from None
+        raise ProblemsError(Problem(error.what, where, error.remedy, reason=Reason.INVALID_DOCUMENT)) from None
     ours = [document for document in documents if isinstance(document, dict) and document.get("kind") == KIND]
     if len(ours) > 1:
         names = ", ".join(crd.shown(_name_of(document)) for document in ours[:5])
@@ -91,6 +96,7 @@ def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
                 f"contains {len(ours)} documents of kind {KIND} ({names})",
                 source,
                 "Write each into a file of its own, with an inventory source of its own.",
+                reason=Reason.INVALID_DOCUMENT,
             )
         )
     if not ours:
@@ -102,6 +108,7 @@ def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
                 f"is {crd.shown(document.get('apiVersion'))}, which this version of the collection does not know",
                 _where(source, ("apiVersion",)),
                 f"Write apiVersion: {API_VERSION}.",
+                reason=Reason.INVALID_DOCUMENT,
             )
         )
     return document
@@ -136,7 +143,8 @@ def validate(document: Mapping[str, Any], previous: Mapping[str, Any] | None = N
     problems: dict[tuple[crd.Path, str], Problem] = {}
     for finding in findings:
         problems.setdefault(
-            (finding.path, finding.what), Problem(finding.what, _where(source, finding.path), finding.remedy)
+            (finding.path, finding.what),
+            Problem(finding.what, _where(source, finding.path), finding.remedy, reason=Reason.INVALID_DOCUMENT),
         )
     return list(problems.values())
 
@@ -211,17 +219,24 @@ def _name_of(document: Mapping[str, Any]) -> Any:
 def _no_document(documents: list[Any], source: str) -> Problem:
     example = f"For example:\n{EXAMPLE}"
     if not documents:
-        return Problem(f"is empty; it should contain a {KIND}", source, example)
+        return Problem(f"is empty; it should contain a {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
     if len(documents) > 1:
-        return Problem(f"contains no document of kind {KIND}", source, example)
+        return Problem(f"contains no document of kind {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
     document = documents[0]
     if not isinstance(document, dict):
-        return Problem(f"is {crd.kind_of(document)} and not a {KIND}", source, example)
+        return Problem(f"is {crd.kind_of(document)} and not a {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
     if "kind" in document:
-        return Problem(f"is {crd.shown(document['kind'])}", _where(source, ("kind",)), f"Write kind: {KIND}.")
+        return Problem(
+            f"is {crd.shown(document['kind'])}",
+            _where(source, ("kind",)),
+            f"Write kind: {KIND}.",
+            reason=Reason.INVALID_DOCUMENT,
+        )
     if near := crd.nearest("kind", document):
-        return Problem("is no field here", _where(source, (near,)), f"Write kind: {KIND}.")
-    return Problem(f"has no field kind, so it is not a {KIND}", source, example)
+        return Problem(
+            "is no field here", _where(source, (near,)), f"Write kind: {KIND}.", reason=Reason.INVALID_DOCUMENT
+        )
+    return Problem(f"has no field kind, so it is not a {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
 
 
 def _head_findings(document: Mapping[str, Any]) -> Iterator[crd.Finding]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..components.table import ETCD, KARMADA_AGENT
 from ..components.types import agent_hosts, pulls
-from ..problems import Problem
+from ..problems import Problem, Reason
 from . import crd, manifest
 
 
@@ -192,7 +192,12 @@ def problems(deployment: Mapping[str, Any]) -> list[Problem]:
     """
     spec = deployment["spec"]
     return [
-        Problem(f"has no meaning {_where(name, spec)}", crd.spelt(("spec", *path)), _remedy(name, spec))
+        Problem(
+            f"has no meaning {_where(name, spec)}",
+            crd.spelt(("spec", *path)),
+            _remedy(name, spec),
+            reason=Reason.FIELD_WITHOUT_EFFECT,
+        )
         for path, name in _given(spec, manifest.schema()["properties"]["spec"])
         if not _means_something(name, spec) and not _follows_from_the_document(name, deployment)
     ]

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..api_object import Object
 from ..kube.merge_keys import merge_keys
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..yaml_document import UnreadableError, documents_of
 from .crd import nearest
 
@@ -53,7 +53,7 @@ def read(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) 
             "create it in the namespace of the document, or name a directory in the inventory source: "
             f"config_maps: ./config-maps, with files in {name}/"
         )
-        return [], [Problem(f"there is no ConfigMap {name}", WHERE, remedy)]
+        return [], [Problem(f"there is no ConfigMap {name}", WHERE, remedy, reason=Reason.CONFIG_MAP_NOT_FOUND)]
     overlays: list[Overlay] = []
     problems: list[Problem] = []
     for key, text in sorted(config_maps[name].items()):
@@ -61,7 +61,14 @@ def read(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) 
         try:
             documents = [each for each in documents_of(text) if each is not None]
         except UnreadableError as error:
-            problems.append(Problem(error.what, f"{where}, line {error.line}" if error.line else where, error.remedy))
+            problems.append(
+                Problem(
+                    error.what,
+                    f"{where}, line {error.line}" if error.line else where,
+                    error.remedy,
+                    reason=Reason.INVALID_OVERLAY,
+                )
+            )
             continue
         for number, document in enumerate(documents, 1):
             place = f"{where}, document {number}" if len(documents) > 1 else where
@@ -79,7 +86,12 @@ def _not_an_object(document: Any, where: str) -> Problem | None:
         isinstance(each, str) and each for each in (document.get("apiVersion"), document.get("kind"), name)
     ):
         return None
-    return Problem("does not say which object it is for", where, "write apiVersion, kind and metadata.name of it")
+    return Problem(
+        "does not say which object it is for",
+        where,
+        "write apiVersion, kind and metadata.name of it",
+        reason=Reason.INVALID_OVERLAY,
+    )
 
 
 def laid_over(objects: Iterable[Object], overlays: Sequence[Overlay]) -> list[Object]:
@@ -114,10 +126,15 @@ def _no_such_object(overlay: Overlay, ours: list[tuple[str, str, str]]) -> Probl
     of_kind = sorted(other for each_version, each, other in ours if (each_version, each) == (version, kind))
     kinds = sorted({f"{each} ({each_version})" for each_version, each, _ in ours})
     if not of_kind:
-        return Problem(f"we make no {kind} ({version})", overlay.where, f"there are {', '.join(kinds)}")
+        return Problem(
+            f"we make no {kind} ({version})",
+            overlay.where,
+            f"there are {', '.join(kinds)}",
+            reason=Reason.INVALID_OVERLAY,
+        )
     near = nearest(name, of_kind)
     listed = ", ".join([near, *(each for each in of_kind if each != near)] if near else of_kind)
-    return Problem(f"there is no {kind} {name}", overlay.where, f"there are {listed}")
+    return Problem(f"there is no {kind} {name}", overlay.where, f"there are {listed}", reason=Reason.INVALID_OVERLAY)
 
 
 def _forbidden(overlay: Overlay, target: Object) -> Iterator[Problem]:
@@ -125,18 +142,26 @@ def _forbidden(overlay: Overlay, target: Object) -> Iterator[Problem]:
     metadata, namespace = patch["metadata"], target["metadata"]["namespace"]
     if metadata.get("namespace", namespace) != namespace:
         yield Problem(
-            f"is for namespace {metadata['namespace']}; the object is in {namespace}", where, "leave that out"
+            f"is for namespace {metadata['namespace']}; the object is in {namespace}",
+            where,
+            "leave that out",
+            reason=Reason.INVALID_OVERLAY,
         )
     for field in metadata:
         if field not in ("name", "namespace", "labels", "annotations"):
-            yield Problem(f"sets metadata.{field}", where, "an overlay may set labels and annotations there")
+            yield Problem(
+                f"sets metadata.{field}",
+                where,
+                "an overlay may set labels and annotations there",
+                reason=Reason.INVALID_OVERLAY,
+            )
     if "status" in patch:
-        yield Problem("sets status", where, "leave it out")
+        yield Problem("sets status", where, "leave it out", reason=Reason.INVALID_OVERLAY)
     before, after = _protected(target), _protected(_merged_map(target, patch))
     for path in sorted({*before, *after}):
         if before.get(path, _ABSENT) != after.get(path, _ABSENT):
             remedy = _PROTECTED.get(target["kind"], {}).get(path, "the installer tells its objects by it; leave it out")
-            yield Problem(f"changes {path}", where, remedy)
+            yield Problem(f"changes {path}", where, remedy, reason=Reason.INVALID_OVERLAY)
 
 
 _ABSENT = object()
@@ -202,11 +227,16 @@ def _malformed(value: Any, where: str, path: str, *, entry: bool = False, merged
                 remedy = (
                     f"{DIRECTIVE} may be {' or '.join(allowed)} here" if allowed else "this list is replaced as it is"
                 )
-                yield Problem(f"has {place}: {each!r}", where, remedy)
+                yield Problem(f"has {place}: {each!r}", where, remedy, reason=Reason.INVALID_OVERLAY)
         elif merged and isinstance(each, list) and (merge_key := _merge_key(key, each)):
             for index, one in enumerate(each):
                 if not isinstance(one, dict) or merge_key not in one:
-                    yield Problem(f"has no {merge_key} in {place}[{index}]", where, "entries are merged by it: add it")
+                    yield Problem(
+                        f"has no {merge_key} in {place}[{index}]",
+                        where,
+                        "entries are merged by it: add it",
+                        reason=Reason.INVALID_OVERLAY,
+                    )
                 else:
                     yield from _malformed(one, where, f"{place}[{index}]", entry=True)
         else:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..components.state import FORMER_MODE, State, from_files
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import cel_rules, crd, manifest
 
 #: More problems of one state help nobody.
@@ -81,6 +81,7 @@ def read_state(files: Mapping[str, bytes], where: str) -> State:
             f"the installer's state says what this collection does not write: {'; '.join(wrong[:_SHOWN])}{more}",
             where,
             "find out who has changed it, and restore it from a backup; nothing of it was used, nothing was changed",
+            reason=Reason.INVALID_STATE,
         )
     )
 

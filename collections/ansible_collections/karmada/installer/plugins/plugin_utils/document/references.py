@@ -11,7 +11,7 @@ from typing import Any
 from ..encoding import files_of
 from ..kube import kubeconfig
 from ..kube.cluster import Cluster
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import manifest, secret_folder
 
 
@@ -53,6 +53,7 @@ class References:
                     what=f"there is no Secret {namespace}/{name}",
                     where=where,
                     remedy="create it, or name a directory in the inventory source: secrets: ./secrets",
+                    reason=Reason.SECRET_NOT_FOUND,
                 )
             )
         return files_of(found.get("data"))
@@ -97,6 +98,7 @@ def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:
                 what=f"there is no directory {name} among the secrets of this run",
                 where=f"{where} ({secrets})",
                 remedy=f"create {folder} with one file per key, such as {folder}/kubeconfig",
+                reason=Reason.SECRET_NOT_FOUND,
             )
         )
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

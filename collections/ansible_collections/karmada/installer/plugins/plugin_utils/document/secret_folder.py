@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}([.]{_LABEL})*")
@@ -19,6 +19,11 @@ def path(secrets: str | Path, name: str, where: str) -> Path:
     """
     if len(name) > 253 or not _NAME.fullmatch(name):
         raise ProblemsError(
-            Problem(f"{name!r} is not a name that a Secret can have", where, f"name a directory of {secrets}")
+            Problem(
+                f"{name!r} is not a name that a Secret can have",
+                where,
+                f"name a directory of {secrets}",
+                reason=Reason.SECRET_NOT_FOUND,
+            )
         )
     return Path(secrets) / name

@@ -21,7 +21,7 @@ from ..components.types import external_etcd
 from ..kube.apply import Change
 from ..kube.objects import Ref
 from ..pki import x509
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..run.run import Run
 from .client import Cause, EndpointStatus, EtcdClient, EtcdError, Found
 
@@ -77,13 +77,18 @@ def problems(run: Run) -> Iterable[Problem]:
     broken = list(_endpoint_problems(run, found))
     yield from broken
     for each in warnings(found):
-        run.say(f"warning: {each}")
+        run.tell(each)
     if broken or not _askable(found):
         return
     try:
         yield from _prefix_problems(run, client)
     except EtcdError as error:
-        yield Problem(f"it answers, but not with data: {error}", f"{FIELD}.endpoints", _remedy_for(str(error)))
+        yield Problem(
+            f"it answers, but not with data: {error}",
+            f"{FIELD}.endpoints",
+            _remedy_for(str(error)),
+            reason=Reason.ETCD_REFUSES,
+        )
 
 
 def _certificate_problems(run: Run) -> Iterable[Problem]:
@@ -91,13 +96,17 @@ def _certificate_problems(run: Run) -> Iterable[Problem]:
     begin, end = (datetime.fromisoformat(str(x509.describe(certificate)[key])) for key in ("not_before", "not_after"))
     if end <= run.now:
         yield Problem(
-            f"the client certificate has expired ({end:%Y-%m-%d})", f"{FIELD}.secretRef", "put a new one there"
+            f"the client certificate has expired ({end:%Y-%m-%d})",
+            f"{FIELD}.secretRef",
+            "put a new one there",
+            reason=Reason.CERTIFICATE_EXPIRED,
         )
     if begin > run.now:
         yield Problem(
             f"the client certificate is not valid before {begin.isoformat()}",
             f"{FIELD}.secretRef",
             "compare the clocks",
+            reason=Reason.CLOCK_SKEW,
         )
 
 
@@ -107,10 +116,10 @@ def _endpoint_problems(run: Run, found: Sequence[EndpointStatus]) -> Iterable[Pr
     for each in found:
         where = f"{FIELD}.endpoints[{found.index(each)}]"
         if each.cause is Cause.WRONG:
-            yield Problem(each.message, where, _remedy_for(each.message))
+            yield Problem(each.message, where, _remedy_for(each.message), reason=Reason.ETCD_REFUSES)
         elif each.cause is Cause.UNREACHED and reached and not installed:
             # Another one was reached from here: then it is not this machine that stands apart.
-            yield Problem(each.message, where, "check this endpoint, or leave it out")
+            yield Problem(each.message, where, "check this endpoint, or leave it out", reason=Reason.ETCD_UNREACHABLE)
         elif each.cause is None:
             yield from _state_problems(each, where)
     clusters = {each.cluster_id for each in found if each.cluster_id}
@@ -120,6 +129,7 @@ def _endpoint_problems(run: Run, found: Sequence[EndpointStatus]) -> Iterable[Pr
             + ", ".join(f"{each.url} to {int(each.cluster_id):x}" for each in found if each.cluster_id),
             f"{FIELD}.endpoints",
             "name the members of one cluster",
+            reason=Reason.WRONG_CLUSTER,
         )
 
 
@@ -130,15 +140,19 @@ def _state_problems(member: EndpointStatus, where: str) -> Iterable[Problem]:
             f"it is etcd {member.version}; {'.'.join(map(str, oldest))} is the oldest that is supported",
             where,
             "upgrade it",
+            reason=Reason.UNSUPPORTED_VERSION,
         )
     if member.alarms:
         yield Problem(
             f"it raises the alarm {', '.join(member.alarms)}, under which it takes no writes",
             where,
             "NOSPACE: compact and defragment it, or raise its quota, then disarm it; CORRUPT: replace the member",
+            reason=Reason.ETCD_UNHEALTHY,
         )
     elif not member.healthy:
-        yield Problem(f"it is not healthy: {member.message}", where, "mend that etcd first")
+        yield Problem(
+            f"it is not healthy: {member.message}", where, "mend that etcd first", reason=Reason.ETCD_UNHEALTHY
+        )
 
 
 def _remedy_for(message: str) -> str:
@@ -164,6 +178,7 @@ def _prefix_problems(run: Run, client: EtcdClient) -> Iterable[Problem]:
                 f"{above.decode()} above it belongs to the control plane {owner.name}",
                 where,
                 "choose a prefix that is not inside of another one",
+                reason=Reason.ETCD_PREFIX_TAKEN,
             )
     owner = _owner(client, prefix)
     if owner and owner.uuid != _own_uuid(run):
@@ -172,6 +187,7 @@ def _prefix_problems(run: Run, client: EtcdClient) -> Iterable[Problem]:
             where,
             "choose another prefix; if that control plane is gone for good and its data is not needed, delete the "
             f"keys: etcdctl del --prefix {prefix.decode()}/",
+            reason=Reason.ETCD_PREFIX_TAKEN,
         )
     if owner is None and not _was_installed(run):
         count = client.count_below(prefix + b"/")
@@ -180,6 +196,7 @@ def _prefix_problems(run: Run, client: EtcdClient) -> Iterable[Problem]:
                 f"{count} key{'' if count == 1 else 's'} below {prefix.decode()}/ are not of this control plane",
                 where,
                 "choose a prefix that nobody uses",
+                reason=Reason.ETCD_PREFIX_TAKEN,
             )
 
 
@@ -238,8 +255,10 @@ def claim(run: Run) -> list[Change]:
         return [_change(run, "created")]
     except EtcdError as error:
         if error.cause is Cause.WRONG:
-            raise ProblemsError(Problem(str(error), f"{FIELD}.endpoints", _remedy_for(str(error)))) from None
-        run.say(f"warning: {_UNMARKED}: {error}")
+            raise ProblemsError(
+                Problem(str(error), f"{FIELD}.endpoints", _remedy_for(str(error)), reason=Reason.ETCD_REFUSES)
+            ) from None
+        run.tell(Problem(f"{_UNMARKED}: {error}", reason=Reason.ETCD_UNREACHABLE, severity=Severity.WARNING))
         return []
 
 
@@ -261,7 +280,12 @@ def _claim(run: Run, client: EtcdClient) -> None:
         if owner is None or owner.uuid != run.state.owner:
             whose = f"the control plane {owner.name}" if owner else "somebody else"
             raise ProblemsError(
-                Problem(f"{prefix.decode()} is in use by {whose}", f"{FIELD}.keyPrefix", "choose another prefix"),
+                Problem(
+                    f"{prefix.decode()} is in use by {whose}",
+                    f"{FIELD}.keyPrefix",
+                    "choose another prefix",
+                    reason=Reason.ETCD_PREFIX_TAKEN,
+                ),
                 consequence="nothing was written to etcd",
             )
 
@@ -287,6 +311,7 @@ def release_problems(run: Run) -> list[Problem]:
                 f"the keys below {run.state.etcd.prefix} in etcd would be left: {error}",
                 f"{FIELD}.endpoints",
                 "run this where etcd can be reached, or keep the data with spec.deletion.policy: Retain",
+                reason=Reason.ETCD_UNREACHABLE,
             )
         ]
     except ProblemsError as error:
@@ -302,7 +327,13 @@ def release(run: Run) -> list[Change]:
     if not _deletes_keys(run):
         return []
     if not run.state.etcd.prefix:
-        run.say(f"the keys below {_prefix(run).decode()} in etcd stay, because they were never marked as ours")
+        run.tell(
+            Problem(
+                f"the keys below {_prefix(run).decode()} in etcd stay, because they were never marked as ours",
+                reason=Reason.LEFT_BEHIND,
+                severity=Severity.HINT,
+            )
+        )
         return []
     client = connect(run)
     try:
@@ -312,7 +343,11 @@ def release(run: Run) -> list[Change]:
         if not run.check and client.delete_below(_prefix(run) + b"/", owner.marker) is None:
             return []
     except EtcdError as error:
-        problem = Problem(f"the keys below {_prefix(run).decode()} are still there: {error}", f"{FIELD}.endpoints")
+        problem = Problem(
+            f"the keys below {_prefix(run).decode()} are still there: {error}",
+            f"{FIELD}.endpoints",
+            reason=Reason.REMOVAL_BLOCKED,
+        )
         raise ProblemsError(problem, consequence="the rest of the control plane was not removed yet") from None
     return [_change(run, "deleted")]
 
@@ -324,29 +359,36 @@ def _deletes_keys(run: Run) -> bool:
 # -- for the report ----------------------------------------------------------------------------------------------------
 
 
-def notes(run: Run, found: Sequence[EndpointStatus]) -> list[str]:
+def notes(run: Run, found: Sequence[EndpointStatus]) -> list[Problem]:
     """The warnings of a report; none where etcd is ours, whose pods tell for themselves."""
     if not is_named(run):
         return []
-    unmarked = [] if run.state.etcd.prefix else [f"{_UNMARKED}; run the installation where it can be reached"]
-    return [*warnings(found), *unmarked]
+    remedy = "run the installation where it can be reached"
+    unmarked = _warning(f"{_UNMARKED}; {remedy}", Reason.ETCD_UNREACHABLE)
+    return [*warnings(found), *([] if run.state.etcd.prefix else [unmarked])]
 
 
-def warnings(found: Sequence[EndpointStatus]) -> list[str]:
+def _warning(what: str, reason: Reason) -> Problem:
+    return Problem(what, reason=reason, severity=Severity.WARNING)
+
+
+def warnings(found: Sequence[EndpointStatus]) -> list[Problem]:
     """What an operator should know of an etcd that is not refused."""
     told = []
     silent = [each for each in found if each.cause is not None]
     if silent and len(silent) == len(found):
-        told.append(f"etcd cannot be asked from this machine, so nothing about it was checked: {silent[0].message}")
+        what = f"etcd cannot be asked from this machine, so nothing about it was checked: {silent[0].message}"
+        told.append(_warning(what, Reason.ETCD_UNREACHABLE))
     elif silent:
-        told += [f"etcd endpoint {each.url}: {each.message}" for each in silent]
+        told += [_warning(f"etcd endpoint {each.url}: {each.message}", Reason.ETCD_UNREACHABLE) for each in silent]
     told += [
-        f"etcd endpoint {each.url} is not healthy: {each.message}" for each in found if each.message and not each.cause
+        _warning(f"etcd endpoint {each.url} is not healthy: {each.message}", Reason.ETCD_UNHEALTHY)
+        for each in found
+        if each.message and not each.cause
     ]
     for version in sorted({each.version for each in found if each.version}):
         floor = releases.ETCD_SECURITY_FLOOR.get(_version(version)[:2])
         if floor and _version(version) < floor:
-            told.append(
-                f"etcd {version} has known vulnerabilities; {'.'.join(map(str, floor))} is the first without them"
-            )
+            what = f"etcd {version} has known vulnerabilities; {'.'.join(map(str, floor))} is the first without them"
+            told.append(_warning(what, Reason.UNSUPPORTED_VERSION))
     return told

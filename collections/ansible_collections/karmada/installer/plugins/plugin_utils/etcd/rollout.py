@@ -16,7 +16,7 @@ from ..kube.apply import Change
 from ..kube.objects import Ref, with_applied_hash
 from ..kube.readiness import reason_not_ready, reason_stale
 from ..kube.wait import wait_until
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
 from ..run.run import Run
 
@@ -156,6 +156,7 @@ def _refusal(run: Run, refused: Round) -> ProblemsError:
             where=f"Pod {run.namespace}/{refused.outdated[0]['metadata']['name']}",
             remedy="mend what is not ready and run the playbook again; where the data is in the pods, settings cannot "
             "be changed, so set them back",
+            reason=Reason.ETCD_UNHEALTHY,
         ),
         consequence="etcd goes on as it is",
     )

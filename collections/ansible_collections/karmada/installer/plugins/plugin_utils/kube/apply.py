@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..api_object import Object, conditions
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from .cluster import Cluster
 from .errors import ApiError, Conflict, Invalid, NotFound
 from .limits import AT_ONCE, QUIET_SECONDS, SAY_SECONDS
@@ -56,7 +56,9 @@ class Change:
     def __post_init__(self) -> None:
         if self.uid is not None and not is_uid(self.uid):
             remedy = "see what answers at the address of this API server: no Kubernetes gives such a UID"
-            problem = Problem("what answers gives it a UID that is none", str(self.ref), remedy)
+            problem = Problem(
+                "what answers gives it a UID that is none", str(self.ref), remedy, reason=Reason.UNUSABLE_ANSWER
+            )
             raise ProblemsError(problem, consequence="what was done before stays")
 
 
@@ -67,6 +69,18 @@ class ApplyFailed(Exception):  # noqa: N818 - reads as what happened
         self.failures, self.changes = list(failures), list(changes)
         lines = [f"could not {doing} {len(failures)} of {len(failures) + len(changes)} objects:"]
         super().__init__("\n".join(lines + [f"  - {ref}: {error}" for ref, error in failures]))
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Each object with what kept it from being written or deleted."""
+        return [
+            Problem(
+                str(error),
+                str(ref),
+                reason=error.problem_reason if isinstance(error, ApiError) else Reason.REMOVAL_BLOCKED,
+            )
+            for ref, error in self.failures
+        ]
 
 
 @dataclass(frozen=True)
@@ -254,7 +268,10 @@ def _step(cluster: Cluster, desired: Object, live: Object | None, treat: Treat) 
     if treatment != "adopt" and (manager != FIELD_MANAGER or (wanted_owner and owner != wanted_owner)):
         whose = f"belongs to another instance ({OWNER_LABEL}={owner})" if owner else "was not made by this installer"
         return Problem(
-            f"it exists and {whose}", f"{ref} in {cluster.name}", "Remove or rename it, or choose another name."
+            f"it exists and {whose}",
+            f"{ref} in {cluster.name}",
+            "Remove or rename it, or choose another name.",
+            reason=Reason.NAME_TAKEN,
         )
     if recorded_hash(live) == applied_hash(desired) and (
         covers(live, desired) or _changes_nothing(cluster, desired, live)

@@ -22,6 +22,7 @@ from cryptography import x509
 
 from .. import run_process
 from ..encoding import base64_text
+from ..problems import ProblemsError, Reason
 from ..redaction import redacted
 from . import kubeconfig_fields as fields
 from .kubeconfig_fields import Origin, problem
@@ -112,6 +113,11 @@ def of_user(user: Mapping[str, Any], base: Path, origin: Origin, place: str, clu
     return found
 
 
+def _unavailable(what: str, place: str, remedy: str = "") -> ProblemsError:
+    """The problem of a program, or of a library, that gives no credentials."""
+    return problem(what, place, remedy, Reason.CREDENTIALS_UNAVAILABLE)
+
+
 def _run_program(
     plugin: Mapping[str, Any], base: Path, origin: Origin, place: str, cluster: Mapping[str, Any]
 ) -> Credential:
@@ -133,11 +139,11 @@ def _run_program(
     if version not in _EXEC_VERSIONS:
         raise problem(f"the exec plugin {command!r} has no known apiVersion", place, f"Write {_EXEC_VERSIONS[0]}.")
     if plugin.get("interactiveMode") == "Always":
-        raise problem(f"the exec plugin {command!r} wants to ask somebody, and nobody is there", place, hint)
+        raise _unavailable(f"the exec plugin {command!r} wants to ask somebody, and nobody is there", place, hint)
     # A path is relative to the kubeconfig; a bare name is looked up in PATH.
     found = str((origin.folder or base) / command) if "/" in command else command
     if shutil.which(found) is None:
-        raise problem(f"the exec plugin {command!r} is not on this machine", place, hint or "Install it.")
+        raise _unavailable(f"the exec plugin {command!r} is not on this machine", place, hint or "Install it.")
     about: dict[str, Any] = {"interactive": False}
     if plugin.get("provideClusterInfo"):
         about["cluster"] = dict(cluster)
@@ -160,17 +166,17 @@ def _output(command: list[str], environment: Mapping[str, str], who: str, place:
             preexec_fn=run_process.ends_with_us(),  # noqa: PLW1509 - one system call, resolved before
         )
     except (OSError, ValueError) as error:
-        raise problem(f"{who} cannot be started ({fields.reason(error)})", place, hint) from None
+        raise _unavailable(f"{who} cannot be started ({fields.reason(error)})", place, hint) from None
     try:
         output, errors = process.communicate(timeout=PROGRAM_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process that left the session may keep the pipe open
             process.communicate(timeout=1)
-        raise problem(f"{who} did not answer within {PROGRAM_SECONDS:.0f} s", place, hint) from None
+        raise _unavailable(f"{who} did not answer within {PROGRAM_SECONDS:.0f} s", place, hint) from None
     if process.returncode != 0:
         said = redacted(errors.decode(errors="replace")).strip().splitlines()[-1:] or ["it printed no reason"]
-        raise problem(f"{who} failed with code {process.returncode}: {said[0][:300]}", place, hint)
+        raise _unavailable(f"{who} failed with code {process.returncode}: {said[0][:300]}", place, hint)
     return output.decode(errors="replace")
 
 
@@ -184,12 +190,14 @@ def _credential_of(answer: str, version: str, who: str, place: str) -> Credentia
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         fits, texts = False, []
     if not fits or not all(each is None or isinstance(each, str) for each in texts):
-        raise problem(f"{who} did not print an ExecCredential of {version}", place, "Run it by hand and see.")
+        raise _unavailable(f"{who} did not print an ExecCredential of {version}", place, "Run it by hand and see.")
     token, cert, key, expires = texts
     if not token and not (cert and key):
-        raise problem(f"{who} gave neither a token nor a certificate with its key", place, "Run it by hand and see.")
+        raise _unavailable(
+            f"{who} gave neither a token nor a certificate with its key", place, "Run it by hand and see."
+        )
     if token and not (token.isascii() and token.isprintable()):
-        raise problem(f"{who} gave a token that cannot be sent", place, "Run it by hand and see.")
+        raise _unavailable(f"{who} gave a token that cannot be sent", place, "Run it by hand and see.")
     return Credential(f"Bearer {token}" if token else None, cert, key, _seconds(expires))
 
 
@@ -220,9 +228,9 @@ def _ask_auth_provider(provider: Mapping[str, Any], origin: Origin, place: str) 
     try:
         package.KubeConfigLoader(config).load_and_set(configuration)
     except Exception as error:  # noqa: BLE001 - the loader lets anything through that its HTTP and OAuth libraries raise
-        raise problem(f"the auth provider of the user failed: {type(error).__name__}", place) from None
+        raise _unavailable(f"the auth provider of the user failed: {type(error).__name__}", place) from None
     # The key of this entry was renamed between releases of the package.
     tokens = list(configuration.api_key.values())
     if not tokens:
-        raise problem("the auth provider of the user gave no token", place, "Use an exec plugin instead.")
+        raise _unavailable("the auth provider of the user gave no token", place, "Use an exec plugin instead.")
     return Credential(str(tokens[0]), expires=time.time() + EXPIRY_MARGIN_SECONDS + TOKEN_FILE_SECONDS)

@@ -7,12 +7,13 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import urllib3
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..redaction import printable
 from .answer import EndlessError
 
@@ -24,12 +25,21 @@ class ApiError(Exception):
     """An API server did not do what was asked. ``status`` is 0 when there was no answer.
 
     ``cluster`` is the name of the API server for people. Never contains credentials or data of Secrets.
+    ``problem_reason`` is the kind of problem that an error of this class is; ``reason`` is what the server says.
     """
+
+    problem_reason: ClassVar[Reason] = Reason.REQUEST_FAILED
 
     def __init__(self, cluster: str, method: str, path: str, status: int, reason: str, message: str) -> None:
         self.cluster, self.method, self.path = cluster, method, path
         self.status, self.reason, self.message = status, reason, message
         super().__init__(str(self))
+
+    @property
+    def problems(self) -> list[Problem]:
+        """This error as data: the API server is the place, and what to do depends on who asked."""
+        what = str(self).removeprefix(f"{self.cluster}: ")
+        return [Problem(what, self.cluster, reason=self.problem_reason)]
 
     def __str__(self) -> str:
         answer = f"{self.status} {self.reason}, " if self.status else ""
@@ -39,29 +49,43 @@ class ApiError(Exception):
 class Unreachable(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """No answer: connection, TLS or name resolution failed, or a timeout."""
 
+    problem_reason: ClassVar[Reason] = Reason.API_SERVER_UNREACHABLE
+
 
 class Unauthorized(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """The server does not accept our identity: missing, expired or from another cluster."""
+
+    problem_reason: ClassVar[Reason] = Reason.CREDENTIALS_REFUSED
 
 
 class Forbidden(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """The server accepts our identity but does not allow the request."""
 
+    problem_reason: ClassVar[Reason] = Reason.MISSING_PERMISSION
+
 
 class NotFound(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """The object, its namespace, or its resource type does not exist."""
+
+    problem_reason: ClassVar[Reason] = Reason.OBJECT_NOT_FOUND
 
 
 class Conflict(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """Somebody else changed or made the object, or a precondition (uid, resourceVersion) does not hold."""
 
+    problem_reason: ClassVar[Reason] = Reason.WRITE_CONFLICT
+
 
 class Invalid(ApiError):  # noqa: N818 - the words of the Kubernetes API
     """The server refuses the content of the object."""
 
+    problem_reason: ClassVar[Reason] = Reason.OBJECT_REFUSED
+
 
 class TooMuch(ApiError):  # noqa: N818 - as the others
     """The answer exceeds the limits (``answer.Limits``). Retrying does not help."""
+
+    problem_reason: ClassVar[Reason] = Reason.UNUSABLE_ANSWER
 
 
 class Expired(ApiError):  # noqa: N818 - the words of the Kubernetes API
@@ -193,6 +217,6 @@ def collected(check: Callable[[], Iterable[Problem]]) -> list[Problem]:
     except ProblemsError as error:
         found += error.problems
     except ApiError as error:
-        what = str(error).removeprefix(f"{error.cluster}: ")
-        found.append(Problem(what, error.cluster, "check the address, the network and the credentials"))
+        remedy = "check the address, the network and the credentials"
+        found += [replace(each, remedy=remedy) for each in error.problems]
     return found

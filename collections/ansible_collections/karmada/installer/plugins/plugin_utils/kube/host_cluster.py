@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ..api_object import Object
 from ..labels import FIELD_MANAGER
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from .cluster import Applied, Cluster, Items
 from .errors import NotFound
 from .kubeconfig import Access
@@ -44,6 +44,7 @@ def refuse_unverified(settings: Mapping[str, Any], access: Access, where: str) -
                 where,
                 "Put the CA there instead (certificate-authority-data). "
                 f"If nobody else can answer at that address, allow it: {field}: true.",
+                reason=Reason.INSECURE_CONNECTION,
             )
         )
     if access.server.startswith("http://"):
@@ -55,6 +56,7 @@ def refuse_unverified(settings: Mapping[str, Any], access: Access, where: str) -
                     "it leads to an address without TLS, where all keys of the control plane could be read",
                     where,
                     f"Use the https:// address.{way}",
+                    reason=Reason.INSECURE_CONNECTION,
                 )
             )
     if problems:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import kubeconfig_fields as fields
 from .credentials import EXPIRY_MARGIN_SECONDS, Credential, from_token_file, lasting_until, of_user
 from .kubeconfig_fields import Origin, problem, reason
@@ -90,6 +90,7 @@ def in_cluster() -> Access:
                 "no kubeconfig was given and this process does not run in a pod with a service account",
                 "KUBECONFIG",
                 "Name a kubeconfig file, or set KUBECONFIG.",
+                reason=Reason.KUBECONFIG_NOT_FOUND,
             )
         )
     host = f"[{host}]" if ":" in host else host
@@ -312,7 +313,9 @@ def _read(file: Path) -> dict[str, Any]:
         with file.open("rb") as stream:
             text = stream.read(fields.MAX_BYTES + 1)
     except FileNotFoundError:
-        raise problem("there is no such kubeconfig file", str(file), "Name another one.") from None
+        raise problem(
+            "there is no such kubeconfig file", str(file), "Name another one.", Reason.KUBECONFIG_NOT_FOUND
+        ) from None
     except OSError as error:
         raise problem(f"the kubeconfig cannot be read ({reason(error)})", str(file), "See who may read it.") from None
     return fields.parsed(text, str(file))

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import yaml_document
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 #: Size limit of a Secret; no kubeconfig needs more.
 MAX_BYTES = 1024 * 1024
@@ -36,9 +36,9 @@ _UNREADABLE = {
 _WORDS: dict[type, str] = {str: "a string", bool: "true or false", dict: "a mapping", list: "a list"}
 
 
-def problem(what: str, where: str, remedy: str = "") -> ProblemsError:
+def problem(what: str, where: str, remedy: str = "", kind: Reason = Reason.INVALID_KUBECONFIG) -> ProblemsError:
     """ProblemsError with one problem, for the caller to raise."""
-    return ProblemsError(Problem(what, where, remedy))
+    return ProblemsError(Problem(what, where, remedy, reason=kind))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..run_process import holder_is_dead
 from .cluster import Cluster
 from .errors import ApiError, Conflict, NotFound
@@ -34,6 +34,11 @@ CROSSINGS = 10
 
 class LockLost(Exception):  # noqa: N818 - reads as what happened
     """The lock is not ours any more, or that is uncertain: nothing may be written from here on."""
+
+    @property
+    def problems(self) -> list[Problem]:
+        """This error as data."""
+        return [Problem(str(self), reason=Reason.LOCK_LOST)]
 
 
 class Lock:
@@ -90,6 +95,7 @@ class Lock:
                         f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
                         "Wait until it has finished. If it has died, its lock is free "
                         f"{spec.get('leaseDurationSeconds') or self.duration_seconds} s after that.",
+                        reason=Reason.LOCKED,
                     )
                 )
             if progress and (not said or now - said >= SAY_SECONDS):
@@ -256,6 +262,7 @@ class Lock:
                     f"each of {times} attempts to write it met the write of somebody else",
                     f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
                     "Find out what keeps writing it, then run again.",
+                    reason=Reason.WRITE_CONFLICT,
                 )
             )
         time.sleep(min(2.0, 0.05 * 2**times) * random.uniform(0.5, 1))  # noqa: S311

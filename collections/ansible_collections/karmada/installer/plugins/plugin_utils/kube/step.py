@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TypeVar
 
 from ..api_object import Object
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from .apply import ApplyFailed, Change, Treat, apply_all, delete_all, must_be_ours, survey
 from .cluster import Cluster
 from .errors import Conflict
@@ -131,7 +131,9 @@ def edit_live(
         live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         found = live or planned
         if found is None:
-            raise ProblemsError(Problem(f"there is no such {ref.kind}", f"{ref} in {cluster.name}"))
+            raise ProblemsError(
+                Problem(f"there is no such {ref.kind}", f"{ref} in {cluster.name}", reason=Reason.OBJECT_NOT_FOUND)
+            )
         patch = edit(found)
         if patch is None:
             return []
@@ -149,6 +151,7 @@ def edit_live(
             what="somebody changed it each time it was to be changed",
             where=f"{ref} in {cluster.name}",
             remedy="look who writes to it, and run again",
+            reason=Reason.WRITE_CONFLICT,
         )
     )
 

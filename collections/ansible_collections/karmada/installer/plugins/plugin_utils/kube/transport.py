@@ -27,7 +27,7 @@ import urllib3
 
 from ..api_object import Object
 from ..labels import FIELD_MANAGER
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..redaction import printable
 from .answer import Answer, Limits, Seconds, TooMuchError, content, ending, parsed
 from .errors import ApiError, Invalid, Unreachable, explain, from_status, too_much, without_login
@@ -40,6 +40,7 @@ if not hasattr(urllib3, "BaseHTTPResponse"):
             f"the Python package urllib3 is {version('urllib3')}, and 2 or newer is needed",
             sys.executable,
             f"Install it where Ansible runs: {sys.executable} -m pip install 'urllib3>=2'",
+            reason=Reason.MISSING_PROGRAM,
         )
     )
 
@@ -142,7 +143,9 @@ class Transport:
                 from urllib3.contrib.socks import SOCKSProxyManager  # noqa: PLC0415
             except ImportError:
                 what, remedy = f"{self.name} is behind a SOCKS proxy", "Install the Python package PySocks."
-                raise ProblemsError(Problem(what, without_login(proxy), remedy)) from None
+                raise ProblemsError(
+                    Problem(what, without_login(proxy), remedy, reason=Reason.MISSING_PROGRAM)
+                ) from None
             # The proxy resolves the name, as for kubectl and the control plane: it may be known only there.
             by_name = urlsplit(proxy)._replace(scheme="socks5h").geturl()
             return ending(SOCKSProxyManager(by_name, **options).connection_from_url(self.server))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..api_object import Object
+from ..problems import Problem, Reason
 from ..redaction import redacted
 from .cluster import Cluster
 from .errors import ApiError, Expired
@@ -43,6 +44,11 @@ class NotReady(Exception):  # noqa: N818 - reads as what happened
         head = f"cannot become ready (found after {after:.0f} s)" if early else f"not ready after {after:.0f} s"
         lines = [f"  - {ref}: {reason}".replace("\n", "\n      ") for ref, reason in self.reasons.items()]
         super().__init__("\n".join([f"{head}:", *lines]))
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Each object that is not ready, with the reason."""
+        return [Problem(why, str(ref), reason=Reason.NOT_READY_IN_TIME) for ref, why in self.reasons.items()]
 
     def with_hint(self, hint: str) -> NotReady:
         """Add a hint to the message; returns the error itself."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..kube.kubeconfig import Access
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from .registration import INSECURE
 
 #: How long before its end an identity is told of.
@@ -22,13 +22,14 @@ WARN_BEFORE = timedelta(days=30)
 
 def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> None:
     """Raise ProblemsError, naming all that speaks against it. ``entry`` is the member of the document or on record."""
-    problems = [Problem(what, f"{where}, key kubeconfig", remedy) for what, remedy in _findings(entry, access, where)]
+    found = _findings(entry, access, where)
+    problems = [Problem(what, f"{where}, key kubeconfig", remedy, reason=reason) for what, remedy, reason in found]
     if problems:
         raise ProblemsError(problems)
 
 
-def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[tuple[str, str]]:
-    """What speaks against it, and the remedy."""
+def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[tuple[str, str, Reason]]:
+    """What speaks against it, the remedy, and of which kind it is."""
     if access.insecure and not entry.get(INSECURE):
         field = f"{where.removesuffix('.secretRef').removesuffix('.kubeconfigFrom')}.{INSECURE}"
         yield (
@@ -37,19 +38,23 @@ def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[
                 "Put the CA there instead (certificate-authority-data). "
                 f"If nobody else can answer at that address, allow it: {field}: true."
             ),
+            Reason.INSECURE_CONNECTION,
         )
     if access.server.startswith("http://"):
-        yield "it leads to an address without TLS, where tokens could be read", "Use the https:// address."
+        what = "it leads to an address without TLS, where tokens could be read"
+        yield what, "Use the https:// address.", Reason.INSECURE_CONNECTION
     name = access.tls_server_name
     if name and name != urlsplit(access.server).hostname and not access.insecure:
         yield (
             f"it expects a certificate for {name} (tls-server-name), which Karmada cannot do",
             "Use an address that the certificate is for, and take tls-server-name out.",
+            Reason.INVALID_KUBECONFIG,
         )
     if access.proxy and "@" in access.proxy:
         yield (
             "its proxy-url holds a password, which everybody could read who may read Cluster objects",
             "Use a proxy that knows the control plane by its address.",
+            Reason.SECRETS_EXPOSED,
         )
 
 

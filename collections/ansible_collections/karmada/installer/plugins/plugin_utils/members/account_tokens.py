@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..kube.cluster import Cluster
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 #: How long a member may take to fill the tokens of accounts.
 FILLED_SECONDS = 30.0
@@ -33,6 +33,7 @@ def wait_for(find: Callable[[], Filled | None], member: Cluster, what: str, wher
                     what=f"it did not fill {what} within {FILLED_SECONDS:.0f} s",
                     where=f"{member.name}, {where}",
                     remedy="check that its kube-controller-manager runs, then run the playbook again",
+                    reason=Reason.CREDENTIALS_NOT_ISSUED,
                 ),
                 consequence="what is there stays; the next run goes on from there",
             )

@@ -27,7 +27,7 @@ from ..kube.snapshot import listed
 from ..kube.step import Step, StepRunner
 from ..kube.wait import wait_until
 from ..pki import x509
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..render.agent_units import AgentAccess
 from ..run.run import Run
 from . import account_tokens, agent
@@ -227,5 +227,6 @@ def _not_signed(name: str, what: str) -> ProblemsError:
             what=f"the request for the certificate of its agent {what}",
             where=f"CertificateSigningRequest {name} in the control plane",
             remedy="see that csrsigning of kube-controller-manager runs (its flag controllers), then run again",
+            reason=Reason.CREDENTIALS_NOT_ISSUED,
         )
     )

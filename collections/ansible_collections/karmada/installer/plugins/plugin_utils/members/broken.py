@@ -19,26 +19,32 @@ _RUN_AGAIN = "mend that and run again"
 
 @dataclass(frozen=True)
 class BrokenMember:
-    """A member, why it is not as it should be, and the next step of a person. Contains no credentials."""
+    """A member, why it is not as it should be, and the next step of a person. Contains no credentials.
+
+    ``problems`` are those that ``problem`` and ``next_step`` tell of, for programs.
+    """
 
     name: str
     problem: str
     next_step: str
+    problems: Sequence[Problem] = ()
 
     @classmethod
     def of_problems(cls, name: str, problems: Sequence[Problem]) -> BrokenMember:
         """From what is wrong with it."""
-        return cls(name, *reason_and_next_step(ProblemsError(problems)))
+        return cls(name, *reason_and_next_step(ProblemsError(problems)), tuple(problems))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> BrokenMember:
         """From its plain form."""
-        return cls(str(plain["name"]), str(plain["problem"]), str(plain["next"]))
+        problems = tuple(map(Problem.of, plain.get("problems") or ()))
+        return cls(str(plain["name"]), str(plain["problem"]), str(plain["next"]), problems)
 
     @property
-    def plain(self) -> dict[str, str]:
+    def plain(self) -> dict[str, Any]:
         """As results of steps have it, by which one step tells the next."""
-        return {"name": self.name, "problem": self.problem, "next": self.next_step}
+        problems = {"problems": [each.plain for each in self.problems]} if self.problems else {}
+        return {"name": self.name, "problem": self.problem, "next": self.next_step, **problems}
 
 
 def reason_and_next_step(error: Exception) -> tuple[str, str]:

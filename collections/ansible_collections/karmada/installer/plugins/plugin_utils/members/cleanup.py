@@ -9,7 +9,7 @@ from ..control_plane import removal
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.apply import Change
 from ..kube.objects import Ref, owned_by
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..redaction import printable
 from ..run.run import Run
 from . import agent, one_member, registration, service_types
@@ -43,6 +43,7 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
                     where=f"member {entry['name']}",
                     remedy="make it reachable, or give it up: "
                     f'-e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
+                    reason=Reason.MEMBER_UNREACHABLE,
                 )
             )
     return problems

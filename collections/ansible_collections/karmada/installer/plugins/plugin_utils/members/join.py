@@ -27,7 +27,7 @@ from ..kube.objects import Ref, claimed_by, is_uid, owned_by
 from ..kube.snapshot import ABSENT, listed
 from ..kube.step import Mode, Step, StepRunner, one_per_object
 from ..kube.wait import NotReady, wait_until
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..render.agent_units import AgentAccess
 from ..run.run import Run
 from . import access as member_access
@@ -54,6 +54,7 @@ class Outcome:
     """What came of one member: what changed on it, what changed in the control plane.
 
     ``problem`` is why it is not joined, or not gone, for a person, and ``next_step`` what to do about it;
+    ``problems`` are both for programs;
     ``cluster_id`` is which cluster it is, as far as it has told; ``left`` what stays on a member that was given up;
     ``unready`` whether it is the control plane that does not find it Ready.
     """
@@ -63,6 +64,7 @@ class Outcome:
     in_control_plane: list[Change] = field(default_factory=list)
     problem: str = ""
     next_step: str = ""
+    problems: Sequence[Problem] = ()
     cluster_id: str = ""
     left: str = ""
     unready: bool = False
@@ -71,14 +73,19 @@ class Outcome:
     #: What its agent on hosts needs to get to it.
     agent: AgentAccess | None = None
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: one_member.Told) -> None:
         """This came in between."""
         self.problem, self.next_step = reason_and_next_step(error)
+        self.problems = tuple(error.problems)
+
+    def failed_as(self, other: Outcome | BrokenMember) -> None:
+        """What came in between in another step of this member, or nothing."""
+        self.problem, self.next_step, self.problems = other.problem, other.next_step, other.problems
 
     @property
     def broken(self) -> BrokenMember | None:
         """Why it is not as it should be, if it is not."""
-        return BrokenMember(self.name, self.problem, self.next_step) if self.problem else None
+        return BrokenMember(self.name, self.problem, self.next_step, self.problems) if self.problem else None
 
     @property
     def changes(self) -> list[Change]:
@@ -160,6 +167,7 @@ def registration_of(member: Cluster) -> registration.Registration:
                 what="it has no namespace kube-system with a UID, so it cannot be told from other clusters",
                 where=member.name,
                 remedy="check that the kubeconfig leads to a Kubernetes cluster",
+                reason=Reason.WRONG_CLUSTER,
             )
         )
     access = member.access
@@ -175,6 +183,7 @@ def check_identity(name: str, identity: registration.Registration, registered: C
                     what=f"this cluster is registered already, as {other}",
                     where=f"spec.members[{name}]",
                     remedy=f"list it as {other}, or remove {other} first",
+                    reason=Reason.DUPLICATE_MEMBER,
                 )
             )
     live = registered.get(name)
@@ -184,6 +193,7 @@ def check_identity(name: str, identity: registration.Registration, registered: C
                 what=f"the name {name} belongs to another cluster (id {live['spec'].get('id')})",
                 where=f"spec.members[{name}]",
                 remedy="give this member another name, or point its Secret at the cluster that is registered",
+                reason=Reason.WRONG_CLUSTER,
             )
         )
 
@@ -195,17 +205,29 @@ def check_state(entry: Entry, live: Object | None) -> None:
     name, where = entry["name"], f"spec.members[{entry['name']}]"
     if live["metadata"].get("deletionTimestamp"):
         remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
-        raise ProblemsError(Problem(f"the Cluster {name} is being deleted", where, remedy))
+        raise ProblemsError(
+            Problem(f"the Cluster {name} is being deleted", where, remedy, reason=Reason.MEMBER_LEAVING)
+        )
     mode, ours = live["spec"].get("syncMode"), claimed_by(live) != (None, None)
     if member_mode.changes(entry, live) and not ours:
         remedy = "remove it from the control plane with the tool that registered it"
         raise ProblemsError(
-            Problem(f"it is registered in mode {mode}, and listed in mode {entry['mode']}", where, remedy)
+            Problem(
+                f"it is registered in mode {mode}, and listed in mode {entry['mode']}",
+                where,
+                remedy,
+                reason=Reason.REGISTERED_OTHERWISE,
+            )
         )
     if pulls(entry) and not ours:
         what = "it was registered in mode Pull by another tool, whose agent would work against ours"
         raise ProblemsError(
-            Problem(what, where, "unregister it with that tool (karmadactl unregister), then run again")
+            Problem(
+                what,
+                where,
+                "unregister it with that tool (karmadactl unregister), then run again",
+                reason=Reason.REGISTERED_OTHERWISE,
+            )
         )
 
 

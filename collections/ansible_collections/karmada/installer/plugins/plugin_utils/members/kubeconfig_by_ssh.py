@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from .. import run_process
 from ..kube import kubeconfig
 from ..kube.kubeconfig_fields import MAX_BYTES
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..run import host_access, ssh, ssh_files
 from ..run.facts import Facts
 
@@ -66,6 +66,7 @@ def access(run: Facts, entry: Mapping[str, Any], where: str) -> kubeconfig.Acces
                 what=f"{file} leads to {found.server}, which means that host itself",
                 where=where,
                 remedy="write server: an address of its API server that this machine and the control plane reach",
+                reason=Reason.INVALID_ADDRESS,
             )
         )
     return found
@@ -141,13 +142,17 @@ def _refuse_failure(answer: Answer, source: Mapping[str, Any], where: str) -> No
         return
     address, path = source["address"], source["path"]
     if answer.code is None:
+        reason = Reason.HOST_UNREACHABLE
         what, remedy = f"it did not send {path} within {SECONDS:.0f} s", "see what it is busy with"
     elif answer.code != _SSH_FAILED and "No such file or directory" in answer.words:
+        reason = Reason.KUBECONFIG_NOT_FOUND
         what, remedy = f"there is no file {path}", "write the path of the kubeconfig of an administrator there"
     elif answer.code != _SSH_FAILED and "Is a directory" in answer.words:
+        reason = Reason.KUBECONFIG_NOT_FOUND
         what, remedy = f"{path} is a directory", "write the path of a file"
     else:
         told = host_access.problem(answer.words, host=address, address=address, user=source.get("user", ""))
+        reason = told.reason
         # The fields are those of hosts there.
         what, remedy = told.what, re.sub(r"\bssh\.(?=user|port|privateKey)", "kubeconfigFrom.", told.remedy)
-    raise ProblemsError(Problem(f"the kubeconfig cannot be read from {address}: {what}", where, remedy))
+    raise ProblemsError(Problem(f"the kubeconfig cannot be read from {address}: {what}", where, remedy, reason=reason))

@@ -23,7 +23,7 @@ from ..kube.readiness import reason_not_ready
 from ..kube.step import Mode, StepRunner
 from ..kube.wait import wait_until
 from ..labels import FIELD_MANAGER
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import agent, agent_join, one_member, registration
 from . import cleanup as member_cleanup
@@ -70,6 +70,7 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
                 what="it was joined by a run of this control plane that did not live to record how it is reached",
                 where=f"Cluster {name} in the control plane",
                 remedy="list it once more with its Secret, so that it can leave the time after",
+                reason=Reason.MEMBER_UNREACHABLE,
             )
         )
     with connected(run, entry, timeout) as member:
@@ -109,7 +110,7 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
     remains = [*sorted(run.state.owned.get(f"member/{name}", {})), member_works.told(works)]
     try:
         if not registration.reached_by(entry):
-            raise ProblemsError(Problem("how it is reached is not on record"))
+            raise ProblemsError(Problem("how it is reached is not on record", reason=Reason.MEMBER_UNREACHABLE))
         with one_member.apart(name, run.trace):
             with connected(run, entry) as member:
                 member.version(retry_seconds=LAST_CALL_SECONDS)
@@ -142,6 +143,7 @@ def _require_ours(run: Run, name: str, cluster: Object | None) -> None:
             what="the Cluster of this name is not the one that joining made: somebody has registered it anew",
             where=f"Cluster {name} in the control plane",
             remedy="list it, and it is adopted; or give it up, and it is forgotten and left as it is",
+            reason=Reason.REGISTERED_OTHERWISE,
         )
     )
 
@@ -155,6 +157,7 @@ def _require_same(member: Cluster, name: str, cluster: Object) -> None:
                 f"(id {registered})",
                 where=f"member {name}",
                 remedy="put the kubeconfig of the member that leaves into its Secret, or give it up if it is no more",
+                reason=Reason.WRONG_CLUSTER,
             )
         )
 
@@ -196,6 +199,7 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
                 remedy=f"see why {agent.DEPLOYMENT} on the member does not report"
                 if _pulls(cluster)
                 else "let the control plane reach the member",
+                reason=Reason.MEMBER_NOT_READY,
             )
         )
     outcome.in_control_plane.append(_deleted(cluster))
@@ -226,6 +230,7 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
                     what=f"{len(works)} Works do not take it that their workloads are to stay",
                     where=f"namespace {namespace['metadata']['name']} in the control plane",
                     remedy=f"look who changes or refuses their spec.preserveResourcesOnDeletion, {_MORE_TIME}",
+                    reason=Reason.REMOVAL_BLOCKED,
                 )
             )
         _on_each(works, lambda work: _patch(control_plane, work, patch))
@@ -250,6 +255,7 @@ def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _
                     f"(for {member_works.told(works) or 'Karmada itself'})",
                     where=f"namespace {space['metadata']['name']} in the control plane",
                     remedy=f"see what the agent on the member says of them (kubectl logs), {_MORE_TIME}",
+                    reason=Reason.REMOVAL_BLOCKED,
                 ),
                 consequence="nothing was forced, and nothing new is propagated to the member",
             )
@@ -273,6 +279,7 @@ def _put_in_force(
                     what="the API server does not apply the policy for the Works of members that leave",
                     where=f"ValidatingAdmissionPolicy {policy} in the control plane",
                     remedy="look at its status there, and whether admission plugins were switched off",
+                    reason=Reason.NOT_READY_IN_TIME,
                 )
             )
         time.sleep(_PAUSE)
@@ -302,6 +309,7 @@ def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | N
                     what=f"it is still there after its deletion was asked for ({_what_holds(control_plane, name)})",
                     where=f"Cluster {name} in the control plane",
                     remedy=f"mend what holds it, {_MORE_TIME}",
+                    reason=Reason.REMOVAL_BLOCKED,
                 ),
                 consequence="nothing was forced",
             )

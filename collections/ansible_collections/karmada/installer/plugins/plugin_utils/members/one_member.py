@@ -15,11 +15,12 @@ from ..kube.apply import ApplyFailed
 from ..kube.errors import ApiError
 from ..kube.lease import LockLost
 from ..kube.wait import NotReady
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..redaction import printable, redacted
 
 #: What says for itself what is wrong with a member and what to do about it.
 TOLD = (ProblemsError, ApiError, ApplyFailed, NotReady)
+Told = ProblemsError | ApiError | ApplyFailed | NotReady
 #: Characters of what an error says that nobody has thought of.
 _LONGEST = 300
 
@@ -44,6 +45,7 @@ def apart(name: str, trace: Callable[[str], None]) -> Iterator[None]:
                 where=f"member {name}",
                 remedy="see what answers at its address, and what is in its objects; ansible-playbook -vvv shows where "
                 "this was met, which helps to report it if the member is as it should be",
+                reason=Reason.UNUSABLE_ANSWER,
             ),
             consequence="what was done there before stays, and the next run goes on from it",
         ) from error

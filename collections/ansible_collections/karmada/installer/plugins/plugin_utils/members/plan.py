@@ -11,7 +11,7 @@ from typing import Any, Self
 from ..api_object import Object
 from ..kube.objects import claimed_by
 from ..labels import FIELD_MANAGER
-from ..problems import Problem
+from ..problems import Problem, Reason
 
 
 class Clusters(dict[str, Object]):
@@ -83,6 +83,7 @@ def same_cluster(identities: Mapping[str, str], registered: Mapping[str, Mapping
             what=f"this cluster is listed as {', '.join(other for other in found if other != name)}, too",
             where=f"spec.members[{name}]",
             remedy="list it once, or point one of the Secrets at the cluster that was meant",
+            reason=Reason.DUPLICATE_MEMBER,
         )
         for identity, found in names.items()
         if len(found) > 1 and identity not in taken
@@ -104,4 +105,5 @@ def unconfirmed(leaving: Collection[str], confirmed: str, control_plane: str) ->
         what=f"{len(leaving)} members are no longer listed and would leave: {', '.join(sorted(leaving))}{said}",
         where=f"spec.members of {control_plane}",
         remedy=f"if that is what you want, name them: -e karmada_confirm_leave={','.join(sorted(leaving))}",
+        reason=Reason.CONFIRMATION_REQUIRED,
     )

@@ -18,7 +18,7 @@ from ..document.references import Connection
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.objects import claimed_by
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from . import plan as member_plan
 from .registration import CLUSTER_API
@@ -64,7 +64,7 @@ def live(source: Source) -> Registered:
         return _through_host_cluster(source)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
-        raise ProblemsError(Problem(what, error.cluster, _REMEDY)) from error
+        raise ProblemsError(Problem(what, error.cluster, _REMEDY, reason=error.problem_reason)) from error
 
 
 def _through_host_cluster(source: Source) -> Registered:
@@ -92,6 +92,7 @@ def _with_kubeconfig(path: Path) -> Registered:
                 what="it is not there, so it cannot be told which members the control plane has",
                 where=f"{short(path)}: kubeconfig of the control plane",
                 remedy="name it in the source (kubeconfig_output: …), or write membership: spec, which asks nobody",
+                reason=Reason.KUBECONFIG_NOT_FOUND,
             )
         )
     control_plane = Cluster.from_kubeconfig(str(path), name="control plane")

@@ -22,7 +22,7 @@ from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import MEMBER_NAMESPACE, SYSTEM_LABEL, owner_labels
 from ..encoding import base64_files, files_of
 from ..pki import kubeconfig as pki_kubeconfig
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import rights as member_rights
 
 #: The namespace on a member, which has none of ours before it is joined; there as long as the pod is.
@@ -347,6 +347,7 @@ def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes
                 what=f"its key {key}, which that cluster has filled, holds no {'token' if key == 'token' else 'PEM'}",
                 where=f"member {member}, {secret}",
                 remedy="delete that Secret there, so that it is made and filled anew, and see who else writes it",
+                reason=Reason.CREDENTIALS_NOT_ISSUED,
             )
         )
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..kube.objects import Ref
-from ..problems import Problem
+from ..problems import Problem, Reason
 from .taints import Taint, name_of
 
 #: The taint that ``karmadactl cordon`` sets and ``uncordon`` takes away.
@@ -48,6 +48,7 @@ def refusals(names: Iterable[str], registered: Iterable[str]) -> list[Problem]:
                 what="no member is named",
                 where="members",
                 remedy="name some: --limit member1 or -e karmada_members=member1,member2",
+                reason=Reason.INVALID_ARGUMENT,
             )
         ]
     return [
@@ -55,6 +56,7 @@ def refusals(names: Iterable[str], registered: Iterable[str]) -> list[Problem]:
             what=f"no cluster is registered under the name {name}",
             where="members",
             remedy=f"name one of: {', '.join(known) or 'none is registered'}",
+            reason=Reason.INVALID_ARGUMENT,
         )
         for name in wanted
         if name not in known
@@ -77,6 +79,7 @@ def drain_refusal(spec: Mapping[str, Any]) -> Problem | None:
         where=f"spec.components.{_CONTROLLER_MANAGER}",
         remedy=f"write {' and '.join(wrong)} there and run karmada.installer.install; or cordon the member, and move "
         "what runs there by its policies",
+        reason=Reason.INVALID_FLAG,
     )
 
 

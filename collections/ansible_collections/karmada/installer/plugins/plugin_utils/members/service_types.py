@@ -14,6 +14,7 @@ from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..kube.step import Step
 from ..labels import FIELD_MANAGER
+from ..problems import Problem, Reason, Severity
 from ..run.run import Run
 from . import registration
 
@@ -55,5 +56,11 @@ def unused(run: Run, name: str, member: Cluster) -> list[Object]:
             found.append(live)
             continue
         shown = ", ".join(map(str, objects[:_SHOWN])) + (", …" if objects[_SHOWN:] else "")
-        run.say(f"{CRD} {crd} stays on member {name}, because it is in use: {shown}")
+        run.tell(
+            Problem(
+                f"{CRD} {crd} stays on member {name}, because it is in use: {shown}",
+                reason=Reason.LEFT_BEHIND,
+                severity=Severity.HINT,
+            )
+        )
     return found

@@ -21,7 +21,7 @@ from ..components.table import (
     wanted_leaf_certificates,
 )
 from ..components.types import Component, FileSet, Holds, KeyPair, Layout, LeafCertificate
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import x509
 from .files import Material, wanted
 
@@ -77,6 +77,7 @@ def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -
             what=f"the authority {name} cannot be used: {' '.join(reasons)}",
             where="the installer's state",
             remedy="restore the state from a backup; a new authority would lock out every component and member",
+            reason=Reason.INVALID_AUTHORITY,
         )
         for name in wanted_authorities(spec)
         if (reasons := x509.reasons_to_reissue_authority(state.authorities.get(name), now))

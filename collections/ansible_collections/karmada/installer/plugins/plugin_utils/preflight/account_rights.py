@@ -8,7 +8,7 @@ from typing import Any
 
 from ..components import endpoint
 from ..kube.errors import Forbidden
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..render import etcd_nodes
 from ..run.run import Run
 
@@ -69,6 +69,7 @@ def told(permissions: Sequence[object]) -> Iterable[Problem]:
             what=f"the account may not: {'; '.join(str(each) for each in permissions)}",
             where="host cluster",
             remedy="grant these rights (docs/reference/rights.md lists them all), or use another account",
+            reason=Reason.MISSING_PERMISSION,
         )
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..kube.cluster import Cluster
-from ..problems import Problem
+from ..problems import Problem, Reason
 
 #: How far clocks may be apart.
 CLOCK_TOLERANCE = timedelta(seconds=30)
@@ -24,6 +24,7 @@ def clock(cluster: Cluster, where: str) -> Iterable[Problem]:
             where=where,
             remedy="set the wrong one (timedatectl shows whether it is synchronized); certificates made by one would "
             "not be valid for the other",
+            reason=Reason.CLOCK_SKEW,
         )
 
 

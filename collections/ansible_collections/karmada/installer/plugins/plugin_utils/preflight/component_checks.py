@@ -13,7 +13,7 @@ from ..components.types import Component, settings_of, settings_path
 from ..document import manifest, overlay
 from ..document.crd import nearest
 from ..kube.errors import ApiError
-from ..problems import Problem
+from ..problems import Problem, Reason, Severity
 from ..render import etcd_nodes
 from ..run.run import Run
 from . import account_rights
@@ -29,6 +29,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
             what="it cannot be followed with hostPath, where each member is bound to a node when it is installed",
             where=f"{path}.affinity.nodeAffinity",
             remedy="choose the nodes by nodeSelector and tolerations",
+            reason=Reason.FIELD_WITHOUT_EFFECT,
         )
     nodes = run.host_cluster.list("v1", "Node")
     unfit = {each["metadata"]["name"]: why for each in nodes if (why := etcd_nodes.reason_unfit(each, settings))}
@@ -40,6 +41,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
             f"nodes can have one{told}",
             where=f"{path}.replicas",
             remedy="add nodes, tolerate their taints, ask for fewer members, or use a volumeClaim",
+            reason=Reason.INSUFFICIENT_RESOURCES,
         )
 
 
@@ -53,6 +55,7 @@ def storage_class(run: Run) -> Iterable[Problem]:
             what=f"there is no StorageClass {wanted} (there are: {', '.join(sorted(classes)) or 'none'})",
             where="spec.components.etcd.local.volumeData.volumeClaim.storageClassName",
             remedy="name one of them, or create it",
+            reason=Reason.OBJECT_NOT_FOUND,
         )
 
 
@@ -68,6 +71,7 @@ def priority_classes(run: Run) -> Iterable[Problem]:
                     what=f"there is no PriorityClass {name}",
                     where=f"{settings_path(component)}.priorityClassName",
                     remedy='create it, name another one, or write "" to have none',
+                    reason=Reason.OBJECT_NOT_FOUND,
                 )
 
 
@@ -80,9 +84,13 @@ def pull_secrets(run: Run) -> Iterable[Problem]:
             named[each["name"]].append(component.name)
     for name, components in named.items():
         if run.host_cluster.get("v1", "Secret", name, run.namespace) is None:
-            run.say(
-                f"there is no Secret {run.namespace}/{name} in the host cluster, which is to pull images of "
-                f"{', '.join(components)}: a registry that asks for a login refuses them"
+            run.tell(
+                Problem(
+                    f"there is no Secret {run.namespace}/{name} in the host cluster, which is to pull images of "
+                    f"{', '.join(components)}: a registry that asks for a login refuses them",
+                    reason=Reason.SECRET_NOT_FOUND,
+                    severity=Severity.WARNING,
+                )
             )
     return ()
 
@@ -106,7 +114,7 @@ def overlays(run: Run) -> Iterable[Problem]:
                 run.host_cluster.apply(each, dry_run=True)
             except ApiError as error:
                 what = f"the host cluster refuses {each['kind']} {each['metadata']['name']} with it: {error}"
-                yield Problem(what, "; ".join(concerned), "correct what the message names")
+                yield Problem(what, "; ".join(concerned), "correct what the message names", reason=error.problem_reason)
 
 
 def audit(run: Run) -> Iterable[Problem]:
@@ -133,6 +141,7 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
                         what=f"{component.name} of Karmada {release.karmada} has no {kind} {name}",
                         where=f"{path}.{field}.{name}",
                         remedy=(f"did you mean {near}? " if near else "") + f"it has {_listed(known, kind)}",
+                        reason=Reason.INVALID_FLAG,
                     )
 
 
@@ -140,7 +149,7 @@ def own_images(run: Run) -> Iterable[Problem]:
     """Images that the document names for single components: whether they are used, and go with the others."""
     before, release = run.state.document, run.instance.release
     for hint in own_images_of.hints(run.spec, release):
-        run.say(f"hint: {hint}")
+        run.tell(Problem(hint, reason=Reason.UNTESTED_VERSION, severity=Severity.HINT))
     yield from own_images_of.problems(run.spec, release, manifest.with_defaults(before)["spec"] if before else None)
 
 

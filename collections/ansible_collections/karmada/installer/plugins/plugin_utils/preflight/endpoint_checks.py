@@ -13,7 +13,7 @@ from ..components import hosts as component_hosts
 from ..components.hosts import CONTROL_PLANE_ROLE
 from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..pki import x509
-from ..problems import Problem
+from ..problems import Problem, Reason, Severity
 from ..render import load_balancer
 from ..run.reach import Fault
 from ..run.run import Run
@@ -43,6 +43,7 @@ def node_port(run: Run) -> Iterable[Problem]:
                 what=f"node port {settings['port']} belongs to Service {metadata['namespace']}/{metadata['name']}",
                 where="spec.endpoint.port",
                 remedy="choose another port, or leave it out to have one chosen",
+                reason=Reason.PORT_IN_USE,
             )
 
 
@@ -61,6 +62,7 @@ def ingress(run: Run) -> Iterable[Problem]:
             what=f"there is {wanted} (there are: {there})",
             where="spec.endpoint.ingress.className",
             remedy="name one of them" if classes else "install an Ingress controller, or choose another endpoint.type",
+            reason=Reason.ENDPOINT_UNSUPPORTED,
         )
         return
     name, controller = chosen["metadata"]["name"], str(chosen["spec"].get("controller", ""))
@@ -70,11 +72,16 @@ def ingress(run: Run) -> Iterable[Problem]:
             what=f"IngressClass {name} is served by {controller}, which cannot pass TLS through for an Ingress",
             where="spec.endpoint.ingress.className",
             remedy=f"use {instead}, or name another IngressClass",
+            reason=Reason.ENDPOINT_UNSUPPORTED,
         )
     elif not endpoint.pass_through(controller) and not own.get("annotations"):
-        run.say(
-            f"IngressClass {name} is served by {controller}, which is not known here: if it passes TLS through only "
-            "when told so, tell it by spec.endpoint.ingress.annotations"
+        run.tell(
+            Problem(
+                f"IngressClass {name} is served by {controller}, which is not known here: if it passes TLS through "
+                "only when told so, tell it by spec.endpoint.ingress.annotations",
+                reason=Reason.ENDPOINT_UNSUPPORTED,
+                severity=Severity.HINT,
+            )
         )
     yield from _taken_host(run, name)
 
@@ -89,6 +96,7 @@ def route(run: Run) -> Iterable[Problem]:
             what="the host cluster has no Routes, so it is not one of OpenShift",
             where="spec.endpoint.type",
             remedy="choose another type, such as Ingress",
+            reason=Reason.ENDPOINT_UNSUPPORTED,
         )
     elif settings.get("host"):
         yield from _taken_host(run, "")
@@ -107,6 +115,7 @@ def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
                 what=f"the name {settings['host']} belongs to {passage.kind} {'/'.join(where)}",
                 where="spec.endpoint.host",
                 remedy="choose another name, or remove that object",
+                reason=Reason.ENDPOINT_TAKEN,
             )
 
 
@@ -123,7 +132,7 @@ def leads(run: Run) -> Iterable[Problem]:
     port = endpoint.port(settings, None)
     seen = endpoint_look.look(name, port)
     for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
-        run.say(f"hint: {hint}")
+        run.tell(Problem(hint, reason=Reason.ENDPOINT_MISDIRECTED, severity=Severity.HINT))
     if not run.place.in_pods and not run.stored_state and any(each.refusal for each in run.observed.values()):
         return  # it may be ours, and what tells so be on a host that lets nobody in
     ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""
@@ -135,6 +144,7 @@ def leads(run: Run) -> Iterable[Problem]:
             where="spec.endpoint.host" if settings.get("host") else "spec.endpoint.virtualIP.address",
             remedy="let it lead to this control plane, or name another one; a name that is to move here later can "
             "stand in spec.endpoint.extraSANs until then",
+            reason=Reason.ENDPOINT_TAKEN,
         )
 
 

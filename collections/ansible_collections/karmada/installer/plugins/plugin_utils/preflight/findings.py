@@ -14,7 +14,7 @@ from ..etcd import external as external_etcd
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
-from ..problems import Problem
+from ..problems import Problem, Reason, Severity
 from ..run import selection as selected_members
 from ..run.run import Run
 from . import (
@@ -108,6 +108,7 @@ def _uninstall_access(run: Run) -> Iterable[Problem]:
             what=f"its etcd is on hosts ({', '.join(state.etcd.nodes)}), and the document names none",
             where="spec.hosts",
             remedy="write them as they were at the install, so that etcd is taken away there, too",
+            reason=Reason.HOST_NOT_LISTED,
         )
 
 
@@ -140,10 +141,17 @@ def _host(run: Run) -> Iterable[Problem]:
             what=f"it runs Kubernetes {version['gitVersion']}; {oldest} is the oldest that is supported",
             where="host cluster",
             remedy="upgrade it, or choose another host cluster",
+            reason=Reason.UNSUPPORTED_VERSION,
         )
     if minor > releases.NEWEST_TESTED_HOST_MINOR:
         newest = ".".join(str(part) for part in releases.NEWEST_TESTED_HOST_MINOR)
-        run.say(f"the host cluster runs Kubernetes {version['gitVersion']}; {newest} is the newest that was tried")
+        run.tell(
+            Problem(
+                f"the host cluster runs Kubernetes {version['gitVersion']}; {newest} is the newest that was tried",
+                reason=Reason.UNTESTED_VERSION,
+                severity=Severity.HINT,
+            )
+        )
     yield from mode_fields.problems(run.deployment)
     yield from _recorded(run)
     checks = (

@@ -10,7 +10,7 @@ from ..components import ip_families
 from ..components.types import etcd_on_hosts
 from ..document import manifest
 from ..etcd import external as external_etcd
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..run.run import Run
 
 #: Fields that data, addresses or everybody's certificates hang on.
@@ -48,6 +48,7 @@ def _generation_lowered(old: int, new: int) -> Iterable[Problem]:
             what=f"it was {old} and is {new} now; kubeconfigs that were taken back would have their rights again",
             where=f"spec.{GENERATION}",
             remedy=f"set it to {old} or higher",
+            reason=Reason.IMMUTABLE_SETTING,
         )
 
 
@@ -71,6 +72,7 @@ def _cannot_follow(path: str, old: Any, new: Any) -> Problem:
         what=f"it was {old!r} at the install and is {new!r} now; that cannot be changed in place",
         where=f"spec.{path}",
         remedy=f"set it back to {old!r}, or install a second control plane",
+        reason=Reason.IMMUTABLE_SETTING,
     )
 
 
@@ -94,12 +96,14 @@ def store(run: Run) -> Iterable[Problem]:
             if etcd_on_hosts(run.spec) or _place(etcd.storage) == _ON_HOSTS
             else "spec.components.etcd",
             remedy="set it back, or install a second control plane",
+            reason=Reason.IMMUTABLE_SETTING,
         )
     elif etcd.prefix not in ("", _at(run.spec, "components.etcd.external.keyPrefix")) and not run.state.document:
         yield Problem(
             what=f"the keys of this control plane are below {etcd.prefix}; that cannot be changed in place",
             where="spec.components.etcd.external.keyPrefix",
             remedy=f"set it back to {etcd.prefix!r}, or install a second control plane",
+            reason=Reason.IMMUTABLE_SETTING,
         )
 
 

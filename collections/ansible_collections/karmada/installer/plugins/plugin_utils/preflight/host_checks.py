@@ -20,7 +20,7 @@ from ..components.state import State
 from ..components.table import ETCD
 from ..components.types import settings_of
 from ..document import mode_fields
-from ..problems import Problem
+from ..problems import Problem, Reason, Severity
 from ..render import load_balancer, sockets, units
 from ..run import host_access
 from ..run.host_observation import HostFacts, HostObservation, Interface
@@ -89,11 +89,16 @@ def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem
     return found
 
 
-def hints(instance: Instance, observed: Observed) -> list[str]:
+def hints(instance: Instance, observed: Observed) -> list[Problem]:
     """What is no reason to stop and a person wants to know."""
     seen = _seen(component_hosts.all_hosts(instance.spec), observed)
-    return [f"{one.where}: {text}" for one in seen for text in _hints_of_one(instance, one)] + [
-        f"{text}; let all of them follow the same time servers"
+    hint = Severity.HINT
+    return [
+        Problem(text, one.where, reason=reason, severity=hint)
+        for one in seen
+        for text, reason in _hints_of_one(instance, one)
+    ] + [
+        Problem(f"{text}; let all of them follow the same time servers", reason=Reason.CLOCK_SKEW, severity=hint)
         for text in _skews(seen, NOTICEABLE_SKEW, TOLERABLE_SKEW)
     ]
 
@@ -127,14 +132,21 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
             f"its architecture is {facts.architecture}, for which there are no programs",
             one.where,
             f"use a host with {' or '.join(ARCHITECTURES)}",
+            reason=Reason.UNSUITABLE_HOST,
         )
     if not facts.systemd:
-        yield Problem("it is not run by systemd", one.where, "use a host that is: components are units of systemd")
+        yield Problem(
+            "it is not run by systemd",
+            one.where,
+            "use a host that is: components are units of systemd",
+            reason=Reason.UNSUITABLE_HOST,
+        )
     elif facts.systemd < OLDEST_SYSTEMD:
         yield Problem(
             f"its systemd is version {facts.systemd}, and units need {OLDEST_SYSTEMD}",
             one.where,
             "use a newer release of the distribution, such as Debian 11, Ubuntu 22.04 or RHEL 9",
+            reason=Reason.UNSUITABLE_HOST,
         )
     if _version(facts.python) < host_access.OLDEST_PYTHON:
         yield host_access.problem(
@@ -149,6 +161,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
             f"these programs are missing: {', '.join(missing)}",
             one.where,
             "install them; on most distributions useradd and userdel are in the package passwd or shadow-utils",
+            reason=Reason.UNSUITABLE_HOST,
         )
     # Of a host that runs agents the address is only to log in.
     if not facts.has_address and not one.host.is_of_members:
@@ -157,6 +170,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
             f"{one.host.address} is none of its addresses (it has {others})",
             one.where,
             "write an address that the machine has: components listen on it, so one that is translated does not do",
+            reason=Reason.INVALID_ADDRESS,
         )
 
 
@@ -179,6 +193,7 @@ def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
                 f"{_mib(free)} are free for {' and '.join(folders)}, and {_mib(amount)} are needed",
                 one.where,
                 "make room, or mount a larger file system there",
+                reason=Reason.INSUFFICIENT_RESOURCES,
             )
 
 
@@ -191,6 +206,7 @@ def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
                 f"({first.address}, {second.address})",
                 one.where,
                 "give one of them another port or address",
+                reason=Reason.PORT_IN_USE,
             )
     for socket in wanted:
         for used in one.facts.listening:
@@ -203,6 +219,7 @@ def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
                 f"{_who(one, used.group)} (on {used.address})",
                 one.where,
                 _remedy_for_port(one, used.group),
+                reason=Reason.PORT_IN_USE,
             )
 
 
@@ -216,11 +233,16 @@ def _names(instance: Instance, one: _Seen) -> Iterator[Problem]:
         found = one.facts.units.get(unit)
         if found and found.owner != instance.owner:
             owner = f"of another control plane (owner {found.owner})" if found.owner else "not of this installer"
-            yield Problem(f"there is a unit {unit} already, {owner}", one.where, remedy)
+            yield Problem(f"there is a unit {unit} already, {owner}", one.where, remedy, reason=Reason.NAME_TAKEN)
     for user in (each["name"] for each in ours["users"]):
         comment = one.facts.users.get(user)
         if comment is not None and instance.owner not in comment:
-            yield Problem(f"there is a user {user} already, who is not of this control plane", one.where, remedy)
+            yield Problem(
+                f"there is a user {user} already, who is not of this control plane",
+                one.where,
+                remedy,
+                reason=Reason.NAME_TAKEN,
+            )
 
 
 _OF_ONE_HOST: tuple[Callable[[Instance, _Seen], Iterable[Problem]], ...] = (_machine, _disk, _ports, _names)
@@ -241,12 +263,18 @@ def _same_machine(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Proble
                 "machine",
                 "spec.hosts",
                 "list each machine once, with all of its roles",
+                reason=Reason.DUPLICATE_HOST,
             )
 
 
 def _clocks(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
     for text in _skews(seen, TOLERABLE_SKEW, None):
-        yield Problem(text, "spec.hosts", "set the clocks, and let all of them follow the same time servers")
+        yield Problem(
+            text,
+            "spec.hosts",
+            "set the clocks, and let all of them follow the same time servers",
+            reason=Reason.CLOCK_SKEW,
+        )
 
 
 def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
@@ -263,6 +291,7 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
                 "interface that carries the host's address",
                 one.where,
                 f"choose a virtual IP of that network in {where}; it moves between hosts of one network only",
+                reason=Reason.INVALID_ADDRESS,
             )
     serving = any(_runs_keepalived(instance, one) for one in seen)
     for one in seen:
@@ -271,6 +300,7 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
                 f"{address} is an address of {one.host.name} already, and not put there by us",
                 where,
                 "choose an address that nobody has, or take it off that host",
+                reason=Reason.ADDRESS_IN_USE,
             )
     macs = {interface.mac for one in seen for interface in one.facts.interfaces}
     strangers = {one.facts.virtual_ip_at for one in seen} - macs - {""}
@@ -281,6 +311,7 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
             f"{address} is used by somebody else in the network (hardware address {', '.join(sorted(strangers))})",
             where,
             "choose an address that nobody has",
+            reason=Reason.ADDRESS_IN_USE,
         )
 
 
@@ -294,30 +325,38 @@ _OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], .
 # -- hints -----------------------------------------------------------------------------------------------------------
 
 
-def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[str]:
+def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[tuple[str, Reason]]:
     facts, wanted = one.facts, component_hosts.components_on(instance, one.host)
     # Not refused: the last of its members may leave before it does.
     if one.host.is_of_members and not wanted:
-        yield f"it has the role {AGENT_ROLE}, and no member names it in its agentHosts"
+        yield f"it has the role {AGENT_ROLE}, and no member names it in its agentHosts", Reason.FIELD_WITHOUT_EFFECT
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
     if 0 < facts.memory < needed:
-        yield f"it has {_mib(facts.memory)} of memory; with its roles, {_mib(needed)} are little already"
+        text = f"it has {_mib(facts.memory)} of memory; with its roles, {_mib(needed)} are little already"
+        yield text, Reason.INSUFFICIENT_RESOURCES
     if facts.selinux_enforcing:
         yield (
-            f"SELinux is enforcing. Should a unit fail with 203/EXEC, `restorecon -R {units.PROGRAMS}` gives programs "
-            "their labels back, and `ausearch -m avc -ts recent` says what was denied"
+            (
+                f"SELinux is enforcing. Should a unit fail with 203/EXEC, `restorecon -R {units.PROGRAMS}` gives "
+                "programs their labels back, and `ausearch -m avc -ts recent` says what was denied"
+            ),
+            Reason.CONFINED_HOST,
         )
     confined = [name for name in facts.apparmor_profiles if _program_of(name) in _programs(instance, one.host)]
     if confined:
         yield (
-            f"AppArmor enforces a profile for {', '.join(confined)}. Should it be denied something, "
-            "`journalctl -k -g apparmor` says what"
+            (
+                f"AppArmor enforces a profile for {', '.join(confined)}. Should it be denied something, "
+                "`journalctl -k -g apparmor` says what"
+            ),
+            Reason.CONFINED_HOST,
         )
     if ETCD in wanted:
         quota = _quota(instance)
         free = facts.free[units.DATA]
         if free < quota:
-            yield f"etcd may grow to {_mib(quota)}, and {_mib(free)} are free below {units.DATA}"
+            text = f"etcd may grow to {_mib(quota)}, and {_mib(free)} are free below {units.DATA}"
+            yield text, Reason.INSUFFICIENT_RESOURCES
 
 
 def _unit_of(group: str) -> str:

@@ -14,7 +14,7 @@ from ..components.instance import Instance
 from ..components.state import State
 from ..components.table import ETCD, KARMADA_APISERVER
 from ..components.types import Component, agent_hosts, settings_path
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..render import sockets, units
 
 
@@ -36,7 +36,12 @@ def _agent_hosts(instance: Instance) -> Iterator[Problem]:
             if not of_members.get(name):
                 what = f"has not the role {AGENT_ROLE}" if name in of_members else "is no host of the document"
                 remedy = f"list it in spec.hosts with roles: [{AGENT_ROLE}], or name another one"
-                yield Problem(f"{name} {what}", f"spec.members[{number}].agentHosts[{place}]", remedy)
+                yield Problem(
+                    f"{name} {what}",
+                    f"spec.members[{number}].agentHosts[{place}]",
+                    remedy,
+                    reason=Reason.INVALID_DOCUMENT,
+                )
 
 
 def _unheard(instance: Instance) -> Iterator[Problem]:
@@ -59,6 +64,7 @@ def _unheard(instance: Instance) -> Iterator[Problem]:
                     f"{component.name} would not listen on {' and '.join(deaf)}, where it is looked for",
                     f"{settings_path(component)}.extraArgs",
                     "a flag may give it another port, but has to leave that listener on, at that address or at all",
+                    reason=Reason.INVALID_FLAG,
                 )
 
 
@@ -86,6 +92,7 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
             f"{listens} there",
             "spec.endpoint.port",
             f"set it to {listens}, or name a load balancer in endpoint.host",
+            reason=Reason.ENDPOINT_MISDIRECTED,
         )
 
 
@@ -109,6 +116,7 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
             "version cannot change the members of etcd",
             "spec.hosts",
             f"give the role {ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
+            reason=Reason.IMMUTABLE_SETTING,
         )
     yield from _fixed_ports(instance, (state.document or {}).get("spec") or {})
     for host in members:
@@ -119,6 +127,7 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
                 f"{host.address}; this version cannot change the members of etcd",
                 "spec.hosts",
                 f"set the address of {host.name} back to {address}{_or_begin_anew(state)}",
+                reason=Reason.IMMUTABLE_SETTING,
             )
 
 
@@ -139,4 +148,5 @@ def _fixed_ports(instance: Instance, before: Mapping[str, Any]) -> Iterator[Prob
                     f"{new[name]}; that cannot be changed in place",
                     f"{settings_path(component)}.extraArgs.{component.port_flags[name]}",
                     f"set it back to port {old[name]}",
+                    reason=Reason.IMMUTABLE_SETTING,
                 )

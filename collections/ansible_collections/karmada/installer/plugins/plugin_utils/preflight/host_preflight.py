@@ -11,7 +11,7 @@ from ..artifacts.programs import ARCHITECTURES
 from ..components import hosts as component_hosts
 from ..components.hosts import CONTROL_PLANE_ROLE, Host
 from ..components.types import members_with_agent_hosts
-from ..problems import Problem
+from ..problems import Problem, Reason, Severity
 from ..run import host_access, host_programs
 from ..run.run import Run
 from . import host_checks
@@ -38,6 +38,7 @@ def unnamed_members(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
             where="spec.hosts",
             remedy="write them as they were at the install, so that etcd is taken away there, too; or give up what is "
             f"on them: -e '{names}'",
+            reason=Reason.HOST_NOT_LISTED,
         )
     ]
 
@@ -86,6 +87,7 @@ def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
                 f"it has left the document, and {other} is the same machine",
                 _where(host),
                 f"call {other} by the name {host.name} again, or uninstall first: what is there belongs to {other} now",
+                reason=Reason.DUPLICATE_HOST,
             )
 
 
@@ -107,47 +109,65 @@ def _where(host: Host) -> str:
     return f"host {host.name} ({host.address})"
 
 
-def hints(run: Run) -> list[str]:
+def hints(run: Run) -> list[Problem]:
     """What is no reason to stop and a person wants to know."""
     found = [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
     return [*found, *_with_keys(run)]
 
 
-def _with_keys(run: Run) -> list[str]:
+def _with_keys(run: Run) -> list[Problem]:
     """Hosts without an API server that have a copy of the state, as they had with earlier versions."""
     kept = {run.hosts[name]: each for name, each in run.store.kept_by_hosts.items()}
     held = [host for host, each in kept.items() if each.copies and CONTROL_PLANE_ROLE not in host.roles]
     return [
-        f"{_where(host)} has the keys of all authorities from an earlier time, and no API server; "
-        "an install takes them away"
+        _hint(
+            f"{_where(host)} has the keys of all authorities from an earlier time, and no API server; "
+            "an install takes them away",
+            Reason.LEFT_BEHIND,
+        )
         for host in held
     ]
 
 
-def _not_cleaned(run: Run) -> list[str]:
+def _not_cleaned(run: Run) -> list[Problem]:
     """Hosts that do not let us look and that no member needs any more, so that nobody is told of them otherwise."""
     needed = {name for hosts in members_with_agent_hosts(run.spec).values() for name in hosts}
     return [
-        f"{problem.where}: {problem.what}; no member names it, what its agents had there stays until a run cleans it"
+        replace(
+            problem,
+            what=f"{problem.what}; no member names it, what its agents had there stays until a run cleans it",
+            remedy="",
+            severity=Severity.HINT,
+        )
         for host, problem in _refused(run, [host for host in run.hosts.values() if host.is_of_members], [])
         if host.name not in needed
     ]
 
 
-def left(run: Run) -> list[str]:
+def left(run: Run) -> list[Problem]:
     """Hosts that the document has no more."""
     return [
-        f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there"
+        _hint(
+            f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there",
+            Reason.HOST_NOT_LISTED,
+        )
         for entry in run.leaving.values()
     ]
 
 
-def _moved(run: Run) -> list[str]:
+def _moved(run: Run) -> list[Problem]:
     """Hosts that have another address than before. Whether it is the same machine cannot be seen from here."""
     known = run.stored_state.hosts if run.stored_state else {}
     return [
-        f"{_where(host)} had the address {known[name]['address']} before; should that be another machine, what is on "
-        "it stays there: take such a host out of the document first, and add the new one by another name"
+        _hint(
+            f"{_where(host)} had the address {known[name]['address']} before; should that be another machine, what is "
+            "on it stays there: take such a host out of the document first, and add the new one by another name",
+            Reason.LEFT_BEHIND,
+        )
         for name, host in run.hosts.items()
         if name in known and known[name]["address"] != host.address
     ]
+
+
+def _hint(what: str, reason: Reason) -> Problem:
+    return Problem(what, reason=reason, severity=Severity.HINT)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..api_object import Object
 from ..components.instance import Instance
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..render import cluster_layout
 from ..render import workloads as render
 from ..run.run import Run
@@ -44,11 +44,23 @@ def problems(run: Run, seconds: int = 120) -> list[Problem]:
     where = f"namespace {run.namespace} of the host cluster"
     if run.host_cluster.get("v1", "Namespace", run.namespace) is None:
         return [
-            Problem("it does not exist, and pulling images is tried in it", where, "create it, or do not ask for this")
+            Problem(
+                "it does not exist, and pulling images is tried in it",
+                where,
+                "create it, or do not ask for this",
+                reason=Reason.OBJECT_NOT_FOUND,
+            )
         ]
     denied = run.host_cluster.can_i([("create", "", "pods", run.namespace)])
     if denied:
-        return [Problem(f"the account may not: {denied[0]}", where, "grant it, or do not ask for pulling images")]
+        return [
+            Problem(
+                f"the account may not: {denied[0]}",
+                where,
+                "grant it, or do not ask for pulling images",
+                reason=Reason.MISSING_PERMISSION,
+            )
+        ]
     layout = cluster_layout.layout(run.instance)
     workloads = [
         each
@@ -87,6 +99,7 @@ def _outcome(run: Run, wanted: Mapping[str, Object], seconds: int, where: str) -
             what=f"the image {image} cannot be pulled: {reason}",
             where=where,
             remedy="check spec.images and imageRepository, the pull secrets, and that the nodes reach the registry",
+            reason=Reason.IMAGE_NOT_AVAILABLE,
         )
         for image, reason in failed.items()
     ]

@@ -16,7 +16,7 @@ from ..components import releases
 from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.cluster import Cluster
-from ..kube.errors import ApiError, Forbidden
+from ..kube.errors import ApiError, Forbidden, Unreachable
 from ..kube.objects import Ref, claimed_by
 from ..kube.readiness import reason_not_ready
 from ..members import access as member_access
@@ -26,7 +26,7 @@ from ..members import mode as member_mode
 from ..members import rights as member_rights
 from ..members.plan import Clusters, same_cluster
 from ..members.registration import CLUSTER_API, CONTROL_PLANE_ANNOTATION, IMPERSONATOR, role
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..run.reach import Target
 from ..run.run import Run
 from . import cluster_checks, member_rights_checks
@@ -72,7 +72,9 @@ class MemberChecks:
     def _problems(self, entry: member_join.Entry) -> Iterable[Problem]:
         with member_join.connected(self.run, entry, LATER_SECONDS) as member:
             if ending := member_access.expiring(member.access, self.run.now):
-                self.run.say(f"{member.name}: {ending}")
+                self.run.tell(
+                    Problem(f"{member.name}: {ending}", reason=Reason.CERTIFICATE_EXPIRED, severity=Severity.WARNING)
+                )
             try:
                 version = member.version(retry_seconds=PATIENCE_SECONDS)
             except ApiError as error:
@@ -80,6 +82,7 @@ class MemberChecks:
                     what=str(error),
                     where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
                     remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
+                    reason=Reason.MEMBER_UNREACHABLE if isinstance(error, Unreachable) else error.problem_reason,
                 )
                 return
             yield from cluster_checks.clock(member, member.name)
@@ -95,6 +98,7 @@ class MemberChecks:
                     what=f"the account may not: {'; '.join(str(each) for each in denied)}",
                     where=member.name,
                     remedy="use an account that may create accounts and rights there, such as its administrator",
+                    reason=Reason.MISSING_PERMISSION,
                 )
                 return
             yield from member_rights_checks.of_member(entry, member, self.run.say)
@@ -132,9 +136,13 @@ def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
     """A member of another version may well work, so this is said and nothing is refused."""
     oldest, newest = releases.validated_members(run.instance.release)
     if not oldest <= cluster_checks.minor(version) <= newest:
-        run.say(
-            f"{member.name} runs Kubernetes {version['gitVersion']}; Karmada {run.instance.release.karmada} was "
-            f"validated with members from {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+        run.tell(
+            Problem(
+                f"{member.name} runs Kubernetes {version['gitVersion']}; Karmada {run.instance.release.karmada} was "
+                f"validated with members from {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}",
+                reason=Reason.UNTESTED_VERSION,
+                severity=Severity.HINT,
+            )
         )
 
 
@@ -148,6 +156,7 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
             remedy="put an address into that kubeconfig that these can reach"
             if agent_hosts(entry)
             else "put an address into that kubeconfig that the pods of the host cluster can reach",
+            reason=Reason.INVALID_ADDRESS,
         )
 
 
@@ -174,6 +183,7 @@ def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Proble
             f"(ConfigMap {ROOT_CA}), with which the control plane verifies it",
             where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
             remedy="put an address into that kubeconfig at which the API server shows a certificate of its own CA",
+            reason=Reason.CERTIFICATE_NOT_TRUSTED,
         )
 
 
@@ -207,5 +217,6 @@ def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered
             remedy="take it out of the members of that control plane first, or uninstall that one"
             if holder
             else "remove this member there first (karmadactl unjoin)",
+            reason=Reason.OTHER_CONTROL_PLANE,
         )
         return

@@ -10,7 +10,7 @@ from ..kube.cluster import Cluster
 from ..kube.objects import Ref
 from ..members import rights as member_rights
 from ..members import works as member_works
-from ..problems import Problem
+from ..problems import Problem, Reason
 
 #: How many objects a problem names.
 _SHOWN = 3
@@ -27,12 +27,15 @@ def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], No
         full, where = member_rights.full_name(group, resource), f"spec.members[{entry['name']}].{member_rights.FIELD}"
         meant = [name for name, others in served[group].items() if resource in others]
         if meant:
-            yield Problem(f"{full} is no name of a resource", where, f"write {meant[0]}")
+            yield Problem(
+                f"{full} is no name of a resource", where, f"write {meant[0]}", reason=Reason.INVALID_DOCUMENT
+            )
         elif "." not in group:
             yield Problem(
                 what=f"{member.name} has no resource {full}, and no CRD can bring it",
                 where=where,
                 remedy="write apiGroup and resource as they stand in `kubectl api-resources` of that member",
+                reason=Reason.INVALID_DOCUMENT,
             )
         else:
             say(f"{member.name} does not have {full} yet; it can be propagated there when its CRD has come")
@@ -57,4 +60,5 @@ def of_what_is_propagated(entry: Mapping[str, Any], member: Cluster, control_pla
             what=f"{full} are propagated to it ({shown}{more}), and these rights do not have them",
             where=f"spec.members[{entry['name']}].{member_rights.FIELD}",
             remedy="list them there, or take this member out of the policies that propagate them first",
+            reason=Reason.RIGHTS_INCOMPLETE,
         )

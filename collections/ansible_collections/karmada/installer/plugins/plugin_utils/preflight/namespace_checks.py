@@ -14,7 +14,7 @@ from ..kube.errors import collected
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL
-from ..problems import Problem
+from ..problems import Problem, Reason, Severity
 from ..render import cluster_layout
 from ..render import workloads as render
 from ..run.run import Run
@@ -55,6 +55,7 @@ def _taken_names(run: Run, present: Iterable[Object]) -> Iterable[Problem]:
                 "control plane" + (f" (managed by {maker})" if maker else ""),
                 where="host cluster",
                 remedy="remove it with the tool that made it, or choose another metadata.name or namespace",
+                reason=Reason.NAME_TAKEN,
             )
 
 
@@ -116,9 +117,14 @@ def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Ite
                 what=f"it enforces the Pod Security level {level}, and the pods of {name} break it: {'; '.join(found)}",
                 where=f"namespace {run.namespace} of the host cluster",
                 remedy=f"set {settings_path(BY_NAME[name])} otherwise, or give the namespace another level",
+                reason=Reason.POD_SECURITY_VIOLATION,
             )
         elif found:
-            run.say(
-                f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has none, "
-                "and which one its API server enforces without that cannot be seen from here"
+            run.tell(
+                Problem(
+                    f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has "
+                    "none, and which one its API server enforces without that cannot be seen from here",
+                    reason=Reason.POD_SECURITY_VIOLATION,
+                    severity=Severity.HINT,
+                )
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
-from ..problems import Problem
+from ..problems import Problem, Reason
 
 #: What Karmada's operator makes a control plane of; ``list`` takes these two.
 KARMADA = ("operator.karmada.io/v1alpha1", "Karmada")
@@ -48,6 +48,7 @@ def problems(namespace: str, workloads: Sequence[Object], karmadas: Sequence[Obj
             what=f"it holds a control plane that {maker} made ({_listed(names)}); it is not touched",
             where=f"namespace {namespace} of the host cluster",
             remedy=f"choose another namespace (spec.hostCluster.namespace), or {_REMEDIES[maker]}",
+            reason=Reason.OTHER_CONTROL_PLANE,
         )
         for maker, names in found.items()
     ]

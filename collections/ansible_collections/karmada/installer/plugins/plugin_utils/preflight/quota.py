@@ -12,7 +12,7 @@ from typing import Any
 from ..api_object import Object
 from ..kube.objects import quantity
 from ..labels import NAME_LABEL
-from ..problems import Problem
+from ..problems import Problem, Reason
 
 #: resource of a quota (``requests.cpu``, ``count/services``) → amount
 Usage = Counter[str]
@@ -135,6 +135,7 @@ def _outside_limits(
             what=f"its LimitRange {name} does not admit {what}",
             where=where,
             remedy="change resources of the component (spec.components.*.resources), or the LimitRange",
+            reason=Reason.QUOTA_EXCEEDED,
         )
 
 
@@ -208,6 +209,7 @@ def _missing_problems(quota: Object, missing: Mapping[str, Sequence[str]], where
             f"it, and these do not: {', '.join(dict.fromkeys(components))}",
             where=where,
             remedy=f"set resources.{resource} of these components, or have a LimitRange give a default",
+            reason=Reason.QUOTA_EXCEEDED,
         )
 
 
@@ -256,6 +258,7 @@ def _exceeded(quota: Object, more: Usage, where: str) -> Iterator[Problem]:
                 where=where,
                 remedy="raise the quota, set less under spec.components.*.resources and replicas, or choose another "
                 "namespace",
+                reason=Reason.QUOTA_EXCEEDED,
             )
 
 

@@ -23,7 +23,7 @@ from ..kube.kubeconfig import Access
 from ..members import join as member_join
 from ..members import one_member, registration
 from ..members.plan import Clusters
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..run import selection as selected_members
 from ..run.reach import Fault, Target, sentences
 from ..run.run import Run
@@ -114,7 +114,13 @@ def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
         found = [each for each in pool.map(of_entry, due) if each]
     for each in found:
         if not each.tls:
-            run.say(f"{each.name}: only the port of its proxy {each.url} is tried, not what is behind it")
+            run.tell(
+                Problem(
+                    f"{each.name}: only the port of its proxy {each.url} is tried, not what is behind it",
+                    reason=Reason.CHECK_SKIPPED,
+                    severity=Severity.HINT,
+                )
+            )
     return found
 
 
@@ -136,7 +142,13 @@ def from_hosts(run: Run) -> dict[str, list[Problem]]:
             else:
                 found.setdefault(name, (by_name[name], {}))[1][host] = fault
     for host, names in untried.items():
-        run.say(f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them")
+        run.tell(
+            Problem(
+                f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them",
+                reason=Reason.CHECK_SKIPPED,
+                severity=Severity.HINT,
+            )
+        )
     entries = {entry["name"]: entry for entry in run.spec["members"]}
     problems: dict[str, list[Problem]] = {}
     for name, each in found.items():
@@ -151,7 +163,12 @@ def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fa
     """What is wrong on the way to a member; ``faults`` is by who has tried."""
     where = f"spec.members[{entry['name']}].{registration.reached_by(entry)}"
     for what, fault in sentences(reached, faults):
-        yield Problem(what, where, REMEDY_OF_CERTIFICATE if fault.is_of_certificate else REMEDY_OF_PLACE)
+        yield Problem(
+            what,
+            where,
+            REMEDY_OF_CERTIFICATE if fault.is_of_certificate else REMEDY_OF_PLACE,
+            reason=Reason.CERTIFICATE_NOT_TRUSTED if fault.is_of_certificate else Reason.MEMBER_UNREACHABLE,
+        )
 
 
 def of_endpoint(member: str, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
@@ -162,4 +179,4 @@ def of_endpoint(member: str, reached: Target, faults: Mapping[str, Fault]) -> It
             if fault.is_of_certificate
             else "let them reach the endpoint (name service, routes, firewalls), or choose another spec.endpoint"
         )
-        yield Problem(what, f"spec.members[{member}]", remedy)
+        yield Problem(what, f"spec.members[{member}]", remedy, reason=Reason.CONTROL_PLANE_UNREACHABLE)

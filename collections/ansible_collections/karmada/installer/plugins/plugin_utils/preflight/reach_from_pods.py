@@ -24,7 +24,7 @@ from ..members import agent, one_member
 from ..members import join as member_join
 from ..members.plan import Clusters
 from ..members.registration import NAMESPACE_ON_MEMBER
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..run import selection as selected_members
 from ..run.reach import Fault, Target
 from ..run.run import Run
@@ -69,9 +69,13 @@ def _require_a_place(run: Run) -> None:
     where = f"namespace {run.namespace} of the host cluster"
     if run.host_cluster.get("v1", "Namespace", run.namespace) is None:
         what = "it does not exist, and what pods reach is tried in it"
-        raise ProblemsError(Problem(what, where, f"create it, {_DO_NOT_ASK}"))
+        raise ProblemsError(Problem(what, where, f"create it, {_DO_NOT_ASK}", reason=Reason.OBJECT_NOT_FOUND))
     if denied := run.host_cluster.can_i([("create", "", "pods", run.namespace)]):
-        raise ProblemsError(Problem(f"the account may not: {denied[0]}", where, f"grant it, {_DO_NOT_ASK}"))
+        raise ProblemsError(
+            Problem(
+                f"the account may not: {denied[0]}", where, f"grant it, {_DO_NOT_ASK}", reason=Reason.MISSING_PERMISSION
+            )
+        )
 
 
 # -- from members ------------------------------------------------------------------------------------------------------
@@ -87,7 +91,13 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
         return {}
     if run.stored_state is None or not run.control_plane_exists:
         names = ", ".join(entry["name"] for entry in due)
-        run.say(f"whether {names} reach the control plane cannot be tried before there is one")
+        run.tell(
+            Problem(
+                f"whether {names} reach the control plane cannot be tried before there is one",
+                reason=Reason.CHECK_SKIPPED,
+                severity=Severity.HINT,
+            )
+        )
         return {}
     authority = run.state.authorities[KARMADA_CA].certificate.decode()
     target = Target.of_url("control plane", run.public_url, authority)
@@ -128,11 +138,25 @@ def _namespace(member: Cluster, owner: str) -> Iterator[None]:
 def _make_way(member: Cluster, live: Object, owner: str) -> None:
     where = f"{member.name}, namespace {NAMESPACE_ON_MEMBER}"
     if not owned_by(live, owner, ()):
-        raise ProblemsError(Problem("it is there and not of this control plane", where, f"remove it, {_DO_NOT_ASK}"))
+        raise ProblemsError(
+            Problem(
+                "it is there and not of this control plane",
+                where,
+                f"remove it, {_DO_NOT_ASK}",
+                reason=Reason.NAME_TAKEN,
+            )
+        )
     if not live["metadata"].get("deletionTimestamp"):
         member.delete("v1", "Namespace", NAMESPACE_ON_MEMBER, uid=live["metadata"]["uid"])
     deadline = time.monotonic() + GONE_SECONDS
     while member.get("v1", "Namespace", NAMESPACE_ON_MEMBER):
         if time.monotonic() > deadline:
-            raise ProblemsError(Problem(f"it does not go within {GONE_SECONDS:.0f} s", where, "see what holds it"))
+            raise ProblemsError(
+                Problem(
+                    f"it does not go within {GONE_SECONDS:.0f} s",
+                    where,
+                    "see what holds it",
+                    reason=Reason.REMOVAL_BLOCKED,
+                )
+            )
         probe_pods.pause(0.5)

@@ -25,7 +25,7 @@ from ..components.table import ETCD
 from ..components.types import Component
 from ..kube.cluster import Cluster
 from ..kube.errors import Forbidden
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..redaction import redacted
 from ..render.pods import pod_template
 from ..run.reach import Fault, Target
@@ -207,5 +207,6 @@ def _untold(namespace: str, cluster: Cluster, why: str) -> ProblemsError:
             what=f"what pods reach cannot be tried: {why}",
             where=f"namespace {namespace} of the {cluster.name}",
             remedy="let it run a pod with the image of etcd, or do not ask for this (karmada_preflight_reach_members)",
+            reason=Reason.CHECK_SKIPPED,
         )
     )

@@ -46,7 +46,7 @@ from ..components.hosts import CONTROL_PLANE_ROLE, Host, hosts_of
 from ..components.instance import Instance
 from ..components.ip_families import bracketed
 from ..components.table import KARMADA_APISERVER
-from ..problems import Problem
+from ..problems import Problem, Reason
 from .unit_text import HARDENING, SYSTEM_CALLS, environment, unit_file
 from .units import (
     CONFIGURATION,
@@ -121,6 +121,7 @@ def interface_problem(host: Host, interface: str) -> Problem | None:
         else f"the network interface with the address {host.address} has the name {interface!r}",
         where=f"host {host.name}",
         remedy="spec.hosts has to give an address that the host itself has, on an interface named as Linux names them",
+        reason=Reason.INVALID_ADDRESS,
     )
 
 

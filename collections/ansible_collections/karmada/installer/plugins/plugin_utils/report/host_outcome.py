@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from ..components.hosts import Host
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..run import host_access
 from ..run.host_observation import HostObservation
 
@@ -38,7 +38,9 @@ def _of(host: Host, observed: HostObservation, user: str) -> Problem:
             f'{so_far}; it was lost in "{lost.step}", and what of that is done is not known: {why.what}',
             where,
             why.remedy,
+            reason=Reason.HOST_STEP_FAILED,
         )
     if observed.stopped:
-        return Problem(f'{so_far}; it failed in "{observed.stopped}"', where, "see the error of that step")
-    return Problem(so_far, where, "")
+        text = f'{so_far}; it failed in "{observed.stopped}"'
+        return Problem(text, where, "see the error of that step", reason=Reason.HOST_STEP_FAILED)
+    return Problem(so_far, where, "", reason=Reason.HOST_STEP_FAILED)

@@ -21,6 +21,7 @@ from ..labels import INSTANCE_LABEL, MEMBER_LABEL, NAME_LABEL
 from ..members.registration import CLUSTER_API
 from ..pki import certificates, x509
 from ..pki.files import certificate_files
+from ..problems import Problem, Reason, Severity
 from ..redaction import printable
 from ..render.etcd_pods import host_directory
 from ..run.run import Run
@@ -51,7 +52,7 @@ class Seen:
     etcd_ready: int
     certificates: Mapping[str, str]
     kubeconfig_secret: str = ""
-    notes: Sequence[str] = ()
+    notes: Sequence[Problem] = ()
 
 
 def observe(run: Run) -> Observation:
@@ -67,9 +68,10 @@ def look(run: Run) -> Seen:
     notes = _host_path_notes(run)
     # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
     if api.get("version") and run.endpoint_trouble:
-        notes.append(run.endpoint_trouble)
+        notes.append(warning(run.endpoint_trouble, Reason.ENDPOINT_MISDIRECTED))
     pods = run.place.pods()
-    notes += image_pins.differences(image_pins.running(pods), run.state.digests)
+    differing = image_pins.differences(image_pins.running(pods), run.state.digests)
+    notes += [warning(each, Reason.PROGRAMS_DIFFER) for each in differing]
     return Seen(
         api=api,
         components=components,
@@ -107,9 +109,9 @@ def observation(run: Run, seen: Seen) -> Observation:
         notes=[
             *version_notes(seen.versions),
             *(
-                warning
+                warning(each, Reason.CERTIFICATE_EXPIRED)
                 for authority in run.state.authorities.values()
-                for warning in x509.authority_warnings(authority.certificate, run.now)
+                for each in x509.authority_warnings(authority.certificate, run.now)
             ),
             *external_etcd.notes(run, seen.etcd),
             *_leaving(run),
@@ -118,11 +120,15 @@ def observation(run: Run, seen: Seen) -> Observation:
     )
 
 
-def _leaving(run: Run) -> list[str]:
+def _leaving(run: Run) -> list[Problem]:
     """Members that are to leave and have not, whatever keeps them."""
     listed = {entry["name"] for entry in run.spec["members"]}
     return [
-        f"member {name} is no longer listed and has not left; karmada.installer.members lets it leave, or says why not"
+        warning(
+            f"member {name} is no longer listed and has not left; karmada.installer.members lets it leave, or says why "
+            "not",
+            Reason.MEMBER_LEAVING,
+        )
         for name in sorted(set(run.state.members) - listed)
     ]
 
@@ -144,12 +150,17 @@ def running_versions(pods: Iterable[Object]) -> dict[str, str]:
     return found
 
 
-def version_notes(versions: Mapping[str, str]) -> list[str]:
+def warning(what: str, reason: Reason) -> Problem:
+    """A note of the report that is a sentence by itself."""
+    return Problem(what, reason=reason, severity=Severity.WARNING)
+
+
+def version_notes(versions: Mapping[str, str]) -> list[Problem]:
     """That components of different versions are at work, where they are."""
     if len(set(versions.values())) < 2:
         return []
     told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    return [f"components of different versions are at work: {told}"]
+    return [warning(f"components of different versions are at work: {told}", Reason.VERSION_SKEW)]
 
 
 def version_numbers(version: str) -> list[int]:
@@ -157,14 +168,15 @@ def version_numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def _host_path_notes(run: Run) -> list[str]:
+def _host_path_notes(run: Run) -> list[Problem]:
     """What a platform team wants to know of a storage that no storage system looks after."""
     etcd = run.state.etcd
     if etcd.storage != "hostPath" or not run.stored_state:
         return []
     place = f"{host_directory(run.instance)} of the nodes {', '.join(etcd.nodes)}"
     told = "an exception to the restricted Pod Security level in effect, though its pods keep to it by their form"
-    return [f"etcd keeps its data in {place}: {told}. Each member runs on its own node only."]
+    what = f"etcd keeps its data in {place}: {told}. Each member runs on its own node only."
+    return [warning(what, Reason.POD_SECURITY_VIOLATION)]
 
 
 def _components(run: Run) -> list[ComponentStatus]:

@@ -17,7 +17,7 @@ from ..etcd import external as external_etcd
 from ..etcd.client import EndpointStatus, EtcdClient
 from ..pki import certificates, x509
 from ..preflight import host_preflight
-from ..problems import ProblemsError
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..render import units as render
 from ..run.host_observation import UnitStatus
 from ..run.run import Run
@@ -29,6 +29,7 @@ from .observe import (
     look,
     observation,
     version_numbers,
+    warning,
 )
 from .report import ComponentStatus, Observation
 
@@ -41,9 +42,9 @@ def observe_hosts(run: Run) -> Observation:
     try:
         api = control_plane_answers(run) if installed else {}
     except ProblemsError as error:
-        api, trouble = {}, [problem.what for problem in error.problems]
+        api, trouble = {}, [warning(problem.what, problem.reason) for problem in error.problems]
     else:
-        trouble = [run.endpoint_trouble] if run.endpoint_trouble else []
+        trouble = [warning(run.endpoint_trouble, Reason.ENDPOINT_MISDIRECTED)] if run.endpoint_trouble else []
     hosts = members_with_agent_hosts(run.spec)
     members = [replace(each, agent_hosts=hosts.get(each.name, ())) for each in api.get("members", ())]
     etcd = _etcd(run) if installed else []
@@ -117,17 +118,17 @@ def _works(run: Run, host: str, component: Component) -> bool:
     return unit is not None and not unit.reason
 
 
-def _hosts_in_trouble(run: Run) -> list[str]:
+def _hosts_in_trouble(run: Run) -> list[Problem]:
     """Each unit that is not healthy, and why."""
     return [
-        f"host {name}: {unit} {told.reason}"
+        Problem(f"{unit} {told.reason}", f"host {name}", reason=Reason.UNIT_NOT_HEALTHY, severity=Severity.WARNING)
         for name, observed in run.observed.items()
         for unit, told in sorted(observed.units.items())
         if told.reason
     ]
 
 
-def _different_programs(run: Run) -> list[str]:
+def _different_programs(run: Run) -> list[Problem]:
     """Programs of one version that hosts of one architecture have different files of."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for host, observed in run.observed.items():
@@ -140,9 +141,13 @@ def _different_programs(run: Run) -> list[str]:
             if path in used and is_digest(digest):
                 found.setdefault((path, architecture), {}).setdefault(digest, []).append(host)
     return [
-        f"hosts have different programs as {path}: "
-        + ", ".join(f"{digest} on {', '.join(hosts)}" for digest, hosts in sorted(programs.items()))
-        + ". Where it is the wrong one, take the file away, and run again"
+        Problem(
+            f"hosts have different programs as {path}: "
+            + ", ".join(f"{digest} on {', '.join(hosts)}" for digest, hosts in sorted(programs.items())),
+            remedy="Where it is the wrong one, take the file away, and run again",
+            reason=Reason.PROGRAMS_DIFFER,
+            severity=Severity.WARNING,
+        )
         for (path, _), programs in sorted(found.items())
         if len(programs) > 1
     ]

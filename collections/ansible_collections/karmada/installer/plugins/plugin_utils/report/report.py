@@ -14,6 +14,7 @@ from typing import Any
 
 from ..etcd.client import EndpointStatus
 from ..members.broken import BrokenMember
+from ..problems import Problem, Reason, Severity, in_order
 
 #: A certificate is called out when less than this is left.
 EXPIRY_WARNING = timedelta(days=30)
@@ -26,6 +27,8 @@ EMPTY_DIR_WARNING = (
 NOT_JOINED = "NotJoined"
 #: As long as the schema lets a message be.
 MESSAGE_LENGTH = 4096
+#: As many problems as the schema lets a status have; errors come first.
+MOST_PROBLEMS = 64
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Observation:
     certificates: Mapping[str, str]
     kubeconfig_secret: str
     wanted_members: Sequence[str] = ()
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[Problem] = field(default=())
     #: Each member of etcd as it answered; empty where none could be asked.
     etcd_endpoints: Sequence[EndpointStatus] = ()
     #: Members that this run could not bring to what the document says.
@@ -116,6 +119,10 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         },
         "members": _members(observed),
         "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
+        "problems": [
+            {key: text[:MESSAGE_LENGTH] for key, text in each.plain.items()}
+            for each in problems(observed)[:MOST_PROBLEMS]
+        ],
     }
 
 
@@ -160,19 +167,25 @@ def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
     return found
 
 
-def warnings(observed: Observation) -> list[str]:
+def warnings(observed: Observation) -> list[Problem]:
     """What works today and may hurt tomorrow."""
     found = []
     if observed.etcd_storage == "emptyDir":
-        found.append(EMPTY_DIR_WARNING)
+        found.append(Problem(EMPTY_DIR_WARNING, reason=Reason.DATA_NOT_DURABLE, severity=Severity.WARNING))
     soon = [
         f"{name} ({end})"
         for name, end in observed.certificates.items()
         if datetime.fromisoformat(end) - observed.now < EXPIRY_WARNING
     ]
     if soon:
-        found.append(f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}")
+        what = f"certificates that end within {EXPIRY_WARNING.days} days: {', '.join(soon)}"
+        found.append(Problem(what, reason=Reason.CERTIFICATE_EXPIRED, severity=Severity.WARNING))
     return [*found, *observed.notes]
+
+
+def problems(observed: Observation) -> list[Problem]:
+    """What is wrong with members, then the warnings and hints: the report's problems, for programs."""
+    return in_order([*(each for broken in observed.broken_members for each in broken.problems), *warnings(observed)])
 
 
 def age(since: str, now: datetime) -> str:

@@ -22,7 +22,7 @@ from ..kube.apply import ApplyFailed, Change
 from ..kube.errors import ApiError
 from ..kube.lease import LockLost
 from ..kube.wait import NotReady
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason, in_order
 from ..redaction import shown
 from . import end
 from . import selection as selected_members
@@ -54,6 +54,7 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         result: dict[str, Any] = super().run(tmp, self.variables)
         _validation, arguments = self.validate_argument_spec(argument_spec={**self.COMMON, **self.OPTIONS})
         run: Run | None = None
+        problems: list[Problem] = []
         try:
             run = self._make_run(arguments)
             if self.KEEPS_LOCK:
@@ -61,9 +62,15 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             result.update(self._performed(run, arguments))
         except EXPECTED_ERRORS as error:
             result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=shown(str(error)))
+            problems += error.problems
         finally:
             if run is not None:
                 run.close()
+        problems += run.told if run else ()
+        if problems:
+            result["problems"] = [
+                {key: shown(text) for key, text in each.plain.items()} for each in in_order(problems)
+            ] + result.get("problems", [])
         if not self._task.diff:
             result.pop("diff", None)
         return result
@@ -161,6 +168,7 @@ def _no_document() -> Problem:
         what="no KarmadaDeployment is known here",
         where="variable karmada_deployment",
         remedy="run on the host karmada_control that karmada.installer.karmada makes, or pass `deployment`",
+        reason=Reason.DOCUMENT_NOT_LOADED,
     )
 
 

@@ -20,7 +20,7 @@ from ..components.types import external_etcd
 from ..document import overlay
 from ..document.references import Connection, References
 from ..kube.cluster import Cluster
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 
 class Facts(ABC):
@@ -52,6 +52,8 @@ class Facts(ABC):
         self.holder = holder
         self.check = check
         self.say = say
+        #: what was told of that keeps nothing from going on; the result of the step has it
+        self.told: list[Problem] = []
         #: gets what only who looks for a defect wants to see, such as tracebacks
         self.trace: Callable[[str], None] = lambda _text: None
         self.selected = selected
@@ -84,6 +86,12 @@ class Facts(ABC):
         """Tell the person about trouble with this cluster, and let nothing be written there that the lock forbids."""
         cluster.on_trouble = self.say
         cluster.before_write = self.require_lock
+
+    def tell(self, problem: Problem) -> None:
+        """Tell the person of a warning or hint, and keep it for the result of the step. Once is enough."""
+        if problem not in self.told:
+            self.told.append(problem)
+            self.say(f"{problem.severity.value}: {problem}")
 
     @abstractmethod
     def require_lock(self) -> None:
@@ -138,7 +146,7 @@ class Facts(ABC):
         missing = [key for key in keys if not files.get(key)]
         if missing:
             what = f"the Secret {external['secretRef']['name']} has no {', '.join(missing)}"
-            raise ProblemsError(Problem(what, where, f"put {', '.join(keys)} there"))
+            raise ProblemsError(Problem(what, where, f"put {', '.join(keys)} there", reason=Reason.INVALID_SECRET))
         return {key: files[key] for key in keys}
 
     @property

@@ -39,7 +39,7 @@ from ..kube.errors import ApiError
 from ..kube.no_cluster import NoCluster
 from ..pki import certificates, x509
 from ..pki import files as pki_files
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from ..render.agent_units import AgentAccess
 from .place import Place, with_hosts
@@ -171,6 +171,7 @@ class OnHosts(Place):
                 what=f"no API server can be reached from here: {'; '.join(refusals)}",
                 where="control plane",
                 remedy="let this machine reach one of these addresses, or run where they can be reached",
+                reason=Reason.CONTROL_PLANE_UNREACHABLE,
             )
         )
 

@@ -38,7 +38,7 @@ from ..kube.errors import ApiError
 from ..kube.host_cluster import HostCluster
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, OWNER_LABEL
 from ..pki import certificates
-from ..problems import Problem
+from ..problems import Problem, Reason
 from ..render import cluster_layout, etcd_nodes
 from . import host_access
 from .facts import Facts
@@ -166,7 +166,7 @@ class Place(ABC):
             user = self.facts.spec["ssh"].get("user", "")
             return host_access.problem(trouble.reason, host=host, address=address, user=user)
         what = f'it failed in "{trouble.step}": {trouble.reason}'
-        return Problem(what, f"host {host} ({address})", "mend that on the host")
+        return Problem(what, f"host {host} ({address})", "mend that on the host", reason=Reason.HOST_STEP_FAILED)
 
     def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
         """What is wrong with the hosts that are to run this member's agent; none where it runs in pods."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from ansible import constants
 
 from .. import run_process
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 _STEM = "karmada-installer"
 #: Where every user of a machine may keep something in memory.
@@ -52,7 +52,11 @@ def make(folder: Path) -> None:
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(each):
             what = "the private folder of this run is there already, and others can read it"
-            raise ProblemsError(Problem(what, str(each), "find out who made it, remove it, and run again"))
+            raise ProblemsError(
+                Problem(
+                    what, str(each), "find out who made it, remove it, and run again", reason=Reason.SECRETS_EXPOSED
+                )
+            )
 
 
 def remove() -> None:

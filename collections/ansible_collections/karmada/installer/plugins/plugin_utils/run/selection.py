@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..problems import Problem
+from ..problems import Problem, Reason
 from .inventory_names import MEMBERS
 
 if TYPE_CHECKING:
@@ -65,4 +65,5 @@ def problems(run: Run, registered: Callable[[], Collection[str]]) -> Iterable[Pr
         what=f"there is no member {', '.join(unknown)} in the document, and none that would leave",
         where="karmada_members",
         remedy=f"name some of these: {', '.join(listed[:SHOWN])}{more}" if listed else "leave it out",
+        reason=Reason.INVALID_ARGUMENT,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..document import secret_folder
 from ..document.crd import shown
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 #: Keys of the Secrets that the document may name.
 PRIVATE_KEY, KNOWN_HOSTS = "ssh-privatekey", "known_hosts"
@@ -59,7 +59,12 @@ def word(entry: Mapping[str, Any], field: str) -> str:
         return ""
     if not _FORMS[field].fullmatch(str(value)):
         raise ProblemsError(
-            Problem(f"{shown(value)} is not used", field, f"write {field} of a host in the form of the reference")
+            Problem(
+                f"{shown(value)} is not used",
+                field,
+                f"write {field} of a host in the form of the reference",
+                reason=Reason.INVALID_DOCUMENT,
+            )
         )
     return str(value)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import private_file
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from . import private_folder, ssh, ssh_folder
 from .facts import Facts
 
@@ -74,5 +74,7 @@ def _text(run: Facts, secret: str, key: str, where: str) -> str:
         text = ""
     if not text.strip():
         remedy = f"put {'a private key' if key == ssh.PRIVATE_KEY else 'host keys'} there, as the file of ssh has it"
-        raise ProblemsError(Problem(f"the Secret {secret} has no text under the key {key}", where, remedy))
+        raise ProblemsError(
+            Problem(f"the Secret {secret} has no text under the key {key}", where, remedy, reason=Reason.INVALID_SECRET)
+        )
     return text

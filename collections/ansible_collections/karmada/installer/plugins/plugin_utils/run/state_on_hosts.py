@@ -21,7 +21,7 @@ from ..components.hosts import CONTROL_PLANE_ROLE, Host
 from ..components.state import State, to_files
 from ..document.recorded import read_state
 from ..encoding import base64_files, files_of
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 
 if TYPE_CHECKING:
     from .host_observation import HostObservation
@@ -181,6 +181,7 @@ def _disagreement(kept: Mapping[str, Kept], instance: str) -> Problem:
         where="hosts",
         remedy=f"find out which of them is right, and remove {folder} from the hosts that have another one; they get "
         "it again from the others",
+        reason=Reason.INVALID_STATE,
     )
 
 
@@ -190,6 +191,7 @@ def _stranger(name: str, kept: Kept, chosen: Stored, instance: str) -> Problem:
         f"{chosen.serial}): somebody has changed it there, or it was restored from a copy",
         where=f"host {name}",
         remedy=f"find out who did; then remove {STATE_FOLDER}/{instance} there, and it gets that of the other hosts",
+        reason=Reason.INVALID_STATE,
     )
 
 

@@ -21,7 +21,7 @@ from ..kube import lease
 from ..kube.cluster import Cluster
 from ..kube.errors import Conflict
 from ..kube.lease import Lock, LockLost
-from ..problems import Problem, ProblemsError
+from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
 from . import state_on_hosts
 from .facts import Facts
@@ -162,6 +162,7 @@ class SecretStore(StateStore):
                         "the same names",
                         where=f"namespace {namespace} of the host cluster",
                         remedy=f"choose another metadata.name or namespace, or run again when {other} is uninstalled",
+                        reason=Reason.OTHER_CONTROL_PLANE,
                     ),
                     "nothing was installed",
                 )

@@ -31,7 +31,7 @@ def test_a_host_without_an_api_server_loses_the_keys_that_an_earlier_version_gav
     runs.see(etcd1={"stored": whole.plain})
     run = runs.step()
     (hint,) = host_preflight._with_keys(run)
-    assert hint.startswith("host etcd1 (192.0.2.3)")
+    assert str(hint).startswith("host etcd1 (192.0.2.3)")
     assert run.begin() is True
     step = Asked(journal.OnHost, runs.step(), "etcd1")
     step.perform(state="written", required=True)

@@ -203,7 +203,7 @@ def test_whatever_others_have_in_our_namespace_keeps_it(kind: str) -> None:
     run.say = said.append
     assert left(remove(run)) == {"Namespace karmada", f"{kind} theirs"}
     assert said == [
-        f"namespace karmada in host cluster stays, because it holds what is not ours: {kind} karmada/theirs"
+        f"hint: namespace karmada in host cluster stays, because it holds what is not ours: {kind} karmada/theirs"
     ]
 
 
@@ -273,7 +273,7 @@ def test_without_the_right_to_it_a_namespace_of_another_instance_stays_and_that_
     made_by_an_instance_that_left(run)
     run.host_cluster.denied = {("delete", "namespaces")}  # type: ignore[attr-defined]
     assert left(remove(run)) == {"Namespace karmada"}
-    assert said == ["namespace karmada in host cluster stays, because the account may not delete it"]
+    assert said == ["hint: namespace karmada in host cluster stays, because the account may not delete it"]
 
 
 def test_an_instance_that_was_never_there_takes_no_namespace_away() -> None:

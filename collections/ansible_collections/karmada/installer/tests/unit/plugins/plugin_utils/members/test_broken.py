@@ -13,14 +13,16 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import b
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import reach_from_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import Findings
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 
 MUTE = Unreachable("member m1", "GET", "/", 0, "Unreachable", "no answer")
 DOCUMENT = {"members": [{"name": name, "secretRef": {"name": name}} for name in ("m1", "m2")]}
-WRONG = Problem("it does not answer", "spec.members[m1].secretRef", "mend its address")
+WRONG = Problem(
+    "it does not answer", "spec.members[m1].secretRef", "mend its address", reason=Reason.MEMBER_UNREACHABLE
+)
 
 
 @pytest.mark.parametrize(
@@ -28,13 +30,16 @@ WRONG = Problem("it does not answer", "spec.members[m1].secretRef", "mend its ad
     [
         (ProblemsError(WRONG), ("spec.members[m1].secretRef: it does not answer", "mend its address; then run again")),
         (
-            ProblemsError([WRONG, Problem("and it is late", "", "mend its address")], "its accounts stay"),
+            ProblemsError(
+                [WRONG, Problem("and it is late", "", "mend its address", reason=Reason.MEMBER_UNREACHABLE)],
+                "its accounts stay",
+            ),
             (
                 "spec.members[m1].secretRef: it does not answer; and it is late; its accounts stay",
                 "mend its address; then run again",
             ),
         ),
-        (ProblemsError(Problem("it is odd")), ("it is odd", "mend that and run again")),
+        (ProblemsError(Problem("it is odd", reason=Reason.UNUSABLE_ANSWER)), ("it is odd", "mend that and run again")),
         (MUTE, (str(MUTE), "mend that and run again")),
     ],
 )
@@ -89,7 +94,7 @@ def test_a_run_goes_on_without_a_broken_member_and_says_so(monkeypatch: pytest.M
 def test_what_is_wrong_with_the_whole_is_refused_with_what_is_wrong_with_members(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = Problem("it is full", "host cluster", "make room")
+    whole = Problem("it is full", "host cluster", "make room", reason=Reason.QUOTA_EXCEEDED)
     with pytest.raises(ProblemsError) as caught:
         preflight(Findings([whole], {"m1": [WRONG]}), "tell", monkeypatch)
     assert caught.value.problems == [whole, WRONG]
@@ -98,13 +103,15 @@ def test_what_is_wrong_with_the_whole_is_refused_with_what_is_wrong_with_members
 def test_what_pods_do_not_reach_is_that_members_problem_beside_what_else_is_wrong_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    far = Problem("a pod does not reach it", "spec.members[m1].secretRef", "open the firewall")
+    far = Problem(
+        "a pod does not reach it", "spec.members[m1].secretRef", "open the firewall", reason=Reason.MEMBER_UNREACHABLE
+    )
     both = preflight(Findings([], {"m1": [WRONG]}), "tell", monkeypatch, {"m1": [far], "m2": [far]})[0]
     assert both["broken_members"] == [
         BrokenMember.of_problems("m1", [WRONG, far]).plain,
         BrokenMember.of_problems("m2", [far]).plain,
     ]
-    whole = Problem("it is full", "host cluster", "make room")
+    whole = Problem("it is full", "host cluster", "make room", reason=Reason.QUOTA_EXCEEDED)
     with pytest.raises(ProblemsError) as caught:
         preflight(Findings([whole]), "tell", monkeypatch, {"m1": [far]})
     assert caught.value.problems == [whole]
@@ -113,8 +120,13 @@ def test_what_pods_do_not_reach_is_that_members_problem_beside_what_else_is_wron
 def test_in_check_mode_no_pods_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     found, said = preflight(Findings([]), "tell", monkeypatch, {"m1": [WRONG]}, check=True)
     assert found["broken_members"] == []
-    assert said == "what pods reach is not tried in check mode, because it takes pods"
+    assert said == "hint: what pods reach is not tried in check mode, because it takes pods"
 
 
 def test_a_problem_is_told_once() -> None:
     assert Findings([WRONG], {"m1": [WRONG]}).all == [WRONG]
+
+
+def test_a_step_tells_the_next_one_its_problems_as_data() -> None:
+    (problem,) = BrokenMember.of(BrokenMember.of_problems("m1", [WRONG]).plain).problems
+    assert problem.reason is Reason.MEMBER_UNREACHABLE

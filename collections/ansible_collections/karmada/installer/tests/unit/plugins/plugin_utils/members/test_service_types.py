@@ -160,7 +160,7 @@ def test_one_that_is_in_use_stays_and_is_named(monkeypatch: pytest.MonkeyPatch) 
     _changes, said = cleaned(monkeypatch, member, run)
     assert crds(member) == {EXPORTS}
     (text,) = said
-    assert text.startswith(f"CustomResourceDefinition {EXPORTS} stays on member m1, because it is in use: ")
+    assert text.startswith(f"hint: CustomResourceDefinition {EXPORTS} stays on member m1, because it is in use: ")
     assert text.endswith("ServiceExport shop/web-2, …")
 
 

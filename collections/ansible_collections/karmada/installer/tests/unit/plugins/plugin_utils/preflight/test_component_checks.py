@@ -59,7 +59,7 @@ def test_a_pull_secret_that_is_not_there_is_said_with_whom_it_concerns() -> None
     assert problems(run) == []
     (line,) = said
     assert line.startswith(
-        "there is no Secret karmada/own in the host cluster, which is to pull images of karmada-webhook: "
+        "warning: there is no Secret karmada/own in the host cluster, which is to pull images of karmada-webhook: "
     )
 
 

@@ -330,7 +330,7 @@ def test_a_member_whose_kubeconfig_ends_soon_is_said_and_nothing_is_refused(monk
     one.access.expiry = lambda: run.now.timestamp() + 86_400
     run.say = told.append
     assert problems(run) == []
-    assert [each.partition(" on ")[0] for each in told] == ["member m1: its kubeconfig expires"]
+    assert [each.partition(" on ")[0] for each in told] == ["warning: member m1: its kubeconfig expires"]
 
 
 @pytest.mark.parametrize(("minor", "said"), [("25", True), ("26", False), ("35", False), ("36", True), ("35+", False)])
@@ -342,7 +342,7 @@ def test_a_member_of_a_version_that_nobody_has_tried_is_said(
     run = with_members(monkeypatch, m1=one, m2=member("m2"))
     run.say = told.append
     assert problems(run) == []
-    assert [each.startswith("member m1 runs Kubernetes v1.") for each in told] == [True] * said
+    assert [each.startswith("hint: member m1 runs Kubernetes v1.") for each in told] == [True] * said
 
 
 def test_rights_on_a_member(monkeypatch: pytest.MonkeyPatch) -> None:

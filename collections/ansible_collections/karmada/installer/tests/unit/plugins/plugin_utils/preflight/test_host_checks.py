@@ -130,7 +130,7 @@ def hinted(*changes: Change, of: Instance | None = None) -> list[str]:
     observed = three()
     for change in changes:
         change(observed)
-    return host_checks.hints(of or instance(), observations.observed(observed))
+    return [*map(str, host_checks.hints(of or instance(), observations.observed(observed)))]
 
 
 ONE = "host host1 (192.0.2.1)"

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.preflight import test_host_checks as checks
 from ansible_collections.karmada.installer.tests.unit.support import observations
 
-NO_PROGRAM = Problem("no release downloads exist", "spec.artifacts.source", "use Image")
+NO_PROGRAM = Problem(
+    "no release downloads exist", "spec.artifacts.source", "use Image", reason=Reason.INVALID_ARTIFACT_SOURCE
+)
 REFUSED = {"refusal": "ssh: connect to host 192.0.2.2 port 22: Connection refused"}
 
 
@@ -70,13 +72,13 @@ def test_a_host_that_was_given_up_by_name_may_be_away() -> None:
 def test_hints_come_along() -> None:
     observed = checks.three()
     checks.put(selinux_enforcing=True)(observed)
-    (hint,) = host_preflight.hints(run(observed))
+    (hint,) = map(str, host_preflight.hints(run(observed)))
     assert "SELinux" in hint
 
 
 def test_a_host_that_left_the_document_is_told_of() -> None:
     of = run({**checks.three(), "host4": checks.machine(4)}, FORMER)
-    assert host_preflight.hints(of) == [
+    assert [*map(str, host_preflight.hints(of))] == [
         "host host4 (192.0.2.4) has left the document; an install takes away what is there"
     ]
     assert [problem for problem in host_preflight.problems(of) if problem != NO_PROGRAM] == []
@@ -120,7 +122,7 @@ def test_a_host_that_has_moved_may_be_another_machine() -> None:
     of = run(checks.three())
     hosts = {each["name"]: each for each in of.spec["hosts"]}
     of.stored_state = SimpleNamespace(hosts=hosts)
-    assert host_preflight.hints(of) == []
+    assert [*map(str, host_preflight.hints(of))] == []
     of.stored_state = SimpleNamespace(hosts={**hosts, "host2": {**hosts["host2"], "address": "192.0.2.22"}})
-    (hint,) = host_preflight.hints(of)
+    (hint,) = map(str, host_preflight.hints(of))
     assert "host host2 (192.0.2.2) had the address 192.0.2.22 before" in hint

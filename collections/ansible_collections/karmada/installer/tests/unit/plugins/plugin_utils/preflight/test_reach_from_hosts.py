@@ -170,7 +170,9 @@ def test_it_is_said_that_behind_a_proxy_nothing_is_seen(tmp_path: Path, monkeypa
     proxy = kubeconfig(**{"proxy-url": "http://proxy.example.com:3128"})
     site = Site(tmp_path, monkeypatch, entry("m1"), entry("m2"), m1=proxy)
     site.targets()
-    assert site.said == ["m1: only the port of its proxy http://proxy.example.com:3128 is tried, not what is behind it"]
+    assert site.said == [
+        "hint: m1: only the port of its proxy http://proxy.example.com:3128 is tried, not what is behind it"
+    ]
 
 
 def test_one_whose_kubeconfig_cannot_be_used_keeps_no_other_from_being_looked_at(site: Site) -> None:
@@ -215,7 +217,7 @@ def test_what_was_not_tried_is_said_and_is_no_problem(site: Site) -> None:
     run = site.runs.step(site.document)
     run.say = said.append
     assert reach_from_hosts.from_hosts(run) == {}
-    assert said == ["cp1 had not the time to try 2 of the members, so what it reaches is not known of them"]
+    assert said == ["hint: cp1 had not the time to try 2 of the members, so what it reaches is not known of them"]
 
 
 def test_a_host_that_is_lost_meanwhile_has_found_nothing(site: Site) -> None:

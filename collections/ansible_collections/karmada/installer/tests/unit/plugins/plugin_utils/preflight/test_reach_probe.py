@@ -319,7 +319,7 @@ def test_a_member_that_does_not_reach_the_control_plane(monkeypatch: pytest.Monk
 def test_before_there_is_a_control_plane_it_is_said_that_this_cannot_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch, installed=False)
     assert site.problems() == []
-    assert site.said == ["whether p1 reach the control plane cannot be tried before there is one"]
+    assert site.said == ["hint: whether p1 reach the control plane cannot be tried before there is one"]
     assert site.member.log == []
 
 

@@ -65,7 +65,7 @@ def test_different_versions_at_work_are_told() -> None:
         )
     )
     assert found.karmada_version == "v1.18.1"
-    (note,) = [each for each in report.warnings(found) if "versions" in each]
+    (note,) = [each for each in map(str, report.warnings(found)) if "versions" in each]
     assert note.endswith("karmada-scheduler v1.18.1, karmada-webhook v1.18.2")
 
 
@@ -76,14 +76,14 @@ def test_two_nodes_with_two_images_of_one_name_are_told_and_so_is_another_than_a
         each["spec"]["nodeName"] = f"node{number}"
         status = {"name": "karmada-scheduler", "imageID": f"docker.io/karmada/karmada-scheduler@{digests[number]}"}
         each["status"]["containerStatuses"] = [status]
-    (note,) = [each for each in report.warnings(observe.observe(host_with(*pods))) if "sha256" in each]
+    (note,) = [each for each in map(str, report.warnings(observe.observe(host_with(*pods)))) if "sha256" in each]
     assert f"{digests[0]} on node0, {digests[1]} on node1" in note
     run = fake_run(
         document({"endpoint": {"type": "ClusterIP"}}),
         FakeCluster("host cluster", pods[1]),
         stored=state(digests={image: digests[0]}),
     )
-    (note,) = [each for each in report.warnings(observe.observe(run)) if "sha256" in each]
+    (note,) = [each for each in map(str, report.warnings(observe.observe(run))) if "sha256" in each]
     assert note.startswith(f"{image} runs as {digests[1]}, and ran as {digests[0]} when it was first used here")
 
 
@@ -98,7 +98,7 @@ def test_an_authority_near_its_end_is_told() -> None:
     run.now = NOW + timedelta(days=9 * 365)
     notes = observe.observe(run).notes
     assert len(notes) == len(run.state.authorities)
-    assert all("rotate it" in note for note in notes)
+    assert all("rotate it" in note.what for note in notes)
     assert set(notes) <= set(report.warnings(observe.observe(run)))
 
 
@@ -107,7 +107,7 @@ def test_a_member_that_has_not_left_is_told() -> None:
     joined = {name: {"mode": "Push", "secretRef": {"name": name}} for name in ("m1", "m2")}
     run = fake_run(listed, FakeCluster("host cluster"), stored=state(members=joined))
     (note,) = observe._leaving(run)
-    assert note.startswith("member m2 is no longer listed and has not left")
+    assert str(note).startswith("member m2 is no longer listed and has not left")
 
 
 def test_the_words_of_a_member_are_shown_without_what_a_terminal_obeys() -> None:

@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus, Observation
@@ -92,8 +92,8 @@ def test_of_three_hosts_one_has_a_unit_that_does_not_work(runs: Runs) -> None:
     found = report(runs)
     assert status(found, KARMADA_SCHEDULER) == (3, 2)
     assert status(found, KARMADA_WEBHOOK) == (3, 3)
-    assert f"host cp2: {unit} {CRASHED}" in found.notes
-    assert [note for note in found.notes if note.startswith("host ")] == [f"host cp2: {unit} {CRASHED}"]
+    assert f"host cp2: {unit} {CRASHED}" in [*map(str, found.notes)]
+    assert [note for note in map(str, found.notes) if note.startswith("host ")] == [f"host cp2: {unit} {CRASHED}"]
 
 
 def test_what_nobody_has_looked_at_does_not_count_as_working(runs: Runs) -> None:
@@ -120,7 +120,7 @@ def test_the_version_is_the_oldest_of_those_that_work(
     put(runs, "cp2", KARMADA_SCHEDULER, **told)
     found = report(runs)
     assert found.karmada_version == (version or step(runs).instance.release.karmada)
-    notes = [note for note in found.notes if "different versions" in note]
+    notes = [note for note in map(str, found.notes) if "different versions" in note]
     assert bool(notes) == mixed
     assert all("karmada-scheduler v1.17.9" in note for note in notes)
 
@@ -148,12 +148,14 @@ def test_a_control_plane_that_cannot_be_reached_is_a_note_beside_what_hosts_say(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_run: Run) -> dict[str, Any]:
-        raise ProblemsError(Problem("no API server can be reached from here", "control plane", ""))
+        raise ProblemsError(
+            Problem("no API server can be reached from here", "control plane", reason=Reason.CONTROL_PLANE_UNREACHABLE)
+        )
 
     monkeypatch.setattr(observe_hosts, "control_plane_answers", refuse)
     found = report(runs)
     assert not found.api_ready
-    assert "no API server can be reached from here" in found.notes
+    assert "no API server can be reached from here" in [*map(str, found.notes)]
     assert status(found, KARMADA_SCHEDULER) == (3, 3)
 
 
@@ -183,7 +185,7 @@ def test_a_host_that_has_left_and_is_not_cleaned_yet_is_told_of(runs: Runs) -> N
     former = {"name": "cp4", "address": "192.0.2.4", "roles": ["controlPlane"]}
     run = step(runs)
     run.save(replace(run.state, hosts={**run.state.hosts, "cp4": former}))
-    (note,) = report(runs).notes
+    (note,) = map(str, report(runs).notes)
     assert "cp4 (192.0.2.4) has left the document" in note
 
 
@@ -198,7 +200,7 @@ def test_hosts_that_have_different_programs_of_one_version_are_told(runs: Runs) 
         cp2={"programs": {path: two, unused: two}},
         cp3={"programs": {path: one}},
     )
-    (note,) = report(runs).notes
+    (note,) = map(str, report(runs).notes)
     assert note.startswith(f"hosts have different programs as {path}: sha256:{one} on cp1, cp3, sha256:{two} on cp2.")
     # A program for another machine is another one.
     runs.see(cp2={"facts": {"architecture": "aarch64"}})

@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import crd, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import schema
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
@@ -203,9 +205,9 @@ def test_the_summary_says_what_a_person_looks_for() -> None:
 
 def test_what_may_hurt_tomorrow_is_said_today() -> None:
     assert report.warnings(WORKING) == []
-    assert "emptyDir" in report.warnings(replace(WORKING, etcd_storage="emptyDir"))[0]
+    assert "emptyDir" in report.warnings(replace(WORKING, etcd_storage="emptyDir"))[0].what
     soon = {"karmada-webhook": (NOW + timedelta(days=29)).isoformat(), "x": (NOW + timedelta(days=31)).isoformat()}
-    (warning,) = report.warnings(replace(WORKING, certificates=soon))
+    (warning,) = map(str, report.warnings(replace(WORKING, certificates=soon)))
     assert "karmada-webhook" in warning
     assert "x (" not in warning
 
@@ -216,3 +218,17 @@ def test_what_may_hurt_tomorrow_is_said_today() -> None:
 def test_age(ago: int, said: str) -> None:
     assert report.age((NOW - timedelta(seconds=ago)).isoformat(), NOW) == said
     assert report.age("", NOW) == "-"
+
+
+def test_problems_of_members_come_before_warnings_as_data_that_the_schema_takes() -> None:
+    wrong = Problem("it does not answer", "member m1", "mend it", reason=Reason.MEMBER_UNREACHABLE)
+    broken = [BrokenMember.of_problems("m1", [wrong])]
+    status = report.status(replace(WORKING, etcd_storage="emptyDir", broken_members=broken))
+    assert [(each["severity"], each["reason"]) for each in status["problems"]] == [
+        ("error", "MemberUnreachable"),
+        ("warning", "DataNotDurable"),
+    ]
+    many = [replace(wrong, what=f"{number}") for number in range(100)]
+    told = report.status(replace(WORKING, broken_members=[BrokenMember.of_problems("m1", many)]))["problems"]
+    assert len(told) == manifest.schema()["properties"]["status"]["properties"]["problems"]["maxItems"]
+    assert list(crd.structure_findings(status, manifest.schema()["properties"]["status"])) == []

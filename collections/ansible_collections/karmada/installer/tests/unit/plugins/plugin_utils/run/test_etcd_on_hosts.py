@@ -297,7 +297,7 @@ def test_the_report_tells_of_units_as_of_pods(runs: Runs, monkeypatch: pytest.Mo
     runs.handover.note("etcd1", files={file["path"]: file["content"] for file in server})
     found = observe_hosts.observe_etcd_on_hosts(runs.step(remembered()))
     assert found.components[0] == ComponentStatus("etcd", desired=3, ready=2)
-    assert found.notes == [f"host etcd3: {unit} failed", "of the pods"]
+    assert [*map(str, found.notes)] == [f"host etcd3: {unit} failed", "of the pods"]
     assert {"etcd-server", "etcd-peer", "karmada-apiserver"} <= found.certificates.keys()
     expected = pki.expiry(run.material.leaves["karmada-apiserver"].certificate).isoformat()
     assert found.certificates["etcd-server"] == expected
@@ -312,7 +312,7 @@ def seen_in_pods() -> observe_hosts.Seen:
         etcd_desired=3,
         etcd_ready=2,
         certificates={},
-        notes=["of the pods"],
+        notes=[observe_hosts.warning("of the pods", observe_hosts.Reason.VERSION_SKEW)],
     )
 
 

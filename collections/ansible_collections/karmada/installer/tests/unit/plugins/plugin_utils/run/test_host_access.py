@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access
 
 BY_SSH = "Failed to connect to the host via ssh: "
@@ -191,7 +191,7 @@ def test_what_nobody_thought_of_is_told_as_it_was_said() -> None:
     assert problem.what.startswith("it cannot be looked at: something; quite new; xxx")
     assert len(problem.what) < 600
     assert host_access.problem(" \n", host="host1", address="192.0.2.1") == Problem(
-        "it cannot be looked at: nothing was said why", "host host1 (192.0.2.1)", ""
+        "it cannot be looked at: nothing was said why", "host host1 (192.0.2.1)", reason=Reason.HOST_UNREACHABLE
     )
 
 

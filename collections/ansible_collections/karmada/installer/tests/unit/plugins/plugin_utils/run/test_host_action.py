@@ -11,10 +11,13 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 TOKEN = "abcdef.0123456789abcdef"
 JOURNAL = (
@@ -74,7 +77,9 @@ def test_a_document_that_cannot_be_worked_on_is_a_message_and_no_traceback(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(_arguments: Any) -> Any:
-        raise ProblemsError(Problem("nothing can be made of \x1b[2J", "spec.hosts", "mend it"))
+        raise ProblemsError(
+            Problem("nothing can be made of \x1b[2J", "spec.hosts", "mend it", reason=Reason.INVALID_DOCUMENT)
+        )
 
     action = asking.action
     monkeypatch.setattr(host_action.StepAction.__mro__[1], "run", lambda *_: {}, raising=True)
@@ -84,3 +89,29 @@ def test_a_document_that_cannot_be_worked_on_is_a_message_and_no_traceback(
     assert (found["failed"], found["changed"]) == (True, False)
     assert "spec.hosts" in found["msg"]
     assert "\x1b" not in found["msg"]
+    (problem,) = found["problems"]
+    assert (problem["severity"], problem["reason"], problem["where"]) == ("error", "InvalidDocument", "spec.hosts")
+    assert "\x1b" not in problem["what"]
+
+
+def test_what_was_told_is_in_the_result_as_data_behind_what_failed(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, said = fake_run(document(), FakeCluster("host cluster")), []
+    run.say = said.append
+    hint = Problem("it is worth knowing", reason=Reason.UNTESTED_VERSION, severity=Severity.HINT)
+    failed = Unreachable("host cluster", "GET", "/", 0, "Unreachable", "no answer")
+
+    def performed(run: Any, _arguments: Any) -> Any:
+        run.tell(hint)
+        run.tell(hint)
+        raise failed
+
+    action = asking.action
+    monkeypatch.setattr(host_action.StepAction.__mro__[1], "run", lambda *_: {}, raising=True)
+    action.validate_argument_spec = lambda **_: (None, {})
+    action._make_run, action._performed, action._task.diff = lambda _: run, performed, False
+    found = action.run(task_vars={})
+    assert [each["reason"] for each in found["problems"]] == ["APIServerUnreachable", "UntestedVersion"]
+    assert found["problems"][0]["where"] == "host cluster"
+    assert said == ["hint: it is worth knowing"]

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -581,7 +581,7 @@ def test_one_member_that_fails_spoils_no_other() -> None:
     def work(entry: Any, outcome: member_join.Outcome) -> None:
         outcome.on_member.append(member_join.Change(Any, "created"))  # type: ignore[arg-type]
         if entry["name"] == "m2":
-            raise ProblemsError(member_join.Problem("no answer", "m2", "mend it"))
+            raise ProblemsError(member_join.Problem("no answer", "m2", "mend it", reason=Reason.MEMBER_UNREACHABLE))
 
     found = member_join.of_each([{"name": f"m{number}"} for number in (1, 2, 3)], work)
     assert [outcome.name for outcome in found] == ["m1", "m2", "m3"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import private_folder, ssh_files, ssh_folder
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
@@ -29,7 +29,9 @@ def fetched(objects: dict[str, dict[str, bytes]], settings: dict[str, Any] = SSH
 
     def secret(name: str, where: str) -> dict[str, bytes]:
         if name not in objects:
-            raise ssh_files.ProblemsError(ssh_files.Problem(f"there is no Secret karmada/{name}", where))
+            raise ssh_files.ProblemsError(
+                ssh_files.Problem(f"there is no Secret karmada/{name}", where, reason=Reason.SECRET_NOT_FOUND)
+            )
         return objects[name]
 
     run.secret = secret
