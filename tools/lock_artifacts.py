@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import go_modules, programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import go_modules, programs, release_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.crd_files import content_hash, fetch
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.image_files import MOST_PROGRAM_BYTES
@@ -50,19 +50,19 @@ def lock_crds(version: str, kind: str = "GoModules") -> None:
 
 def lock_files(release: Release, https: Https) -> None:
     """Release downloads; each is fetched, and compared with the checksum that its publisher has beside it."""
-    for project in programs.PUBLISHERS:
+    for project in release_files.PUBLISHERS:
         version: str = getattr(release, project)
         names = {each.binary.rpartition("/")[2] for each in table.COMPONENTS if each.image.release == project}
         for architecture in programs.MACHINES:
             for name in sorted(names):
-                path = programs.release_files(project, version, architecture, name)[0].path
+                path = release_files.candidates(project, version, architecture, name)[0].path
                 found = _file(project, version, path, https)
                 _record(project, version, {"files": {path: f"sha256:{found}"}})
                 print(f"{project} {version} {path}: {found}")
 
 
 def _file(project: str, version: str, path: str, https: Https) -> str:
-    base = f"{programs.PUBLISHERS[project]}/{version}"
+    base = f"{release_files.PUBLISHERS[project]}/{version}"
     url = f"{base}/{path}"
     with tempfile.TemporaryFile() as content:
         found = https.save(url, content, MOST_PROGRAM_BYTES)

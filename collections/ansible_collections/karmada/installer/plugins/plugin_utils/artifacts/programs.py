@@ -20,7 +20,6 @@ The digest of an image is known beforehand, or it is what its tag leads to and h
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,20 +33,15 @@ from ..components.image_pins import Held
 from ..components.releases import Release
 from ..components.types import Component, settings_of
 from ..problems import Problem, ProblemsError, Reason
-from . import crd_files, image_files
+from . import crd_files, image_files, release_files
 from . import source as artifact_source
 from .go_modules import Build
 from .https import FetchError, Https
 from .program_cache import Kept, ProgramCache
 from .registry import Logins, Manifest, Reference, Registry
+from .release_files import ReleaseFile
 from .source import Source
 
-#: Where projects publish their programs; ``<version>/<file>`` follows. Karmada publishes none of a control plane.
-PUBLISHERS: Mapping[str, str] = {
-    "kubernetes": "https://dl.k8s.io/release",
-    "etcd": "https://github.com/etcd-io/etcd/releases/download",
-}
-SUMS_FILE = "sha256sums"
 #: e_machine in the header of a program, by the name that Go and container images have for it.
 MACHINES: Mapping[str, int] = {"amd64": 62, "arm64": 183}
 #: Architecture as the kernel of a host names it → that name.
@@ -56,7 +50,6 @@ ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 PROGRAMS_AT_ONCE = 4
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
-_SUM_LINE = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?(.+)")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -76,14 +69,6 @@ class Program:
     version: str
     origin: str
     digest: str = ""
-
-
-@dataclass(frozen=True)
-class ReleaseFile:
-    """A file of a release, below ``<project>/<version>/``; ``member`` is the program inside it if it is an archive."""
-
-    path: str
-    member: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,36 +127,6 @@ def _access(source: Source) -> Access:
     return Access(Https(), Logins.of_this_user() if source.kind == "Image" else Logins())
 
 
-def release_files(project: str, version: str, architecture: str, program: str) -> tuple[ReleaseFile, ...]:
-    """Where this program may be below ``<project>/<version>/``: first as its publisher has it."""
-    plain = ReleaseFile(f"bin/linux/{architecture}/{program}")
-    if project == "etcd":
-        folder = f"etcd-{version}-linux-{architecture}"
-        return ReleaseFile(f"{folder}.tar.gz", f"{folder}/{program}"), plain
-    return (plain,)
-
-
-def read_sums(file: Path) -> dict[str, str]:
-    """What a file of ``sha256sum`` says: path → hash. Raises ProblemsError if it cannot be read as one."""
-    found = {}
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError as error:
-        raise _unreadable(file, error) from None
-    for number, line in enumerate(lines, start=1):
-        match = _SUM_LINE.fullmatch(line)
-        if not match:
-            command = f"find -type f ! -name {SUMS_FILE} -exec sha256sum {{}} + >{SUMS_FILE}"
-            remedy = f"write it anew, in that directory: {command}"
-            raise ProblemsError(
-                Problem(
-                    f"line {number} is not a checksum and a path", str(file), remedy, reason=Reason.CHECKSUM_MISSING
-                )
-            )
-        found[match[2]] = match[1]
-    return found
-
-
 @dataclass(frozen=True)
 class _Wanted:
     """One program. ``project`` is the field of Release that is its version.
@@ -218,8 +173,8 @@ class _Finder:
         self._held = held
         self._digests: dict[str, str] = {}
         self._lock = artifact_source.read_lock()
-        sums = source.directory / SUMS_FILE if source.directory else None
-        self._sums = read_sums(sums) if sums and sums.is_file() else {}
+        sums = source.directory / release_files.SUMS_FILE if source.directory else None
+        self._sums = release_files.read_sums(sums) if sums and sums.is_file() else {}
 
     def wanted(self, release: Release, architecture: str, components: Iterable[Component]) -> list[_Wanted]:
         """What to look for. Raises ProblemsError if the source cannot have it at all."""
@@ -231,7 +186,9 @@ class _Finder:
         pins = image_pins.of_release(release, self._lock)
         found = [self._want(each, release, architecture, pins) for each in components]
         if self._source.kind == "URL" and not self._source.url:
-            missing = [each for each in found if each.project not in PUBLISHERS and not self._prepared(each)]
+            missing = [
+                each for each in found if each.project not in release_files.PUBLISHERS and not self._prepared(each)
+            ]
             if missing:
                 what = f"no release downloads exist for {', '.join(each.program for each in missing)}"
                 remedy = (
@@ -266,7 +223,7 @@ class _Finder:
         if self._source.kind == "GoModules":
             return self._built(wanted)
         if self._source.kind == "Directory":
-            first = release_files(wanted.project, wanted.version, wanted.architecture, wanted.program)[0]
+            first = release_files.candidates(wanted.project, wanted.version, wanted.architecture, wanted.program)[0]
             name = f"{wanted.project}/{wanted.version}/{first.path}"
             if self._source.directory is None:
                 raise crd_files.no_directory()
@@ -275,7 +232,7 @@ class _Finder:
                 Problem(
                     what,
                     str(self._source.directory),
-                    f"put {name} into it, and its checksum into {SUMS_FILE}",
+                    f"put {name} into it, and its checksum into {release_files.SUMS_FILE}",
                     reason=Reason.ARTIFACT_NOT_FOUND,
                 )
             )
@@ -287,7 +244,7 @@ class _Finder:
         if self._source.directory is None:
             return None
         folder = self._source.directory / wanted.project / wanted.version
-        for file in release_files(wanted.project, wanted.version, wanted.architecture, wanted.program):
+        for file in release_files.candidates(wanted.project, wanted.version, wanted.architecture, wanted.program):
             if (folder / file.path).is_file():
                 return file, folder / file.path
         return None
@@ -297,7 +254,7 @@ class _Finder:
             try:
                 content = path.open("rb")
             except OSError as error:
-                raise _unreadable(path, error) from None
+                raise release_files.unreadable(path, error) from None
             with content:
                 shutil.copyfileobj(content, into)
             return _hash(into)
@@ -305,8 +262,8 @@ class _Finder:
         return self._file(wanted, file, str(path), fetch)
 
     def _downloaded(self, wanted: _Wanted) -> _Located:
-        files = release_files(wanted.project, wanted.version, wanted.architecture, wanted.program)
-        base = PUBLISHERS.get(wanted.project, "")
+        files = release_files.candidates(wanted.project, wanted.version, wanted.architecture, wanted.program)
+        base = release_files.PUBLISHERS.get(wanted.project, "")
         if self._source.url:
             base = f"{self._source.url.rstrip('/')}/{wanted.project}"
             # A mirror may have either; it has what there is a checksum of.
@@ -336,7 +293,7 @@ class _Finder:
                 Problem(
                     what,
                     where,
-                    f"add it to {SUMS_FILE} in the artifacts directory of the inventory source",
+                    f"add it to {release_files.SUMS_FILE} in the artifacts directory of the inventory source",
                     reason=Reason.CHECKSUM_MISSING,
                 )
             )
@@ -491,13 +448,6 @@ def _hash(stream: BinaryIO) -> str:
     while chunk := stream.read(1 << 20):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _unreadable(path: Path, error: OSError) -> ProblemsError:
-    what = f"it cannot be read: {error.strerror or error}"
-    return ProblemsError(
-        Problem(what, str(path), "make it readable for whoever runs Ansible", reason=Reason.LOCAL_FILE_UNUSABLE)
-    )
 
 
 def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsError:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import go_modules, programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import go_modules, programs, release_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.registry import Registry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins, releases, table
@@ -67,7 +67,7 @@ def served() -> dict[str, bytes]:
 def publisher(served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
     with WebServer(files(served)) as running:
         monkeypatch.setattr(
-            programs, "PUBLISHERS", {project: f"{running.url}/{project}" for project in ("kubernetes", "etcd")}
+            release_files, "PUBLISHERS", {project: f"{running.url}/{project}" for project in ("kubernetes", "etcd")}
         )
         yield running
 

@@ -22,6 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import
     image_files,
     program_cache,
     programs,
+    release_files,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import source as artifact_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https import Https
@@ -401,7 +402,7 @@ def test_release_downloads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     publishers = {"kubernetes": f"{web.url}/k8s", "etcd": f"{web.url}/etcd-io"}
-    monkeypatch.setattr(programs, "PUBLISHERS", publishers)
+    monkeypatch.setattr(release_files, "PUBLISHERS", publishers)
     served["/k8s/v9.2.0/bin/linux/amd64/kube-apiserver"] = FILES[APISERVER_PATH]
     served[f"/etcd-io/v9.3.0/{ETCD_FOLDER}.tar.gz"] = FILES[ETCD_PATH]
     record(lock, APISERVER_PATH, ETCD_PATH)
@@ -428,7 +429,7 @@ def test_karmada_may_be_prepared_and_the_rest_downloaded(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(programs, "PUBLISHERS", {"kubernetes": f"{web.url}/kubernetes"})
+    monkeypatch.setattr(release_files, "PUBLISHERS", {"kubernetes": f"{web.url}/kubernetes"})
     served[f"/{APISERVER_PATH}"] = FILES[APISERVER_PATH]
     record(lock, APISERVER_PATH)
     prepared = directory(tmp_path / "prepared", SCHEDULER_PATH).directory
@@ -555,14 +556,14 @@ def test_files_of_the_directory_that_cannot_be_opened(tmp_path: Path, monkeypatc
             raise PermissionError(13, "Permission denied")
         return original(path, *args, **more)
 
-    sums = programs.read_sums(tmp_path / "prepared" / "sha256sums")
+    sums = release_files.read_sums(tmp_path / "prepared" / "sha256sums")
     monkeypatch.setattr(Path, "open", refusing)
     (problem,) = problems(source, tmp_path / "cache")
     assert (problem.what, problem.where) == (
         "it cannot be read: Permission denied",
         str(tmp_path / "prepared" / "sha256sums"),
     )
-    monkeypatch.setattr(programs, "read_sums", lambda _: sums)
+    monkeypatch.setattr(release_files, "read_sums", lambda _: sums)
     (problem,) = problems(source, tmp_path / "cache")
     assert problem.where == str(tmp_path / "prepared" / SCHEDULER_PATH)
 
