@@ -37,15 +37,19 @@ help: ## this list
 venv: ## the virtual environment with everything the other targets need; prints its path
 	@$(IN_VENV)
 
-.PHONY: constraints
-constraints: ## resolves setup.cfg anew and writes the versions into constraints.txt
+.PHONY: requirements
+requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and requirements-test.txt
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
-	git ls-files -z -- setup.cfg pyproject.toml README.md LICENSE | xargs -0 cp -t "$$tmp"; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
-	"$$tmp/venv/bin/pip" install --quiet --disable-pip-version-check "$$tmp[test]"; \
-	{ sed '/^[^#]/,$$d' constraints.txt; \
-		"$$tmp/venv/bin/pip" freeze --exclude karmada-installer; } >"$$tmp/constraints.txt"; \
-	cp "$$tmp/constraints.txt" constraints.txt
+	"$$tmp/venv/bin/pip" install --quiet --disable-pip-version-check uv; \
+	compile() { \
+		{ sed '/^[^#]/,$$d' "$$1"; \
+			"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
+				--no-annotate --no-header "$${@:2}" setup.cfg; } >"$$tmp/$$1"; \
+		cp "$$tmp/$$1" "$$1"; \
+	}; \
+	compile requirements-test.txt --extra test; \
+	compile requirements.txt --extra socks --constraint requirements-test.txt
 
 .PHONY: needs-go
 needs-go:

@@ -4,7 +4,6 @@
     root.py make                                            prints the folder of what it made, or found in the cache
     root.py run [--bind PATH]... [--bind-ro PATH]... [--home PATH]
                 [--set NAME=VALUE]... -- COMMAND...
-    root.py resolve                                         resolves anew; writes constraints.txt beside this program
 
 A command runs in the current folder, which has to be in a bound one, with nothing of the environment out here. It
 shares the machine's network. What it writes outside of the bound folders is gone when it ends. pip is the only one that
@@ -14,11 +13,10 @@ is told how this machine reaches its packages.
 from __future__ import annotations
 
 import argparse
-import configparser
 import hashlib
 import os
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
 
 from karmada_lab import rootfs, shell  # noqa: E402
 from karmada_lab.errors import LabError  # noqa: E402
-from karmada_lab.state import Lab, write_text  # noqa: E402
+from karmada_lab.state import Lab  # noqa: E402
 
 SUITE = "trixie"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")
@@ -38,7 +36,8 @@ UNLOCKED = {"SYSTEMD_NSPAWN_LOCK": "0"}
 """Several may run at once: each sees an overlay of its own at the same path."""
 
 PROJECT = Path(__file__).resolve().parents[2]
-CONSTRAINTS = Path(__file__).resolve().with_name("constraints.txt")
+REQUIREMENTS = PROJECT / "requirements.txt"
+"""On a newer Python it names a newer ansible-core."""
 
 # The overlay is mounted where nobody else sees it: it is gone with the command.
 _LAUNCH = """
@@ -56,14 +55,6 @@ exec "$@"
 """
 
 
-def requirements() -> list[str]:
-    """What the collection needs on a control node, as the package of this repository says."""
-    config = configparser.ConfigParser()
-    config.read(PROJECT / "setup.cfg", encoding="utf-8")
-    lines = config["options"]["install_requires"].splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-
-
 def debian(lab: Lab) -> Path:
     """The bare root, made if it is not there."""
     digest = hashlib.sha256(repr((SUITE, PACKAGES)).encode()).hexdigest()[:12]
@@ -76,30 +67,28 @@ def debian(lab: Lab) -> Path:
 
 
 def venv(lab: Lab) -> Path:
-    """The virtual environment with what constraints.txt says, made if it is not there."""
+    """The virtual environment with what requirements.txt says, made if it is not there."""
     root = debian(lab)
-    digest = hashlib.sha256((CONSTRAINTS.read_text() + repr(requirements())).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
 
     def make(folder: Path) -> None:
         folder.mkdir()
-        install(lab, root, folder, CONSTRAINTS.read_text())
+        install(lab, root, folder)
 
     return rootfs.ensure(
         lab, root.with_name(f"{root.name}-ansible-{digest}"), "virtual environment in it, once, 1 minute", make
     )
 
 
-def install(lab: Lab, root: Path, folder: Path, constraints: str) -> None:
+def install(lab: Lab, root: Path, folder: Path) -> None:
     """Make a virtual environment in this folder. One that pip finds inconsistent is an error."""
-    (folder / "requirements.txt").write_text("\n".join(requirements()) + "\n")
-    (folder / "constraints.txt").write_text(constraints)
+    shutil.copy(REQUIREMENTS, folder)
     python = f"{VENV}/bin/python"
     pip = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
-    files = [f"--requirement={VENV}/requirements.txt", f"--constraint={VENV}/constraints.txt"]
     settings, needed = _settings_of_pip()
     for words in (
         ["python3", "-m", "venv", str(VENV)],
-        [*pip, "install", "--no-cache-dir", "--upgrade", *files],
+        [*pip, "install", "--no-cache-dir", "--require-hashes", f"--requirement={VENV}/{REQUIREMENTS.name}"],
         [*pip, "check"],
     ):
         command = inside(lab, root, words, binds={folder: VENV}, read_only=needed, environment=settings)
@@ -141,22 +130,6 @@ def inside(
     ]  # fmt: skip
 
 
-def resolve(lab: Lab) -> None:
-    """Write constraints.txt: the newest ansible-core, and the repository's versions of all else that this allows."""
-    root = debian(lab)
-    pinned = [line for line in (PROJECT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    wanted = "\n".join(line for line in pinned if not line.startswith("ansible-core==")) + "\n"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        install(lab, root, folder, wanted)
-        frozen = shell.run(
-            inside(lab, root, [f"{VENV}/bin/pip", "freeze"], binds={}, read_only={folder: VENV}, environment={}),
-            env=UNLOCKED,
-        )
-    head = [line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("#")]
-    write_text(CONSTRAINTS, "\n".join([*head, *frozen.stdout.splitlines()]) + "\n")
-
-
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
@@ -167,7 +140,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="action", required=True)
     commands.add_parser("make")
-    commands.add_parser("resolve")
     one = commands.add_parser("run")
     one.add_argument("--bind", action="append", type=Path, default=[], metavar="PATH")
     one.add_argument("--bind-ro", action="append", type=Path, default=[], metavar="PATH")
@@ -177,9 +149,7 @@ def main() -> int:
     options = parser.parse_args()
     lab = Lab.from_environment()
     try:
-        if options.action == "resolve":
-            resolve(lab)
-        elif options.action == "make":
+        if options.action == "make":
             print(venv(lab))
         else:
             command = inside(

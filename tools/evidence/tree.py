@@ -21,7 +21,15 @@ CAPABILITIES = "docs/reference/capabilities.md"
 
 _COLLECTION = "collections/ansible_collections/karmada/installer/"
 _DOCUMENTATION, _TESTS, _BUILD, _ENVIRONMENT = "documentation", "tests", "build", "environment"
-_OF_ENVIRONMENT = (".ci", ".config", "ansible.cfg", "constraints.txt", "requirements.yml", "setup.cfg")
+_OF_ENVIRONMENT = (
+    ".ci",
+    ".config",
+    "ansible.cfg",
+    "requirements-test.txt",
+    "requirements.txt",
+    "requirements.yml",
+    "setup.cfg",
+)
 _PARTS = {
     **{first: first for first in ("bench", "lab", "operator", "playbooks", "tools")},
     **dict.fromkeys(_OF_ENVIRONMENT, _ENVIRONMENT),

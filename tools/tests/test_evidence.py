@@ -51,7 +51,7 @@ def at(day, **changes):
         ("docs/reference/host-rights.yaml", "documentation"),
         ("lab/karmada_lab/cli.py", "lab"),
         ("inventory_plugins", "inventory"),
-        ("constraints.txt", "environment"),
+        ("requirements-test.txt", "environment"),
         (".config/molecule/config.yml", "environment"),
         ("Makefile", "build"),
     ],

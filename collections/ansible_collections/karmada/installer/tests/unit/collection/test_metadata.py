@@ -46,9 +46,22 @@ def test_one_version() -> None:
 def test_every_requirement_is_pinned() -> None:
     config = setup_cfg()
     wanted = names(config["options"]["install_requires"]) | names(config["options.extras_require"]["test"])
-    pinned = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8")
-    assert wanted - names(pinned) == set()
-    assert all("==" in line for line in pinned.splitlines() if not line.startswith("#"))
+    pinned = _pinned("requirements-test.txt")
+    assert wanted - names("\n".join(pinned)) == set()
+
+
+def test_every_pin_has_hashes() -> None:
+    """pip refuses a file with no hash only if each has one; what users install is what the tests run with."""
+    for_users, for_tests = _pinned("requirements.txt"), _pinned("requirements-test.txt")
+    assert all("==" in each and "--hash=sha256:" in each for each in (*for_users, *for_tests))
+    assert set(for_users) <= set(for_tests)
+
+
+def _pinned(file: str) -> list[str]:
+    """One line for each package: version and hashes."""
+    text = (REPOSITORY / file).read_text(encoding="utf-8").replace("\\\n", "")
+    lines = [" ".join(line.split()) for line in text.splitlines() if not line.startswith("#")]
+    return [re.sub(r" ;.*?(?= --hash)", "", line) for line in lines]
 
 
 #: Declared, imported by no file of the collection, and there for this reason.
