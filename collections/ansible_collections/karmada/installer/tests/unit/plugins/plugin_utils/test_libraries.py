@@ -51,7 +51,7 @@ def test_a_package_for_one_purpose_says_which() -> None:
 
 
 #: Those that ansible-core may be without.
-NOT_OF_ANSIBLE = [module for module in libraries.NEEDED if module not in ("cryptography", "yaml")]
+NOT_OF_ANSIBLE = [module for module in libraries.NEEDED if module not in ("cryptography", "jinja2", "yaml")]
 LOADING = """
 import importlib, sys
 sys.modules.update(dict.fromkeys({modules!r}))

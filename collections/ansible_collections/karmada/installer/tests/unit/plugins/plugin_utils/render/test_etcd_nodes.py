@@ -200,6 +200,6 @@ def test_an_uninstall_removes_the_volumes_and_names_the_directories_that_stay() 
 def test_the_report_says_that_it_is_an_exception() -> None:
     found = rendered(etcd(volumeData=DATA), storage="hostPath", nodes=("node-a",))
     run = fake_run(found.deployment, FakeCluster("host cluster"), stored=found.remembered)
-    (note,) = observe._host_path_notes(run)
+    (note,) = map(str, observe._host_path_notes(run))
     assert "exception to the restricted" in note
     assert "node-a" in note

@@ -631,7 +631,9 @@ def test_with_an_etcd_of_somebody_else_hosts_have_its_client_certificate_and_non
     ],
 )
 def test_where_everyone_finds_the_api_server(installed: Runs, endpoint: Object, host: str, url: str) -> None:
-    run = installed.step(deployment(endpoint=endpoint))
+    prefix = "2001:db8::" if ":" in host else "192.0.2."
+    hosts = [{**each, "address": each["address"].replace("192.0.2.", prefix)} for each in HOSTS]
+    run = installed.step(deployment(endpoint=endpoint, hosts=hosts))
     assert (run.endpoint_host, run.public_url) == (host, url)
 
 
