@@ -105,6 +105,8 @@ def _result(
             for entry, outcome in zip(entries, outcomes, strict=True)
         ],
     )
+    # Whoever is gone is forgotten, which is a change even where nothing else was left to remove.
+    found["changed"] = found["changed"] or any(each["gone"] for each in found["members"])
     for each in found["members"]:
         if each["gone"] and each["left"]:
             run.tell(

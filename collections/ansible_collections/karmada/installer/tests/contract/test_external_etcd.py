@@ -268,7 +268,8 @@ def test_an_old_etcd_is_told(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> Non
     (problem,) = told(run_of(etcd))
     assert "3.99.0 is the oldest that is supported" in problem.what
     (status,) = etcd.client.status()
-    assert "has known vulnerabilities" in external_etcd.warnings([dataclasses.replace(status, version="3.5.24")])[0]
+    (warning,) = external_etcd.warnings([dataclasses.replace(status, version="3.5.24")])
+    assert "has known vulnerabilities" in warning.what
 
 
 def test_keys_of_somebody_else_below_the_prefix_are_told(etcd: Etcd) -> None:

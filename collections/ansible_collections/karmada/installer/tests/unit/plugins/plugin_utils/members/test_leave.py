@@ -443,6 +443,16 @@ def test_one_that_could_not_leave_is_not_forgotten_and_told_with_what_to_do(monk
     assert world.state.members == {}
 
 
+def test_to_forget_a_member_that_somebody_removed_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.control_plane.objects.clear()
+    world.state = state(members=world.state.members)
+    world.member.dead = True
+    result = act(world, monkeypatch, abandon=["m1"])
+    assert (result["changes"], result["changed"]) == ([], True)
+    assert world.state.members == {}
+
+
 @pytest.mark.parametrize("stage", ["confirm", "leave"])
 def test_two_at_once_are_asked_for_before_anything_is_done(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
