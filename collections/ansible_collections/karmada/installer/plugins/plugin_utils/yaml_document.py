@@ -3,6 +3,8 @@
 
 PyYAML's loader takes dates and base-60 numbers for values that JSON does not have, lets the last of two equal keys win,
 and follows aliases however large the result. So this builds the data from the parser's events, without recursion.
+A subclass of that loader is not enough: it composes a whole document, by recursion, before a constructor could count
+values or depth, and it resolves aliases and scalars out of reach of the parser in C.
 """
 
 from __future__ import annotations

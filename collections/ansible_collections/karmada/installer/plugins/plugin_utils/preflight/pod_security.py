@@ -2,7 +2,8 @@
 """The Pod Security Standards "baseline" and "restricted", written down from the standard's text.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/ as of Kubernetes 1.35. A contract test compares the
-verdicts with those of a real API server.
+verdicts with those of a real API server. A dry run of the pods there would need no list, but also a namespace that
+exists and the right to create pods in it, which a preflight has not, and it tells nothing of the field to change.
 """
 
 from __future__ import annotations
