@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a member's kubeconfig may ask for, beside what every kubeconfig may: the control plane has to come there, too.
+"""Checks of a member's kubeconfig: the control plane, too, must be able to connect with what it describes.
 
-The installer uses the kubeconfig itself. The control plane gets the address, the proxy and whether the certificate is
-verified in the Cluster object, and a token of its own. What that object cannot say would work here and not there.
+The installer uses the kubeconfig itself. The control plane gets address, proxy and verification of the certificate from
+the Cluster object, and a token of its own. Settings that this object cannot express would work here and not there.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..kube.kubeconfig import Access
 from ..problems import Problem, ProblemsError, Reason
 from .registration import INSECURE
 
-#: How long before its end an identity is told of.
+#: Time before the expiry of an identity from which on a warning is given.
 WARN_BEFORE = timedelta(days=30)
 
 
 def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> None:
-    """Raise ProblemsError, naming all that speaks against it. ``entry`` is the member of the document or on record."""
+    """Raise ProblemsError with all that makes it unusable. ``entry`` is the member of the document or on record."""
     found = _findings(entry, access, where)
     problems = [Problem(what, f"{where}, key kubeconfig", remedy, reason=reason) for what, remedy, reason in found]
     if problems:
@@ -29,7 +29,7 @@ def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> Non
 
 
 def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[tuple[str, str, Reason]]:
-    """What speaks against it, the remedy, and of which kind it is."""
+    """Findings, each with its remedy and reason."""
     if access.insecure and not entry.get(INSECURE):
         field = f"{where.removesuffix('.secretRef').removesuffix('.kubeconfigFrom')}.{INSECURE}"
         yield (
@@ -59,10 +59,10 @@ def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[
 
 
 def expiring(access: Access, now: datetime) -> str:
-    """What to say of an identity that ends soon or has ended; empty if it does not.
+    """Warning about an identity that expires soon or has expired; empty otherwise.
 
-    The control plane has an account of its own, whose tokens do not expire: what ends is only that the member can be
-    changed and removed.
+    The control plane has an account of its own, whose tokens do not expire; only this installer loses access to the
+    member.
     """
     end = access.expiry()
     if end is None or end - now.timestamp() > WARN_BEFORE.total_seconds():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens of accounts on a member: its own controller fills them into Secrets a moment after they are there."""
+"""Tokens of service accounts on a member, whose controller fills them into Secrets a moment after their creation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from ..kube.cluster import Cluster
 from ..problems import Problem, ProblemsError, Reason
 
-#: How long a member may take to fill the tokens of accounts.
+#: Time within which a member must fill the tokens of accounts.
 FILLED_SECONDS = 30.0
 _PAUSE = 0.1
 
@@ -18,9 +18,9 @@ Filled = TypeVar("Filled")
 
 
 def wait_for(find: Callable[[], Filled | None], member: Cluster, what: str, where: str) -> Filled:
-    """What ``find`` makes of the tokens, as soon as the member has filled them.
+    """Wait for the member to fill tokens; returns the first non-empty result of ``find``.
 
-    Raises ProblemsError when it does not: ``what`` it did not fill, and ``where`` on it.
+    Raises ProblemsError at the end of FILLED_SECONDS; ``what`` and ``where`` are for its message.
     """
     deadline = time.monotonic() + FILLED_SECONDS
     while True:

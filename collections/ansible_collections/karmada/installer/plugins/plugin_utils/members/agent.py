@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The karmada-agent of a member in mode Pull: what it consists of, and who it is and what it may in the control plane.
+"""The karmada-agent of a member in mode Pull: its objects, its identity, and its rights in the control plane.
 
-It comes to the same as ``karmadactl register`` (Karmada v1.18), with fewer rights: its Cluster is there before it, with
-all that the document says of the member, so the agent makes and changes no Cluster, and reads no Secret. No I/O.
+Equivalent to ``karmadactl register`` (Karmada v1.18) with fewer rights: its Cluster exists before it, with all settings
+of the member from the document, so the agent creates and changes no Cluster, and reads no Secret. No I/O.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ ROW = KARMADA_AGENT
 ACCOUNT = "karmada-agent-sa"
 SECRET = AGENT_IDENTITY
 DEPLOYMENT = Ref("apps/v1", "Deployment", ROW.name, MEMBER_NAMESPACE)
-#: The Secret with a token of its account, where it runs on hosts; filled by the member.
+#: Secret with a token of its account, if it runs on hosts; filled by the member.
 TOKEN = Ref("v1", "Secret", ACCOUNT, MEMBER_NAMESPACE)
-#: An agent is at work by one of these.
+#: An agent works as long as one of these exists.
 ACTS_BY = (DEPLOYMENT, TOKEN)
-#: On the Secret with its identity: the fingerprint of the certificate that the installer put there. The agent leaves
-#: it when it renews.
+#: On the Secret with its identity: the fingerprint of the certificate that the installer put there. The agent keeps it
+#: when it renews.
 ISSUED_ANNOTATION = "installer.karmada.io/issued"
 CSR_API = "certificates.k8s.io/v1"
 _LEASE_API = "coordination.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io"
 _USAGES = ["digital signature", "key encipherment", "client auth"]
-#: A signer grants no less.
+#: Shortest validity that a signer grants.
 _SHORTEST_SECONDS = 600
-#: Of the validity of a certificate; with more left it is the agent that renews it, from a fifth on.
+#: Denominator: the installer reissues in the last tenth of the validity; the agent renews from the last fifth on.
 _LAST_PART = 10
-#: Every address of the pod, of either family.
+#: All addresses of the pod, of both IP families.
 _ANY_ADDRESS = ""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what Go takes for a number and Python does not, such as the name of a member."""
+    """YAML dumper that quotes strings which only Go reads as numbers; the name of a member may be one."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile("[0-9]+e-?[0-9]+|0o[0-7]+"), list(string.digits))
@@ -70,17 +70,17 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile("[0-9]+e-?[0
 
 @dataclass(frozen=True, repr=False)
 class Identity:
-    """Who an agent is, and where it finds the control plane. Has no representation, because it holds a key."""
+    """Certificate of an agent and its way to the control plane. Has no repr, because it holds a key."""
 
     pair: KeyPair
     server: str
     ca_pem: bytes
-    #: Fingerprint of the certificate that the installer made; ``pair`` may be one that the agent has renewed since.
+    #: Fingerprint of the certificate that the installer issued; ``pair`` may be one that the agent has renewed since.
     issued: str
 
 
 def user(member: str) -> str:
-    """The name of this member's agent in the control plane."""
+    """User name of this member's agent in the control plane."""
     return f"{AGENT_PREFIX}{member}"
 
 
@@ -88,13 +88,13 @@ def user(member: str) -> str:
 
 
 def namespace(member: str, owner: str) -> Object:
-    """The execution namespace, in which the agent gets rights. Karmada makes it for a Cluster where it is not there."""
+    """Execution namespace, in which the agent gets rights. Karmada creates it for a Cluster if it is missing."""
     metadata = {"name": execution_namespace(member), "labels": {SYSTEM_LABEL: "true", **owner_labels(owner)}}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def rights(member: str, owner: str) -> list[Object]:
-    """What the agent may do in the control plane: its own Cluster, Works and leases, and what all of them read."""
+    """RBAC of the agent in the control plane: its own Cluster, Works and leases, and what every agent reads."""
     name, work_group = f"system:karmada:{member}:agent", WORK_API.partition("/")[0]
     cluster_group, config_group = registration.CLUSTER_API.partition("/")[0], "config.karmada.io"
     everywhere = [
@@ -120,7 +120,7 @@ def rights(member: str, owner: str) -> list[Object]:
         *_granted(f"{name}-work", execution_namespace(member), works, member),
     ]
     for lease in leases(member):
-        # A name cannot be said of what does not exist yet.
+        # RBAC cannot restrict create to a name.
         rules = [
             _rule("coordination.k8s.io", ["leases"], ["create"]),
             _rule("coordination.k8s.io", ["leases"], ["get", "update"], lease.name),
@@ -132,7 +132,7 @@ def rights(member: str, owner: str) -> list[Object]:
 
 
 def leases(member: str) -> tuple[Ref, Ref]:
-    """What the agent writes to say that it is there, and that it is the one of several that acts."""
+    """Leases of the agent: the heartbeat of its Cluster, and leader election among its replicas."""
     return (
         Ref(_LEASE_API, "Lease", member, MEMBER_NAMESPACE),
         Ref(_LEASE_API, "Lease", f"{ROW.name}-{member}", SYSTEM_NAMESPACE),
@@ -140,7 +140,7 @@ def leases(member: str) -> tuple[Ref, Ref]:
 
 
 def signing_request(member: str, owner: str, request_pem: bytes, validity: timedelta) -> Object:
-    """The request for the agent's certificate, which kube-controller-manager signs when it is approved."""
+    """CertificateSigningRequest of the agent, which kube-controller-manager signs once it is approved."""
     return {
         "apiVersion": CSR_API,
         "kind": "CertificateSigningRequest",
@@ -155,14 +155,14 @@ def signing_request(member: str, owner: str, request_pem: bytes, validity: timed
 
 
 def approved(request: Object, why: str) -> Object:
-    """A request, as the API server has it, with the word of whoever asked for it that it may be signed."""
+    """CertificateSigningRequest as read from the API server, with the condition Approved and ``why`` as its message."""
     status = request.get("status") or {}
     condition = {"type": "Approved", "status": "True", "reason": "ListedMember", "message": why}
     return {**request, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
 
 
 def selector(member: str, owner: str) -> str:
-    """The labels of what was made in the control plane for this member's agent."""
+    """Label selector of the objects in the control plane for this member's agent."""
     return ",".join(f"{key}={value}" for key, value in _labels(member, owner).items())
 
 
@@ -176,7 +176,7 @@ def _rule(group: str, resources: list[str], verbs: list[str], name: str = "") ->
 
 
 def _granted(name: str, home: str | None, rules: list[Object], member: str) -> list[Object]:
-    """A role with these rules, in a namespace or not, and its binding to the agent."""
+    """Role in a namespace, or ClusterRole, with these rules, and its binding to the agent."""
     prefix, metadata = ("", {"namespace": home}) if home else ("Cluster", {})
     version = f"{_RBAC}/v1"
     return [
@@ -195,9 +195,9 @@ def _granted(name: str, home: str | None, rules: list[Object], member: str) -> l
 
 
 def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
-    """What the Secret on a member says; None if there is none, or it is not as the agent and the installer write it.
+    """Identity in the Secret on a member; None if there is none, or its content is not what agent or installer write.
 
-    It is read as the hosts of agents read it, so what one of them would not take is replaced.
+    It is parsed as the hosts of agents do, so an identity that one of them would refuse is replaced.
     """
     if secret is None:
         return None
@@ -210,7 +210,7 @@ def identity_of(secret: Mapping[str, Any] | None) -> Identity | None:
 
 
 def strange(secret: Mapping[str, Any]) -> str:
-    """What in that Secret neither the agent nor the installer writes, in words without its values; empty if nothing."""
+    """Reason why that Secret was not written by the agent or the installer, without its values; empty if it was."""
     try:
         _parts(secret)
     except ValueError as error:
@@ -219,7 +219,7 @@ def strange(secret: Mapping[str, Any]) -> str:
 
 
 def _parts(secret: Mapping[str, Any]) -> agent_identity.Parts:
-    """Raises ValueError, which says what is not as it should be."""
+    """Content of the Secret. Raises ValueError with the reason why it is invalid."""
     data = secret.get("data")
     encoded = data.get(SECRET) if isinstance(data, Mapping) else None
     if not encoded:
@@ -234,20 +234,20 @@ def _parts(secret: Mapping[str, Any]) -> agent_identity.Parts:
 def reasons_for_a_new_certificate(
     member: str, found: Identity | None, authority: bytes, now: datetime, validity: timedelta
 ) -> list[str]:
-    """Why the agent needs another one, a sentence each; none while it has a good one, which it renews itself.
+    """Reasons why the agent needs another certificate, a sentence each; empty while it can renew a good one itself.
 
-    ``authority`` is the certificate of whoever signs for kube-controller-manager.
+    ``authority`` is the CA certificate with which kube-controller-manager signs.
     """
     wanted = x509.Certificate(ROW.name, "", user(member), (AGENT_GROUP,), client=True)
     pair = found.pair if found else None
-    # It chooses the kind of key when it renews.
+    # The agent chooses the key algorithm when it renews.
     return x509.reasons_to_reissue(wanted, pair, authority, None, now, validity / _LAST_PART)
 
 
 def identity_secret(member: str, owner: str, control_plane: str, identity: Identity | None) -> Object:
-    """The Secret on the member with the agent's kubeconfig. The user in it has the name by which the agent knows it.
+    """Secret on the member with the agent's kubeconfig, whose user has the name that the agent expects.
 
-    Without an ``identity`` it is that of one that is still to be made, and empty.
+    Without an ``identity`` it has no data and stands for one that is not issued yet.
     """
     secret = {
         "apiVersion": "v1",
@@ -272,10 +272,10 @@ def identity_secret(member: str, owner: str, control_plane: str, identity: Ident
 def objects_on_member(
     instance: Instance, member: str, endpoint: str, identity: Identity | None, *, on_hosts: bool = False
 ) -> list[Object]:
-    """The agent and its rights on the member, but for the Secret with its identity; what has to be there first, first.
+    """Agent and its rights on the member, without the Secret with its identity, in order of creation.
 
-    ``endpoint`` is the address of the member's API server, as its Cluster has it. Without an ``identity`` the pods are
-    those of one that is still to be made. For an agent ``on_hosts`` there is a token of its account in their place.
+    ``endpoint`` is the address of the member's API server, as in its Cluster. Without an ``identity`` the pods are
+    those of one that is not issued yet. An agent ``on_hosts`` has a token of its account instead of pods.
     """
     account, token = registration.account_with_token(ACCOUNT)
     rights = [account, *registration.role_with_all_rights(ROW.name, ACCOUNT)]
@@ -284,15 +284,15 @@ def objects_on_member(
 
 
 def other_form(*, on_hosts: bool) -> Ref:
-    """What an agent has on its member where it runs in the other way, and so not where it runs like this."""
+    """Object on the member of an agent in the other form: its Deployment (in pods) or its token (on hosts)."""
     return DEPLOYMENT if on_hosts else TOKEN
 
 
 def host_access(member: str, endpoint: str, secret: Mapping[str, Any] | None) -> bytes | None:
-    """What an agent on a host gets to its member with; None while its API server has not filled the Secret.
+    """Kubeconfig with which an agent on a host reaches its member; None while its API server has not filled the Secret.
 
-    It is a kubeconfig in JSON, which is YAML, too: the hosts' Python has no parser for all of that. Raises
-    ProblemsError when what fills it is no token.
+    It is JSON, and so YAML, too: the hosts' Python has no YAML parser. Raises ProblemsError if the Secret is filled
+    with something else than a token.
     """
     data = (secret or {}).get("data") or {}
     if not (data.get("token") and data.get("ca.crt")):
@@ -304,7 +304,7 @@ def host_access(member: str, endpoint: str, secret: Mapping[str, Any] | None) ->
 
 
 def references() -> list[Ref]:
-    """Everything of an agent on its member, what acts first."""
+    """Objects of an agent on its member, the Deployment first."""
     rbac = f"{_RBAC}/v1"
     return [
         DEPLOYMENT,
@@ -317,11 +317,11 @@ def references() -> list[Ref]:
 
 
 def flags(instance: Instance, member: str, endpoint: str) -> list[str]:
-    """The command line of this member's agent."""
+    """Command line of this member's agent."""
     return ROW.for_member(member, 0).flags(instance.spec, replace(_LAYOUT, member_url=endpoint))
 
 
-#: Of all that pods of a control plane have to know the agent needs where its files are.
+#: Layout of the agent: of the values for pods of a control plane it needs only the directory of its files.
 _LAYOUT = Layout(
     base=BASE,
     data="",
@@ -358,10 +358,10 @@ def _deployment(instance: Instance, member: str, endpoint: str, identity: Identi
 
 
 def config_hash(identity: Identity | None) -> str:
-    """Changes with what the installer writes for the agent, and not when that renews its certificate.
+    """Hash of what the installer writes for the agent; a renewal of its certificate does not change it.
 
-    A renewed one is read when the process starts again, at the latest when the former one has ended: then the agent
-    loses its lease, and ends.
+    A renewed certificate is read when the process restarts, at the latest when the former one has expired: then the
+    agent loses its lease and exits.
     """
     if identity is None:
         return ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Members in mode Pull: an agent on each, with an identity of its own in the control plane.
 
-The installer asks for the agent's certificate and approves the request itself, so that nobody else has to be allowed to
-get one without being asked. Every step looks at what is there, so that a run that was killed is carried on by the next.
+The installer requests the agent's certificate and approves the request itself, so that nobody else needs a right to
+unattended approval. Every step reads the live state, so that the next run carries on after one that was killed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from . import account_tokens, agent
 from .agent import Identity
 from .works import NO_NEW_WORKS_LABEL, ON_LEAVE_LABEL
 
-#: How long the control plane may take to sign a certificate.
+#: Time within which the control plane must sign a certificate.
 CERTIFICATE_SECONDS = 60.0
 _PAUSE = 0.2
-#: An object that goes, and the UID that it has.
+#: Object to delete, and its UID.
 Target = tuple[Ref, str | None]
 
 
 def grant(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
-    """Give the agent its rights in the control plane, and take away what a killed run has left there."""
+    """Steps that grant the agent its rights in the control plane and delete what a killed run has left there."""
     space = agent.namespace(name, run.instance.owner)
     yield Step(delete=_left_by_a_killed_run(run, name, control_plane))
     there = control_plane.get("v1", "Namespace", space["metadata"]["name"])
@@ -54,21 +54,21 @@ def grant(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
 
 
 def _listed_again(namespace: Object) -> Object | None:
-    """A patch without labels of a leave that was broken off, by which nothing new would come to the member."""
+    """Merge patch that removes labels of an aborted leave, which would keep new Works from the member; None if none."""
     labels = namespace["metadata"].get("labels") or {}
     found = [label for label in (ON_LEAVE_LABEL, NO_NEW_WORKS_LABEL) if label in labels]
     return {"metadata": {"labels": dict.fromkeys(found)}} if found else None
 
 
 def surplus(run: Run, entry: Mapping[str, Any]) -> list[Target]:
-    """Object that goes from the member because its agent runs in the other way now: its Deployment, or its token."""
+    """Object to delete from the member because its agent takes the other form now: its Deployment, or its token."""
     ref = agent.other_form(on_hosts=bool(agent_hosts(entry)))
     uid = run.state.owned.get(f"member/{entry['name']}", {}).get(str(ref))
     return [(ref, uid)] if uid and pulls(entry) else []
 
 
 def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess | None:
-    """What its agent on hosts needs of the member; None while the member has not filled the token, or has none."""
+    """Access of an agent on hosts to the member; None without such an agent or before the token is filled."""
     secret = member.get("v1", "Secret", agent.TOKEN.name, MEMBER_NAMESPACE) if agent_hosts(entry) else None
     kubeconfig = agent.host_access(entry["name"], member.access.server, secret)
     if kubeconfig is None:
@@ -78,13 +78,13 @@ def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess |
 
 
 def wait_for_access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess:
-    """Access of an agent on hosts, waited for. Raises ProblemsError when the member does not fill the token."""
+    """Access of an agent on hosts, once the member has filled the token. Raises ProblemsError if it does not."""
     whose = "the token of its agent's account"
     return account_tokens.wait_for(lambda: access(run, entry, member), member, whose, str(agent.TOKEN))
 
 
 def install(run: Run, entry: Mapping[str, Any], runner: StepRunner) -> None:
-    """The agent on the member, with its identity. Its Cluster and its rights have to be there."""
+    """Install the agent on the member, with its identity. Its Cluster and its rights must exist."""
     name, instance = entry["name"], run.instance
     secret, found = _live_identity(runner.cluster)
     if runner.writes and secret and (strange := agent.strange(secret)):
@@ -97,14 +97,14 @@ def install(run: Run, entry: Mapping[str, Any], runner: StepRunner) -> None:
     objects = _objects_on_member(run, entry, runner.cluster, identity)
 
     def unless_renewed(live: Object) -> Treatment:
-        """The agent, which renews it, writes the same in another form."""
+        """Keep a Secret that holds this identity: the agent writes it in another form when it renews."""
         same = identity is not None and agent.identity_of(live) == identity
         return "keep" if same and claimed_by(live)[1] == instance.owner else "ours"
 
     with_identity = [agent.identity_secret(name, instance.owner, instance.full_name, identity)]
     read_once = listed(runner.cluster, [], known=[secret]) if secret else runner.cluster
     replace(runner, cluster=read_once).take([Step(with_identity, unless_renewed)])
-    # Its account comes before its pods, which are refused without one.
+    # Pods are refused while their service account does not exist.
     runner.take([Step(objects[:-1]), Step(objects[-1:])])
 
 
@@ -114,13 +114,13 @@ def _objects_on_member(run: Run, entry: Mapping[str, Any], member: Cluster, iden
 
 
 def wait(run: Run, member: Cluster, timeout: float) -> None:
-    """Return when the agent runs and has found its Cluster. Raises NotReady with what its pods and their logs say."""
+    """Wait until the agent runs and has found its Cluster. Raises NotReady with the status and logs of its pods."""
     wait_until(member, [agent.DEPLOYMENT], timeout=timeout, progress=run.say)
 
 
 def forget(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
-    """Take what the agent had in the control plane from it: its rights, and what it wrote to say that it is there."""
-    # Without rights it cannot write its leases again.
+    """Steps that delete the agent's rights in the control plane, and then its leases."""
+    # Without rights it cannot create its leases again.
     yield Step(delete=_granted(run, name, control_plane))
     yield Step(delete=_there(control_plane, *agent.leases(name)))
 
@@ -134,19 +134,19 @@ def _granted(run: Run, name: str, control_plane: Cluster) -> list[Target]:
 
 
 def end(run: Run, name: str, member: Cluster) -> Iterator[Step]:
-    """End the agent of a member, and take away what it had there. The workloads stay as they are.
+    """Steps that stop the agent of a member and delete its objects there. The workloads stay as they are.
 
-    When this and ``forget`` were done no agent acts, wherever it ran: its pods are gone, and one on a host has lost its
+    After this and ``forget`` no agent works, wherever it ran: its pods are gone, and an agent on a host has lost its
     token and its rights on the member and in the control plane.
     """
     recorded, uids = run.state.owned.get(f"member/{name}", {}), run.state.uids(f"member/{name}")
-    # Also what is on record and was taken away by a run that could not note it.
+    # Also recorded objects that a killed run deleted without recording that.
     gone = {ref: recorded[str(ref)] for ref in agent.references() if str(ref) in recorded}
     found = (member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.references())
     gone.update(
         {Ref.of(each): each["metadata"]["uid"] for each in found if each and owned_by(each, run.state.owner, uids)}
     )
-    # What it acts by goes first: while that is there, a run that finds it can count on the agent.
+    # The Deployment or token goes first: a run that finds one of them can rely on the rest of the agent.
     for acts in (True, False):
         targets = [(ref, uid) for ref, uid in gone.items() if (ref in agent.ACTS_BY) is acts]
         yield Step(delete=targets, propagation="Foreground")
@@ -158,7 +158,7 @@ def _there(cluster: Cluster, *refs: Ref) -> list[Target]:
 
 
 def _left_by_a_killed_run(run: Run, name: str, control_plane: Cluster) -> list[Target]:
-    """Requests that were made for this agent, which live for seconds unless their run ends early."""
+    """CertificateSigningRequests of this agent; they outlive their run only if it was killed."""
     labels = agent.selector(name, run.instance.owner)
     found = control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels)
     return [(Ref.of(each), each["metadata"]["uid"]) for each in found]
@@ -173,7 +173,7 @@ def _live_identity(member: Cluster) -> tuple[Object | None, Identity | None]:
 
 
 def _as_it_should_be(run: Run, name: str, found: Identity | None) -> Identity | None:
-    """The identity with the address and the authority of today; None if another certificate is needed."""
+    """Identity with the current address and authority; None if a new certificate is needed."""
     authority = run.state.authorities[CLIENT_SIGNING_CA].certificate
     if found is None or agent.reasons_for_a_new_certificate(name, found, authority, run.now, _validity(run)):
         return None
@@ -185,7 +185,7 @@ def _validity(run: Run) -> timedelta:
 
 
 def _new_identity(run: Run, name: str) -> Identity:
-    """A certificate for the agent; the request for it is gone afterwards."""
+    """Issue a certificate for the agent; the request for it is deleted afterwards."""
     owner, control_plane = run.instance.owner, run.control_plane
     algorithm = run.spec["certificates"]["keyAlgorithm"]
     request, key = x509.certificate_request(agent.user(name), (AGENT_GROUP,), algorithm)
@@ -200,8 +200,8 @@ def _new_identity(run: Run, name: str) -> Identity:
 
 
 def _signed(control_plane: Cluster, wanted: Object, why: str) -> bytes:
-    """The certificate that was asked for, when it was approved and signed. Raises ProblemsError when it is not."""
-    # A conflict: an attempt that was not heard has made it.
+    """Create the request, approve it and return the signed certificate. Raises ProblemsError if it is not signed."""
+    # Conflict: an earlier attempt, whose answer was lost, has created it.
     with suppress(Conflict):
         control_plane.create(wanted)
     name, deadline = wanted["metadata"]["name"], time.monotonic() + CERTIFICATE_SECONDS
@@ -214,7 +214,7 @@ def _signed(control_plane: Cluster, wanted: Object, why: str) -> bytes:
         for refusal in (conditions[each] for each in ("Denied", "Failed") if each in conditions):
             raise _not_signed(name, f"was refused: {refusal.get('message') or refusal.get('reason')}")
         if live and "Approved" not in conditions:
-            # Karmada approves what an administrator asks for, too, and may be faster.
+            # Karmada, too, approves requests of administrators, and may be faster.
             with suppress(Conflict):
                 control_plane.replace(agent.approved(live, why), "approval")
         time.sleep(_PAUSE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that a run could not bring to what the document says: why, and what to do. No I/O."""
+"""Members that a run could not bring to the state of the document: reason and next step. No I/O."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from ..problems import NOTHING_CHANGED, Problem, ProblemsError
 from ..redaction import shown
 
-#: What a step does with broken members, the value of its option ``on_broken_member``: fail when all others are done,
-#: or only tell, so that the play goes on and fails at its end.
+#: Values of the option ``on_broken_member``: fail when all other members are done, or only report, so that the play
+#: goes on and fails at its end.
 FAIL, TELL = "fail", "tell"
 OPTION: dict[str, Any] = {"type": "str", "default": FAIL, "choices": [FAIL, TELL]}
 _RUN_AGAIN = "mend that and run again"
@@ -19,9 +19,9 @@ _RUN_AGAIN = "mend that and run again"
 
 @dataclass(frozen=True)
 class BrokenMember:
-    """A member, why it is not as it should be, and the next step of a person. Contains no credentials.
+    """A member, why it is not in the wanted state, and the next step of a person. Contains no credentials.
 
-    ``problems`` are those that ``problem`` and ``next_step`` tell of, for programs.
+    ``problems`` are the problems behind ``problem`` and ``next_step``, as data.
     """
 
     name: str
@@ -31,24 +31,24 @@ class BrokenMember:
 
     @classmethod
     def of_problems(cls, name: str, problems: Sequence[Problem]) -> BrokenMember:
-        """From what is wrong with it."""
+        """Broken member with these problems."""
         return cls(name, *reason_and_next_step(ProblemsError(problems)), tuple(problems))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> BrokenMember:
-        """From its plain form."""
+        """Broken member from its ``plain`` form."""
         problems = tuple(map(Problem.of, plain.get("problems") or ()))
         return cls(str(plain["name"]), str(plain["problem"]), str(plain["next"]), problems)
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As results of steps have it, by which one step tells the next."""
+        """Form in results of actions, by which one step passes it to the next."""
         problems = {"problems": [each.plain for each in self.problems]} if self.problems else {}
         return {"name": self.name, "problem": self.problem, "next": self.next_step, **problems}
 
 
 def reason_and_next_step(error: Exception) -> tuple[str, str]:
-    """Why a member could not be worked on, and what to do about it, of what was raised."""
+    """Reason and next step, for people, from the exception that ended the work on a member."""
     if not isinstance(error, ProblemsError):
         return shown(str(error)), _RUN_AGAIN
     reasons = [f"{each.where}: {each.what}" if each.where else each.what for each in error.problems]
@@ -59,5 +59,5 @@ def reason_and_next_step(error: Exception) -> tuple[str, str]:
 
 
 def listing(broken: Iterable[BrokenMember]) -> list[str]:
-    """Lines that name each with its reason and its next step."""
+    """Lines for people: two for each member, with its reason and its next step."""
     return [line for each in broken for line in (f"  - {each.name}: {each.problem}", f"    next: {each.next_step}")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removal of what joining put on a member cluster, and what Karmada itself put there to act for users."""
+"""Removal of the objects that joining created on a member, and of those by which Karmada impersonates users there."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from . import agent, one_member, registration, service_types
 from .join import Entry, connected, impersonation
 from .registration import NAMESPACE_ON_MEMBER
 
-#: On a member, if a run was killed while a pod there tried to reach the control plane.
+#: Left on a member if a run was killed while a pod there tested the way to the control plane.
 _OF_KILLED_PROBE = Ref("v1", "Namespace", NAMESPACE_ON_MEMBER)
 
 
 def member_entries(run: Run) -> list[Entry]:
-    """The members that were joined, as they were reached then; the document may no longer list them."""
+    """Members that were joined, with their recorded access if the document no longer lists them."""
     listed = {entry["name"]: entry for entry in run.spec["members"]}
     return [listed.get(name) or {"name": name, **record} for name, record in sorted(run.state.members.items())]
 
 
 def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
-    """Members that would keep what is ours because they do not answer, apart from those given up by name."""
+    """Members that do not answer, so that our objects would be left on them, except those given up by name."""
     problems = []
     for entry in member_entries(run):
         if entry["name"] in abandoned:
@@ -50,15 +50,15 @@ def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
 
 
 def clean_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS) -> list[Change]:
-    """Remove from a member what joining it created, and what Karmada itself put there to act for users.
+    """Delete what joining created on a member, and the objects by which Karmada impersonates users there.
 
-    The namespace is asked to go, and waited for by ``wait_for_member``: a cluster does nothing about that for 5 s, in
-    which there is other work to do. When this returns there is nothing in it that could hold it.
+    The deletion of the namespace is requested here and awaited by ``wait_for_member``: a cluster does nothing about it
+    for 5 s, in which there is other work to do. On return nothing in it can block its deletion.
     """
     name = entry["name"]
     with connected(run, entry, timeout) as member:
         of_accounts = registration.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
-        # The document may say a mode that it has not come to.
+        # The member may not have reached the document's mode yet.
         has_agent = registration.may_have_agent(entry, run.state.members.get(name))
         refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
         live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
@@ -74,7 +74,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS
 
 
 def wait_for_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS) -> None:
-    """Return when the namespace that ``clean_member`` asked to go is gone. Raises ApplyFailed when it stays."""
+    """Wait until the namespace that ``clean_member`` deleted is gone. Raises ApplyFailed when it stays."""
     with connected(run, entry, timeout) as member:
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and namespace["metadata"].get("deletionTimestamp"):

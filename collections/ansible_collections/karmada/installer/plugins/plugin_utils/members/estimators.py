@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A karmada-scheduler-estimator for each member: what it needs to look at its member, and how schedulers find it.
+"""A karmada-scheduler-estimator for each member: its access to the member, and its address for schedulers.
 
-What an estimator may do on its member was made there by joining (see ``members``). Its credentials are in the control
-plane, beside those of the control plane itself, so a member that does not answer keeps no estimator from being made.
+Joining created its account on the member (see ``members``). Its credentials are in the control plane, beside those of
+the control plane itself, so an estimator can be created although its member does not answer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ROW = KARMADA_SCHEDULER_ESTIMATOR
 
 @dataclass(frozen=True, repr=False)
 class Joined:
-    """The members whose estimators can be made: member → kubeconfig, and which of them the control plane finds Ready.
+    """Members whose estimators can be created: ``access`` is member → kubeconfig, ``ready`` those that are Ready.
 
-    Has no representation, because it holds tokens. ``stale`` are Secrets of the control plane that nobody needs.
+    Has no repr, because it holds tokens. ``stale`` are Secrets of the control plane that are no longer needed.
     """
 
     access: Mapping[str, bytes]
@@ -42,7 +42,7 @@ class Joined:
 
 
 def joined(run: Run) -> Joined:
-    """What the control plane knows of the members that are to have an estimator."""
+    """Access and readiness of the members that are to have an estimator, read from the control plane."""
     wanted = [each.member for each in wanted_estimators(run)]
     kept = {registration.estimator_secret(name) for name in wanted}
     secrets = _ours(run, "Secret", MEMBER_NAMESPACE)
@@ -67,7 +67,7 @@ def joined(run: Run) -> Joined:
 
 
 def register(run: Run, found: Joined) -> list[Change]:
-    """Services in the control plane that lead schedulers to estimators; those of members that have left go."""
+    """Apply Services in the control plane that direct schedulers to estimators; delete those of members that left."""
     addresses = {
         each.member: run.place.estimator_address(run.instance, each)
         for each in wanted_estimators(run)
@@ -83,7 +83,7 @@ def register(run: Run, found: Joined) -> list[Change]:
 
 
 def in_pods(run: Run, found: Joined, timeout: float) -> list[Change]:
-    """Estimators as pods of the host cluster. Only those whose member is Ready are waited for."""
+    """Apply estimators as pods of the host cluster. Waits only for those whose member is Ready."""
     able = [each for each in wanted_estimators(run) if each.member in found.access]
     changes = run.apply_to_host_cluster("estimators", lambda: _objects(run, able, found)) if able else []
     begun = any(run.instance.object_name(f"{ROW.name}-") in ref for ref in run.state.owned.get(HOST_CLUSTER, {}))
@@ -97,7 +97,7 @@ def in_pods(run: Run, found: Joined, timeout: float) -> list[Change]:
 
 
 def wanted_estimators(run: Run) -> tuple[Component, ...]:
-    """The estimators that the document asks for, whether their members are joined or not."""
+    """Estimators that the document asks for, whether their members are joined or not."""
     wanted = wanted_components(run.spec, run.instance.member_places)
     return tuple(each for each in wanted if each.row == ROW.name)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joining members: many at once, each on its own, so that one that does not answer spoils no other.
+"""Joining members, many at once and each on its own, so that one that does not answer does not affect others.
 
-One in mode Pull is joined as one in mode Push is, and gets an agent on top (``agent_join``).
+A member in mode Pull is joined like one in mode Push, and gets an agent in addition (``agent_join``).
 """
 
 from __future__ import annotations
@@ -38,25 +38,24 @@ from . import taints as member_taints
 from .broken import BrokenMember, reason_and_next_step
 from .plan import Clusters
 
-#: Members that join at the same moment: each waits for its own cluster, and all write to one control plane.
+#: Members that join concurrently: each waits for its own cluster, and all write to one control plane.
 AT_ONCE = 16
-#: How long a member may take for its first answer; afterwards it is as patiently asked again as any API server.
+#: Time within which a member must answer first; later requests are retried as for any API server.
 FIRST_ANSWER_SECONDS = 8.0
-#: Requests to one member at the same moment while it is changed. Each needs a connection, which cost most with many.
+#: Concurrent requests to one member while it is changed. Each needs a connection, the largest cost with many members.
 WORKERS = 2
-#: How long the pods of an agent may take to end.
+#: Time within which the pods of an agent must end.
 AGENT_SECONDS = 120.0
 Entry = Mapping[str, Any]
 
 
 @dataclass
 class Outcome:
-    """What came of one member: what changed on it, what changed in the control plane.
+    """Result for one member: changes on it and changes in the control plane.
 
-    ``problem`` is why it is not joined, or not gone, for a person, and ``next_step`` what to do about it;
-    ``problems`` are both for programs;
-    ``cluster_id`` is which cluster it is, as far as it has told; ``left`` what stays on a member that was given up;
-    ``unready`` whether it is the control plane that does not find it Ready.
+    ``problem`` says for a person why it is not joined, or not gone, and ``next_step`` what to do about it; ``problems``
+    are both as data; ``cluster_id`` identifies the cluster, if it has answered; ``left`` names what stays on a member
+    that was given up; ``unready`` is true if it is the control plane that does not find it Ready.
     """
 
     name: str
@@ -68,38 +67,38 @@ class Outcome:
     cluster_id: str = ""
     left: str = ""
     unready: bool = False
-    #: Components that hold a connection to it as it was before this change.
+    #: Components with a connection to it that this change makes outdated.
     holders: frozenset[str] = frozenset()
-    #: What its agent on hosts needs to get to it.
+    #: Access of its agent on hosts to the member.
     agent: AgentAccess | None = None
 
     def fail(self, error: one_member.Told) -> None:
-        """This came in between."""
+        """Record this error as the reason why the work on the member ended."""
         self.problem, self.next_step = reason_and_next_step(error)
         self.problems = tuple(error.problems)
 
     def failed_as(self, other: Outcome | BrokenMember) -> None:
-        """What came in between in another step of this member, or nothing."""
+        """Take over the problem, if any, of another step of this member."""
         self.problem, self.next_step, self.problems = other.problem, other.next_step, other.problems
 
     @property
     def broken(self) -> BrokenMember | None:
-        """Why it is not as it should be, if it is not."""
+        """Form for reports of a member with a problem; None without one."""
         return BrokenMember(self.name, self.problem, self.next_step, self.problems) if self.problem else None
 
     @property
     def changes(self) -> list[Change]:
-        """What made a difference, one change for each object."""
+        """Changes on the member and in the control plane, one for each object."""
         return [*one_per_object(self.on_member), *one_per_object(self.in_control_plane)]
 
 
 def of_each(
     entries: Sequence[Entry], work: Callable[[Entry, Outcome], None], trace: Callable[[str], None] = lambda _text: None
 ) -> list[Outcome]:
-    """Do the same for every member, a bounded number at once; ``work`` fills in the member's outcome as it goes.
+    """Run ``work`` for every member, at most AT_ONCE concurrently; it fills in the member's outcome as it goes.
 
-    What goes wrong with one is its own problem, and what it changed before that stays known. ``trace`` gets the
-    traceback of what nobody has thought of (``Run.trace``).
+    An error becomes the problem of its member; changes made before it stay in the outcome. ``trace`` gets the traceback
+    of an unexpected error (``Run.trace``).
     """
 
     def guarded(entry: Entry) -> Outcome:
@@ -117,9 +116,9 @@ def of_each(
 
 @contextmanager
 def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator[Cluster]:
-    """The member's API server, as the person who joins it reaches it.
+    """Client of the member's API server, with the access that was given for joining.
 
-    ``patience`` is for how many seconds one request may be tried again at most, where that is less than for others.
+    ``patience`` is the longest time in seconds for which one request is retried, if less than the default.
     """
     listed = any(each["name"] == entry["name"] for each in run.spec["members"])
     cluster = _over_ssh(run, entry, listed) if "kubeconfigFrom" in entry else _out_of_secret(run, entry, listed)
@@ -152,14 +151,14 @@ def _over_ssh(run: Run, entry: Entry, listed: bool) -> Cluster:
 
 
 def registered_clusters(run: Run) -> Clusters:
-    """The Cluster objects of the control plane by name; in check mode there may be no control plane yet."""
+    """Cluster objects of the control plane by name; empty in check mode if there is no control plane yet."""
     if run.check and not run.control_plane_exists:
         return Clusters()
     return Clusters.of(run.control_plane.list(registration.CLUSTER_API, "Cluster"))
 
 
 def registration_of(member: Cluster) -> registration.Registration:
-    """Which cluster this really is. Its identity is the UID of kube-system, as everywhere in Karmada."""
+    """Identity and address of a cluster. As everywhere in Karmada, its identity is the UID of kube-system."""
     system = member.with_patience(retry_seconds=FIRST_ANSWER_SECONDS).get("v1", "Namespace", "kube-system")
     if system is None or not is_uid(system.get("metadata", {}).get("uid")):
         raise ProblemsError(
@@ -175,7 +174,7 @@ def registration_of(member: Cluster) -> registration.Registration:
 
 
 def check_identity(name: str, identity: registration.Registration, registered: Clusters) -> None:
-    """Refuse one cluster under two names, and another cluster under a name that is taken."""
+    """Raise ProblemsError for one cluster under two names, and for another cluster under a name that is taken."""
     for other in registered.names.get(identity.cluster_id, []):
         if other != name:
             raise ProblemsError(
@@ -199,7 +198,7 @@ def check_identity(name: str, identity: registration.Registration, registered: C
 
 
 def check_state(entry: Entry, live: Object | None) -> None:
-    """Refuse a member that is being removed, or that somebody else has in another mode; ``live`` is its Cluster."""
+    """Raise ProblemsError for a member (Cluster ``live``) that is being deleted or that others have in another mode."""
     if live is None:
         return
     name, where = entry["name"], f"spec.members[{entry['name']}]"
@@ -232,7 +231,7 @@ def check_state(entry: Entry, live: Object | None) -> None:
 
 
 def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster:
-    """The control plane as a survey reads it: with all of a kind read at once, or as one that has nothing yet."""
+    """Control plane for a survey: each kind listed once and read from memory, or empty if nothing is registered yet."""
     if not registered and not (run.check and run.control_plane_exists):
         return ABSENT
     return listed(run.control_plane, [("v1", "Secret", MEMBER_NAMESPACE)], known=registered.values())
@@ -241,24 +240,24 @@ def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster:
 def survey_member(
     run: Run, entry: Entry, registered: Clusters, outcome: Outcome, inside: Cluster | None = None
 ) -> None:
-    """What joining this member would change; nothing is written. A check run asks the API servers for the diffs.
+    """Fill ``outcome`` with the changes that joining this member would make; a check run gets diffs by dry run.
 
-    ``inside`` is what ``in_control_plane`` gave.
+    ``inside`` is the result of ``in_control_plane``.
     """
     if entry["name"] not in registered and not run.check:
-        # All of it is to be made there, which is enough to know.
+        # All of its objects are to be created there, so no read is needed.
         inside = ABSENT
     mode = Mode.PREDICT if run.check else Mode.LOOK
     _join(run, entry, registered, outcome, mode, inside or in_control_plane(run, registered))
 
 
 def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
-    """Put accounts on the member and its credentials and Cluster into the control plane."""
+    """Create accounts on the member, and its credentials and Cluster in the control plane."""
     _join(run, entry, registered, outcome, Mode.WRITE, run.control_plane)
 
 
 def _join(run: Run, entry: Entry, registered: Clusters, outcome: Outcome, mode: Mode, control_plane: Cluster) -> None:
-    """All steps of a join in their order, in any mode."""
+    """Take the steps of a join in their order, in any mode."""
     name, live = entry["name"], registered.get(entry["name"])
     check_state(entry, live)
     with connected(run, entry) as cluster:
@@ -267,7 +266,7 @@ def _join(run: Run, entry: Entry, registered: Clusters, outcome: Outcome, mode: 
         check_identity(name, identity, registered)
         member, inside = _runners(run, mode, outcome, cluster, control_plane)
         member.take(_accounts(run, entry, live, member.cluster))
-        # Before the mode changes: at no moment two work on the member.
+        # Before the mode changes: two components must not work on the member at once.
         if member_mode.had_agent(entry, run.state, live):
             member.take(agent_join.end(run, name, member.cluster))
             inside.take(agent_join.forget(run, name, inside.cluster))
@@ -288,7 +287,7 @@ def _join(run: Run, entry: Entry, registered: Clusters, outcome: Outcome, mode: 
 def _runners(
     run: Run, mode: Mode, outcome: Outcome, member: Cluster, control_plane: Cluster
 ) -> tuple[StepRunner, StepRunner]:
-    """Who takes steps on the member, and who in the control plane."""
+    """Step runners for the member and for the control plane."""
     if mode is not Mode.WRITE:
         member = listed(member, [("v1", kind, MEMBER_NAMESPACE) for kind in ("ServiceAccount", "Secret")])
     return (
@@ -298,15 +297,15 @@ def _runners(
 
 
 def _accounts(run: Run, entry: Entry, live: Object | None, member: Cluster) -> Iterator[Step]:
-    """Accounts on the member with what they need, and without what the document does not ask for any more."""
+    """Steps for accounts on the member with their rights, without those that the document no longer asks for."""
     owner, uids = run.instance.owner, run.state.uids(f"member/{entry['name']}")
-    # A run that was killed may have made it without recording that; one of others is used as it is.
+    # A killed run may have created it without recording that; somebody else's is used as it is.
     yield Step(
         [registration.namespace_on_member(owner)], lambda found: "keep" if owned_by(found, owner, uids) else "leave"
     )
-    # Karmada looks for them when the Cluster appears.
+    # Karmada needs these types when the Cluster appears.
     yield service_types.step(run)
-    # A member deletes a token whose account it does not know yet, so the accounts come first.
+    # A member deletes a token whose account does not exist, so the accounts come first.
     wanted = _objects_on_member(run, entry)
     for first in (True, False):
         yield Step([each for each in wanted if (each["kind"] == "ServiceAccount") is first], _treatment(live))
@@ -314,9 +313,9 @@ def _accounts(run: Run, entry: Entry, live: Object | None, member: Cluster) -> I
 
 
 def _treatment(live: Object | None) -> Treat:
-    """Objects that are there become ours, if the member was joined by other tools before it was listed.
+    """Treatment of existing objects: adopt those of a member that other tools joined before it was listed.
 
-    ``live`` is the member's Cluster. What another installer claims never becomes ours.
+    ``live`` is the member's Cluster. Objects that another installer claims are never adopted.
     """
     nobody = (None, None)
     if live is None or claimed_by(live) != nobody:
@@ -332,13 +331,13 @@ def _register(
     credentials: registration.Credentials | None,
     inside: StepRunner,
 ) -> None:
-    """The Cluster ``wanted`` and its credentials in the control plane, where ``live`` is there."""
+    """Apply the Cluster ``wanted`` and its credentials to the control plane; ``live`` is the existing one, if any."""
     cluster, treat = Ref.of(wanted), _treatment(live)
     taints = partial(member_taints.patch_for, entry=entry)
-    # Before its status is known, without which nothing is scheduled to it.
+    # Before its status is known, without which the scheduler does not choose it.
     edits = {cluster: taints} if taints(live or wanted) else {}
-    # The Cluster has to find its credentials when it appears, and can own them only once it is there. One that is
-    # adopted becomes ours last: until then the next run sees that it has to be.
+    # The Cluster must find its credentials when it appears, and can own them only once it exists. One that is adopted
+    # becomes ours last: until then the next run sees that it is still to be adopted.
     uid = live["metadata"]["uid"] if live else None
     first = Step(_secrets(run, entry, credentials, uid), treat)
     made = inside.take([first, Step([wanted], treat, edits)])
@@ -353,7 +352,7 @@ def _secrets(run: Run, entry: Entry, credentials: registration.Credentials | Non
 
 
 def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
-    """Whether this member has to be touched: something differs, or what has to be on record of it is not."""
+    """Return whether this member must be changed: something differs, or its record is missing or outdated."""
     known, record = state.uids(f"member/{outcome.name}"), state.members.get(outcome.name)
     unrecorded = any(change.uid not in known for change in outcome.on_member)
     if record is None or FORMER_MODE in record:
@@ -362,7 +361,7 @@ def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
 
 
 def install_agent(run: Run, entry: Entry, outcome: Outcome) -> None:
-    """Give a member in mode Pull its agent. Whoever worked on it in mode Push has to have ended."""
+    """Install the agent of a member in mode Pull. karmada-controller-manager must have stopped its work there."""
     with connected(run, entry) as cluster:
         _start_agent(run, entry, *_runners(run, Mode.WRITE, outcome, cluster, run.control_plane), outcome)
 
@@ -378,9 +377,9 @@ def _start_agent(run: Run, entry: Entry, member: StepRunner, inside: StepRunner,
 
 
 def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
-    """Joined is a member that the control plane itself finds Ready. Waits for all of them together.
+    """Wait until the control plane itself finds all these members Ready, which is what joined means.
 
-    An agent that does not come to that tells on its member why.
+    If an agent does not get there, its status and logs on the member tell why.
     """
 
     def runs(entry: Entry, _outcome: Outcome) -> None:
@@ -413,9 +412,9 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
 
 
 def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
-    """The state with what was made on the member and how it was joined."""
+    """State with the objects created on the member, and how it was joined."""
     name = entry["name"]
-    # What was to be deleted and was not there, or is somebody else's by now, has a note.
+    # A change with a note is a deletion of what was missing already, or belongs to somebody else by now.
     gone = {str(change.ref) for change in on_member if change.action == "deleted" or change.note}
     uids = {str(change.ref): change.uid for change in on_member if change.uid and str(change.ref) not in gone}
     record = registration.changed_record(state.members.get(name), entry)
@@ -426,7 +425,7 @@ def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
 
 
 def settled(state: State, entry: Entry) -> State:
-    """The state with a change of this member's mode brought to its end."""
+    """State in which the change of this member's mode is finished."""
     name = entry["name"]
     return replace(state, members={**state.members, name: registration.settled(state.members[name])})
 
@@ -448,7 +447,7 @@ def _objects_on_member(run: Run, entry: Entry) -> list[Object]:
 
 
 def impersonation(name: str, member: Cluster) -> list[Object]:
-    """The rights to act for users that Karmada itself has put on this member."""
+    """RBAC objects that Karmada itself has created on this member to impersonate users."""
     return [
         found
         for kind in ("ClusterRoleBinding", "ClusterRole")
@@ -458,9 +457,9 @@ def impersonation(name: str, member: Cluster) -> list[Object]:
 
 
 def _surplus(run: Run, entry: Entry, member: Cluster) -> list[agent_join.Target]:
-    """Objects on the member that go because the document asks for less than it did.
+    """Objects on the member to delete because the document asks for less than before.
 
-    Who may act for an administrator has all rights, so rights that are scoped leave nothing of that.
+    Impersonation of an administrator gives all rights, so with scoped rights it is removed entirely.
     """
     acting = impersonation(entry["name"], member) if member_rights.are_scoped(entry) else []
     return [
@@ -471,7 +470,7 @@ def _surplus(run: Run, entry: Entry, member: Cluster) -> list[agent_join.Target]
 
 
 def _of_estimator(run: Run, entry: Entry) -> list[agent_join.Target]:
-    """What an estimator that the document does not ask for any more had on the member, as far as it is on record."""
+    """Recorded objects on the member of an estimator that the document no longer asks for."""
     if _has_estimator(run, entry):
         return []
     name = entry["name"]

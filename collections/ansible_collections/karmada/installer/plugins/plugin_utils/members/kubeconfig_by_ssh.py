@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubeconfig of a member, read over SSH from one of its hosts. It is kept in memory only.
 
-Whoever can write that file could have written anything: it reaches no file of this machine, and runs no program here.
+Its content is not trusted: it can refer to no file of this machine, and runs no program here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..problems import Problem, ProblemsError, Reason
 from ..run import host_access, ssh, ssh_files
 from ..run.facts import Facts
 
-#: How long a host may take for all of it, and to let us in.
+#: Time for the whole command, and for the connection.
 SECONDS, CONNECT_SECONDS = 30.0, 10
-#: Exit code of ssh itself, not of what it ran.
+#: Exit code of ssh itself, as opposed to those of the remote command.
 _SSH_FAILED = 255
-#: More of what a host says is not read.
+#: Bytes that are read of stderr.
 _MAX_WORDS = 64 * 1024
 _ALWAYS = (
     *("-oBatchMode=yes", f"-oConnectTimeout={CONNECT_SECONDS}", "-oControlMaster=no", "-oControlPath=none"),
@@ -41,7 +41,7 @@ _LOOPBACK = ("localhost", "127.", "::1")
 
 @dataclass(frozen=True)
 class Answer:
-    """What ssh came back with. ``code`` is None if it took too long."""
+    """Result of ssh. ``code`` is None after a timeout."""
 
     code: int | None
     content: bytes
@@ -49,7 +49,7 @@ class Answer:
 
 
 def access(run: Facts, entry: Mapping[str, Any], where: str) -> kubeconfig.Access:
-    """The access that the kubeconfig on the host describes. ``where`` is the field that names the host.
+    """Access that the kubeconfig on the host describes. ``where`` is the field that names the host.
 
     Raises ProblemsError in words that quote nothing of the file.
     """
@@ -73,14 +73,14 @@ def access(run: Facts, entry: Mapping[str, Any], where: str) -> kubeconfig.Acces
 
 
 def command(source: Mapping[str, Any], key: str | None, known_hosts: str | None) -> list[str]:
-    """The command that prints the file, with nothing in it that a shell or ssh would heed.
+    """Command that prints the file, safe from interpretation by a shell or by ssh.
 
-    Raises ProblemsError if a field is not of the form that the schema asks for.
+    Raises ProblemsError if a field does not have the form that the schema demands.
     """
     identity = ["-i", key] if key else []
     user = ["-l", ssh.word(source, "user")] if "user" in source else []
     path = shlex.quote(source["path"])
-    # Read by who logs in if that is allowed, else by sudo; root needs none, and may have none.
+    # As the login user if that may read it, else by sudo; root needs no sudo, and may not have it.
     read = f"if test -r {path} || test $(id -u) = 0; then exec cat {path}; fi; exec sudo -n cat {path}"
     return [
         "ssh",
@@ -96,9 +96,9 @@ def command(source: Mapping[str, Any], key: str | None, known_hosts: str | None)
 
 
 def _run(command: Sequence[str]) -> Answer:
-    """Run it, and read no more than a kubeconfig may have.
+    """Run the command, and read no more than the maximum size of a kubeconfig.
 
-    What it starts (a proxy to the host) is in a group with it and ends with it, or would hold the pipes open.
+    Its children (a proxy to the host) are in its process group and are killed with it: they would keep the pipes open.
     """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
@@ -153,6 +153,6 @@ def _refuse_failure(answer: Answer, source: Mapping[str, Any], where: str) -> No
     else:
         told = host_access.problem(answer.words, host=address, address=address, user=source.get("user", ""))
         reason = told.reason
-        # The fields are those of hosts there.
+        # These problems name fields of plain hosts.
         what, remedy = told.what, re.sub(r"\bssh\.(?=user|port|privateKey)", "kubeconfigFrom.", told.remedy)
     raise ProblemsError(Problem(f"the kubeconfig cannot be read from {address}: {what}", where, remedy, reason=reason))

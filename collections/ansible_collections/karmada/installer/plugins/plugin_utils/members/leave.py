@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that leave: out of the control plane first, then what joining put on them, each on its own.
+"""Members that leave: out of the control plane first, then the objects of joining on them, each on its own.
 
-Every step looks at what is there and does what is left to do, so that a run that was killed is carried on by the next.
+Every step reads the live state and does what is left, so that the next run carries on after one that was killed.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from . import mode as member_mode
 from . import works as member_works
 from .join import Entry, Outcome, connected, registration_of
 
-#: How long a member may take to answer at all; one that is given up is asked for a moment only.
+#: Time within which a member must answer; for one that is given up, a moment only.
 REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
-#: How long Karmada may take over one Work before we look ourselves whether anything is left to do for it, and how long
-#: the member may take to answer such a look.
+#: Time for Karmada to finish one Work before we look ourselves whether anything is left to do for it, and time for the
+#: member to answer such a look.
 GRACE_SECONDS, LOOK_SECONDS = 3.0, 5.0
-#: How often Karmada is made to look whether a Cluster may go.
+#: Seconds between two attempts to make Karmada check whether a Cluster may go.
 WAKE_SECONDS = 1.0
-#: How often we look; less often where it takes long, but at least this often.
+#: Pause between two looks; longer if a look takes long, up to the second value.
 _PAUSE, _LONGEST_PAUSE = 0.25, 2.0
-#: The other thing that helps a member whose time was over.
+#: End of a remedy for a member whose time is over.
 _MORE_TIME = "or give it more time (-e member_leave_timeout=…, in seconds)"
-#: When less than this part of the time is left, the Cluster of a member that is given up goes without its finalizers.
+#: Fraction of the time, at its end, in which the Cluster of a member that is given up loses its finalizers.
 _LAST_PART = 1 / 3
 
 
 def entries(run: Run, names: Iterable[str]) -> list[Entry]:
-    """Members that leave, as they were reached when they joined: their entries are gone."""
+    """Members that leave, with their recorded access: their entries are no longer in the document."""
     return [{"name": name, **run.state.members.get(name, {})} for name in names]
 
 
 def install_policies(run: Run) -> list[Change]:
-    """See that the API server can be told to leave workloads where they are; see ``member_works.policies``."""
+    """Apply the policies that let workloads stay on members that leave; see ``member_works.policies``."""
     return run.apply_to_control_plane("policies for members that leave", lambda: member_works.policies(run.state.owner))
 
 
 def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
-    """Take a member out of the control plane, and what joining created off it. ``cluster`` is its Cluster object.
+    """Take a member out of the control plane, and delete what joining created on it. ``cluster`` is its Cluster object.
 
-    Raises what ``join.of_each`` turns into the problem of this member. Nothing was changed if it does not
-    answer, or if the control plane does not find it ready, because then nobody could see to its workloads.
+    Raises the errors that ``join.of_each`` turns into the problem of this member. Nothing has changed if it does not
+    answer, or if the control plane does not find it ready, because then its workloads could not be handled.
     """
     name, deadline = entry["name"], time.monotonic() + timeout
     _require_ours(run, name, cluster)
@@ -89,10 +89,10 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
 
 
 def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
-    """Take a member out of the control plane without asking it, finalizers included.
+    """Take a member out of the control plane without its cooperation, finalizers included.
 
-    Its workloads stay as they are. What joining put there goes if it happens to answer; else it is told in
-    ``outcome.left``, and so is a Cluster that is not ours, which is not touched.
+    Its workloads stay as they are. What joining created there is deleted if it happens to answer; else ``outcome.left``
+    names it, and so it does a Cluster that is not ours, which stays untouched.
     """
     name, deadline = entry["name"], time.monotonic() + timeout
     ours = cluster is not None and claimed_by(cluster) == (FIELD_MANAGER, run.state.owner)
@@ -122,7 +122,7 @@ def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outc
 
 
 def remains_on(run: Run, name: str) -> str:
-    """What joining put on a member and is on record, for people."""
+    """Recorded objects that joining created on a member, for people."""
     return ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
 
 
@@ -163,19 +163,19 @@ def _require_same(member: Cluster, name: str, cluster: Object) -> None:
 
 
 def _pulls(cluster: Object) -> bool:
-    """Whether an agent sees to the Works; the record may be of a mode that the Cluster has not come to."""
+    """Return whether an agent applies the Works, by the Cluster; the recorded mode may not be reached yet."""
     return member_mode.of_cluster(cluster) == registration.PULL
 
 
 def _is_between_modes(entry: Entry, cluster: Object, member: Cluster) -> bool:
-    """Whether nobody sees to the Works: a change of the mode was begun, and the member has no agent yet, or no more."""
+    """Return whether no component applies the Works: a change of mode was begun, and no agent is on the member."""
     if FORMER_MODE not in entry or not _pulls(cluster) or member_works.is_going(cluster):
         return False
     return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
 
 
 def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) -> Object:
-    """The Cluster in mode Push, in which karmada-controller-manager sees to the Works."""
+    """Cluster set back to mode Push, in which karmada-controller-manager applies the Works."""
     ref = Ref.of(cluster)
     pushed = {**cluster, "spec": {**cluster["spec"], "syncMode": registration.PUSH}}
     outcome.in_control_plane.append(Change(ref, "changed", cluster["metadata"]["uid"], diff(cluster, pushed)))
@@ -187,7 +187,7 @@ def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) 
 
 
 def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome) -> None:
-    """Delete the Cluster while Karmada sees to the workloads, and wait until it is gone."""
+    """Delete the Cluster while Karmada still handles the workloads, and wait until it is gone."""
     name, retained = entry["name"], entry.get("onLeave", registration.RETAIN) == registration.RETAIN
     reason = reason_not_ready(cluster)
     if reason and not member_works.is_going(cluster):
@@ -215,7 +215,7 @@ def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline
 
 
 def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
-    """See that what every Work of this member stands for stays when the Work goes, whatever controllers write now."""
+    """Make every Work of this member preserve its resources when it is deleted, whatever controllers write now."""
     namespace = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
     if namespace is None:
         return
@@ -237,9 +237,9 @@ def _retain(control_plane: Cluster, name: str, deadline: float) -> None:
 
 
 def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _Settled | None) -> None:
-    """Delete every Work of a member whose agent sees to it, and wait until all are gone.
+    """Delete every Work of a member with an agent that applies it, and wait until all are gone.
 
-    With the Cluster would go the namespace that the agent's rights on Works are in, maybe before the last of them.
+    Deleting the Cluster first would delete the namespace of the agent's rights on Works, maybe before the last Work.
     """
     space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
     if space is None or member_works.is_going(space):
@@ -268,10 +268,10 @@ def _see_works_go(control_plane: Cluster, name: str, deadline: float, settled: _
 def _put_in_force(
     control_plane: Cluster, namespace: Object, labels: dict[str, str], policy: str, deadline: float
 ) -> None:
-    """Label an execution namespace, and wait until the policy that follows from that is applied there."""
+    """Label an execution namespace, and wait until the policy that this label selects is in force there."""
     name = namespace["metadata"]["name"]
     control_plane.patch_merge("v1", "Namespace", name, None, {"metadata": {"labels": labels}})
-    # Nothing is created in a namespace that is going, so that nothing can be tried there.
+    # Nothing can be created in a terminating namespace, not even by dry run.
     while not member_works.is_going(namespace) and not _refused(control_plane, name, policy):
         if time.monotonic() > deadline:
             raise ProblemsError(
@@ -286,11 +286,11 @@ def _put_in_force(
 
 
 def _refused(control_plane: Cluster, namespace: str, policy: str) -> bool:
-    """Whether the policy is in force in this execution namespace."""
+    """Return whether the policy is in force in this execution namespace."""
     try:
         control_plane.create(member_works.probe(namespace, policy), dry_run=True)
     except Forbidden as error:
-        # Of two that refuse it only one is told, and new Works are refused after those that do not retain.
+        # Of two policies that refuse it only one is named; that for new Works is put in force only after the other.
         if any(each in error.message for each in (policy, member_works.NO_NEW_WORKS_POLICY)):
             return True
         raise
@@ -298,7 +298,7 @@ def _refused(control_plane: Cluster, namespace: str, policy: str) -> bool:
 
 
 def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | None) -> None:
-    """Wait until the Cluster is gone, and its execution namespace before it. Raises ProblemsError at the deadline."""
+    """Wait until the execution namespace and then the Cluster are gone. Raises ProblemsError at the deadline."""
     control_plane, name = run.control_plane, cluster["metadata"]["name"]
     going, told = _Going(control_plane, cluster), time.monotonic()
     while live := going.live():
@@ -336,7 +336,7 @@ def _what_holds(control_plane: Cluster, name: str) -> str:
 
 
 def _force(control_plane: Cluster, cluster: Object, deadline: float) -> None:
-    """Make the Cluster go without anybody seeing to its Works, and at last without its own finalizers."""
+    """Make the Cluster go although no component finishes its Works, in the end by removing its own finalizers."""
     until = time.monotonic()
     last = until + (deadline - until) * (1 - _LAST_PART)
     going = _Going(control_plane, cluster)
@@ -349,10 +349,10 @@ def _force(control_plane: Cluster, cluster: Object, deadline: float) -> None:
 
 
 def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
-    """What may be left in the control plane without the Cluster: the credentials, and a namespace that hangs.
+    """Delete what the Cluster may have left in the control plane: the credentials, and a namespace that hangs.
 
-    Without a Cluster Karmada never finishes a Work, so the execution namespace of one that somebody forced to go would
-    stay for ever.
+    Karmada never finishes a Work without a Cluster, so if somebody forced the Cluster to go, its execution namespace
+    would stay for ever.
     """
     control_plane = run.control_plane
     space = control_plane.get("v1", "Namespace", member_works.execution_namespace(name))
@@ -375,10 +375,10 @@ def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
 
 
 class _Going:
-    """A Cluster whose deletion was asked for, and what makes it go without the pauses that others make.
+    """A Cluster that is being deleted, and the actions that spare it the pauses of others.
 
-    Its Works would begin to go 5 s after their namespace does, and be waited for in steps of 8 s. Its controller looks
-    every 10 s whether the namespace and the bindings are done.
+    By itself, its Works would begin to go 5 s after their namespace, and be checked in steps of 8 s; its controller
+    checks every 10 s whether the namespace and the bindings are gone.
     """
 
     def __init__(self, control_plane: Cluster, cluster: Object) -> None:
@@ -387,7 +387,7 @@ class _Going:
         self._woken: float | None = None
 
     def live(self) -> Object | None:
-        """The Cluster as it is now; None if it is gone."""
+        """Current state of the Cluster; None if it is gone."""
         found = self._control_plane.get(registration.CLUSTER_API, "Cluster", self._name)
         return found if found and found["metadata"]["uid"] == self._uid else None
 
@@ -399,12 +399,12 @@ class _Going:
             return []
         works = _works(self._control_plane, self._name)
         if member_works.is_going(space):
-            # No controller can make them anew.
+            # No controller can create them again.
             _on_each(works, lambda work: _delete(self._control_plane, work))
         return works
 
     def _wake(self, live: Object) -> None:
-        """Any change of a Cluster makes its controller look."""
+        """Change an annotation: any change of a Cluster makes its controller reconcile."""
         now = time.monotonic()
         if self._woken is None or now - self._woken > WAKE_SECONDS:
             self._woken = now
@@ -415,17 +415,17 @@ class _Going:
 class _Settled:
     """Works that Karmada does not finish although nothing is left to do for them on the member.
 
-    It takes its labels off what stays there, and tries that for ever where the object is not there any more, or is
-    clean already. Looked at after a while only, and only where our own look at the member shows it.
+    Karmada takes its labels off objects that stay there, and retries for ever if the object no longer exists or has no
+    such label. A Work is released only after GRACE_SECONDS, and only if our own look at the member confirms it.
     """
 
     def __init__(self, member: Cluster) -> None:
-        # One that is lost by now must not take more time than it has.
+        # A member that is lost by now must not use up the time.
         self._member = member.with_patience(retry_seconds=0, read_seconds=LOOK_SECONDS)
         self._since: dict[str, float] = {}
 
     def release(self, control_plane: Cluster, works: Sequence[Object]) -> None:
-        """Let go of those among these Works that are held without a reason; of some only, which is one look."""
+        """Remove the finalizers of Works that are held without a reason; at most AT_ONCE of them in one call."""
         now = time.monotonic()
         going = [work for work in works if member_works.is_going(work) and member_works.retains(work)]
         due = [work for work in going if now - self._since.setdefault(work["metadata"]["uid"], now) > GRACE_SECONDS]
@@ -443,7 +443,7 @@ class _Settled:
         try:
             return not any(live and member_works.is_managed(live) for live in found)
         except ApiError:
-            # Not known, so it is looked at once more.
+            # Not known, so the next call looks again.
             return False
 
 
@@ -455,7 +455,7 @@ def _works(control_plane: Cluster, name: str) -> list[Object]:
 
 
 def _strip(control_plane: Cluster, works: Sequence[Object]) -> None:
-    """Take the finalizers off Works that are going."""
+    """Remove the finalizers of Works that are being deleted."""
     held = [work for work in works if member_works.is_going(work) and work["metadata"].get("finalizers")]
     _on_each(held, lambda work: _patch(control_plane, work, {"metadata": {"finalizers": None}}))
 
@@ -466,7 +466,7 @@ def _on_each(found: Sequence[Object], work: Callable[[Object], None]) -> None:
 
 
 def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
-    """Change the object if it is still there."""
+    """Patch the object if it still exists."""
     ref = Ref.of(live)
     try:
         cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, patch)
@@ -489,7 +489,7 @@ def _deleted(live: Object) -> Change:
 
 
 def _pause(looked: float) -> None:
-    """Until the next look, after one that began at ``looked``: lists of many Works are work for everybody."""
+    """Sleep until the next look, after one that began at ``looked``: lists of many Works load the API server."""
     time.sleep(min(max(_PAUSE, 3 * (time.monotonic() - looked)), _LONGEST_PAUSE))
 
 

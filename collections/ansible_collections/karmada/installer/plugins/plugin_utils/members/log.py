@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a member is not Ready, by what karmada-controller-manager has logged of it.
+"""Reasons why a member is not Ready, from the log of karmada-controller-manager.
 
-The Cluster says no more than that it is not reached. The process that looks at members, one of several, says why.
+The Cluster only says that it is not reached. The reason is in the log of the leader, one of several processes.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from ..kube.errors import ApiError
 from ..redaction import redacted
 from ..run.run import Run
 
-#: How far back a line counts. A member is looked at every 10 s, and may take half a minute to fail; before that
-#: something else may have been wrong.
+#: Age up to which lines count. A member is checked every 10 s, and a check may take half a minute to fail; older lines
+#: may be about something else.
 SECONDS = 180
-#: How many lines of a pod are read, and how much of one is shown.
+#: Lines that are read of a pod, and characters that are shown of one.
 LINES, LONGEST = 2000, 300
-#: How long the host cluster may take to show them.
+#: Time within which the host cluster must answer.
 _PATIENCE_SECONDS = 5.0
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _LINE = re.compile(rf"^[EW](\d{{4}} [\d:.]+) .*?\] {_QUOTED}(?: err={_QUOTED})?")
 
 
 def mark(member: str) -> str:
-    """What lines about a member have in them."""
+    """Text by which lines about a member are found."""
     return f'cluster="{member}"'
 
 
 def consequence(member: str) -> str:
-    """What lines have in them that say no more of a member than that it is not Ready."""
+    """Text of lines that only repeat that a member is not Ready."""
     return f"cluster({member}) not ready"
 
 
 def reasons(run: Run, names: Iterable[str]) -> dict[str, str]:
-    """Member → why it is not reached, of those of which there is a line. A courtesy: nothing of it is an error.
+    """Member → reason why it is not reached, for those with a line in the log. Best effort, without errors.
 
-    On plain hosts it is what ``member_log`` has found there, if that was done.
+    On plain hosts it is what ``member_log`` has found there, if that has run.
     """
     names = list(names)
     if not names:
@@ -50,20 +50,20 @@ def reasons(run: Run, names: Iterable[str]) -> dict[str, str]:
 
 
 def newest_reason(lines: Iterable[str], member: str) -> str:
-    """What the newest error of a member says; empty if there is none. ``lines`` may be of several processes."""
+    """Reason in the newest error of a member; empty if there is none. ``lines`` may be of several processes."""
     own, nothing_new = mark(member), consequence(member)
     about = (line for line in lines if own in line and nothing_new not in line)
     matches = [found for line in about if (found := _LINE.match(line))]
     if not matches:
         return ""
-    # Those that begin at the same moment are in order.
+    # Lines with the same time are in order.
     _time, what, why = max(reversed(matches), key=lambda found: found[1]).groups()
     text = redacted(": ".join(_plain(each) for each in (what, why) if each))
     return f"{KARMADA_CONTROLLER_MANAGER.name}: {text if len(text) <= LONGEST else text[:LONGEST] + '…'}"
 
 
 def _plain(quoted: str) -> str:
-    """What Go has quoted. It is shown to people, so that what cannot be read stays as it is."""
+    """Content of a string quoted by Go; if it cannot be decoded, it is shown to people as it is."""
     try:
         return " ".join(str(json.loads(f'"{quoted}"')).split())
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A member that changes between push and pull, and stays registered and at work meanwhile. No I/O.
+"""A member that changes between push and pull, and stays registered and in use meanwhile. No I/O.
 
-At no moment two work on the member: who does so ends before the mode of the Cluster changes, or before the next begins.
-Until then its Works wait, and what they stand for goes on running.
+At most one component works on the member at a time: it ends before the mode of the Cluster changes, or before the next
+begins. In between, its Works wait, and the workloads keep running.
 
 ==========  ============================================================================================
 Push, Pull  the Cluster changes; karmada-controller-manager starts again, which ends its watches; the agent comes
@@ -10,7 +10,7 @@ Pull, Push  the agent ends and loses its rights; the Cluster changes; karmada-co
             makes it look at everything that is propagated to the member
 ==========  ============================================================================================
 
-The record of the member says from before the first of these steps until after the last which mode it had.
+From before the first of these steps until after the last, the record of the member has its former mode.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from . import registration
 
 
 def of_cluster(live: Object | None) -> str:
-    """The mode that the control plane has a member in, by its Cluster; empty if there is none."""
+    """Mode of a member in the control plane, by its Cluster; empty if there is none."""
     return str(((live or {}).get("spec") or {}).get("syncMode", ""))
 
 
 def changes(entry: Mapping[str, Any], live: Object | None) -> bool:
-    """Whether a member that is registered is listed in the other mode."""
+    """Return whether a registered member is listed in the other mode."""
     return of_cluster(live) not in ("", entry["mode"])
 
 
 def begun(state: State, entry: Mapping[str, Any], live: Object | None) -> State:
-    """The state with a change that the Cluster shows on record, whatever the record says: somebody may have set it."""
+    """State that records a change of mode which the Cluster shows; somebody else may have set that mode."""
     if not changes(entry, live):
         return state
     name = entry["name"]
@@ -45,16 +45,16 @@ def begun(state: State, entry: Mapping[str, Any], live: Object | None) -> State:
 
 
 def waits_for_agent(entry: Mapping[str, Any], state: State) -> bool:
-    """Whether a member that was in mode Push gets its agent when karmada-controller-manager has let go of it."""
+    """Return whether a member that was in mode Push gets its agent once karmada-controller-manager has let go of it."""
     return pulls(entry) and state.members.get(entry["name"], {}).get(FORMER_MODE) == registration.PUSH
 
 
 def was_pushed(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:
-    """Whether karmada-controller-manager may be at work on this member yet, which is in mode Pull from now on."""
+    """Return whether karmada-controller-manager may still work on this member, which is in mode Pull from now on."""
     return waits_for_agent(entry, state) or of_cluster(live) == registration.PUSH
 
 
 def had_agent(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:
-    """Whether a member in mode Push may have an agent left from when it was in mode Pull."""
+    """Return whether a member in mode Push may have an agent left from mode Pull."""
     known = state.members.get(entry["name"])
     return not pulls(entry) and (of_cluster(live) == registration.PULL or registration.may_have_agent(known))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with one member is its own problem, whatever it is, and keeps no other member from its due.
+"""Errors of one member, which are its own problem and do not affect other members.
 
-A member is somebody else's machine. What it answers may be anything, and whoever reads it meets what nobody has thought
-of: that is told of this member, by its name, and is no end of the run.
+A member is somebody else's machine and may answer anything, so its readers meet errors that nobody has foreseen: these
+are reported with the name of the member and do not end the run.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ..kube.wait import NotReady
 from ..problems import Problem, ProblemsError, Reason
 from ..redaction import printable, redacted
 
-#: What says for itself what is wrong with a member and what to do about it.
+#: Errors whose message says what is wrong with a member and what to do about it.
 TOLD = (ProblemsError, ApiError, ApplyFailed, NotReady)
 Told = ProblemsError | ApiError | ApplyFailed | NotReady
-#: Characters of what an error says that nobody has thought of.
+#: Characters shown of an unexpected error.
 _LONGEST = 300
 
 
 @contextmanager
 def apart(name: str, trace: Callable[[str], None]) -> Iterator[None]:
-    """Work on the member ``name``: what is raised in it is one of ``TOLD``, and LockLost, which is of the whole run.
+    """Context for work on the member ``name``, which raises only ``TOLD`` and LockLost (that is of the whole run).
 
-    Any other error becomes a problem of this member that names its type; ``trace`` gets the traceback of it.
+    Any other error becomes a problem of this member that names its type; ``trace`` gets its traceback.
     """
     try:
         yield

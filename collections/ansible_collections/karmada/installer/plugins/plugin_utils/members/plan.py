@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who joins, stays and leaves: what the document lists against what is on record and what is registered. No I/O."""
+"""Plan of joins and leaves: the document compared with the recorded and the registered members. No I/O."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..problems import Problem, Reason
 
 
 class Clusters(dict[str, Object]):
-    """The Cluster objects of a control plane by name, as they were when they were read; none is added later."""
+    """Cluster objects of a control plane by name, as they were when they were read; none is added later."""
 
     @classmethod
     def of(cls, found: Iterable[Object]) -> Self:
-        """These."""
+        """Collection of these Cluster objects."""
         return cls({each["metadata"]["name"]: each for each in found})
 
     @cached_property
     def names(self) -> dict[str | None, list[str]]:
-        """Which cluster it really is → the names under which it is registered."""
+        """Identity of a cluster → names under which it is registered."""
         found: dict[str | None, list[str]] = {}
         for name, cluster in self.items():
             found.setdefault(cluster["spec"].get("id"), []).append(name)
@@ -33,7 +33,7 @@ class Clusters(dict[str, Object]):
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """Names of members, sorted. Each name that is known from anywhere is in exactly one of these."""
+    """Names of members, sorted. Each known name is in exactly one of these."""
 
     #: listed and not registered
     join: tuple[str, ...] = ()
@@ -43,18 +43,18 @@ class MemberPlan:
     adopt: tuple[str, ...] = ()
     #: ours, and no longer listed
     leave: tuple[str, ...] = ()
-    #: registered by somebody else and not listed: none of our business
+    #: registered by somebody else and not listed: left alone
     others: tuple[str, ...] = ()
 
 
 def plan(
     listed: Collection[str], recorded: Collection[str], registered: Mapping[str, Mapping[str, Any]], owner: str
 ) -> MemberPlan:
-    """Sort all members that are known.
+    """Sort all known members.
 
     ``listed`` are the names in the document, ``recorded`` those in the installer's state, ``registered`` the Cluster
-    objects of the control plane by name. A Cluster is ours if it carries the label of ``owner``. One on record leaves
-    even if nothing is registered under its name, because what joining put on the member may still be there.
+    objects of the control plane by name. A Cluster is ours if it carries the label of ``owner``. A recorded member
+    leaves even if nothing is registered under its name, because objects of joining may still be on it.
     """
     found: dict[str, list[str]] = {"join": [], "keep": [], "adopt": [], "leave": [], "others": []}
     listed, recorded = frozenset(listed), frozenset(recorded)
@@ -69,10 +69,10 @@ def plan(
 
 
 def same_cluster(identities: Mapping[str, str], registered: Mapping[str, Mapping[str, Any]]) -> dict[str, Problem]:
-    """The members that are one cluster under several names, with what is wrong.
+    """Problems, by name, of members that are one cluster listed under several names.
 
-    ``identities`` says which cluster each listed member really is. One that is registered keeps its name; that it has
-    another one, too, is told of the other one, by ``member_join.check_identity``.
+    ``identities`` is member → identity of its cluster. A registered cluster keeps its name;
+    ``member_join.check_identity`` reports any other name for it.
     """
     taken = {cluster["spec"].get("id") for cluster in registered.values()}
     names: dict[str, list[str]] = {}
@@ -92,9 +92,9 @@ def same_cluster(identities: Mapping[str, str], registered: Mapping[str, Mapping
 
 
 def unconfirmed(leaving: Collection[str], confirmed: str, control_plane: str) -> Problem | None:
-    """Why more than one member may not leave in this run: those that leave were not named once more.
+    """Problem if more than one member would leave in this run and not all of them were confirmed by name.
 
-    ``confirmed`` is what the user named, separated by commas. One member alone needs no confirmation.
+    ``confirmed`` holds names from the user, separated by commas. A single member needs no confirmation.
     """
     named = {name.strip() for name in confirmed.split(",")}
     missing = [name for name in leaving if name not in named]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which members a control plane has, for the inventory: as the document says, or as they are registered.
+"""Members of a control plane for the inventory: those of the document, or those that are registered.
 
-What is registered is read through the host cluster, where the control plane runs in pods, because that leads to its API
-server whatever its endpoint is; else with the kubeconfig that the installation has left beside the document.
+Registered members are read through the host cluster if the control plane runs in pods, because this reaches its API
+server whatever the endpoint is; else with the kubeconfig that the installation has left beside the document.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ..run.run import Run
 from . import plan as member_plan
 from .registration import CLUSTER_API
 
-#: How long an inventory waits for an API server that does not answer.
+#: Time for which an inventory waits for an API server.
 PATIENCE_SECONDS = 10.0
 _REMEDY = "let it answer, or write membership: spec, which asks nobody"
-#: Of the metadata of a Cluster, what is of use to people. Annotations may hold whole copies of objects.
+#: Metadata of a Cluster that is of use to people. Annotations may hold whole copies of objects.
 _METADATA = ("name", "uid", "labels", "creationTimestamp", "deletionTimestamp")
 
 
 @dataclass(frozen=True)
 class Registered:
-    """What is registered in a control plane. ``clusters`` are Cluster objects by name, without what nobody groups by.
+    """Registrations of a control plane. ``clusters`` are Cluster objects by name, reduced to fields of use in groups.
 
-    ``recorded`` are the names of members in the installer's state, as far as it could be read.
+    ``recorded`` are the names of members in the installer's state, if that could be read.
     """
 
     owner: str = ""
@@ -42,22 +42,22 @@ class Registered:
     clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def plan(self, deployment: Mapping[str, Any]) -> member_plan.MemberPlan:
-        """Who joins, stays and leaves."""
+        """Plan of joins and leaves for this document."""
         listed = {entry["name"] for entry in deployment["spec"].get("members") or []}
         return member_plan.plan(listed, self.recorded, self.clusters, self.owner)
 
     def plain(self) -> dict[str, Any]:
-        """In a form that a cache can keep."""
+        """JSON form, for a cache."""
         return {**asdict(self), "recorded": list(self.recorded)}
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Registered:
-        """The reverse."""
+        """Registrations from their ``plain`` form."""
         return cls(found["owner"], tuple(found["recorded"]), found["clusters"])
 
 
 def live(source: Source) -> Registered:
-    """What is registered now; nothing, if the control plane is not installed yet. Raises ProblemsError if unknown."""
+    """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
     try:
         if source.deployment["spec"]["mode"] == "Binary":
             return _with_kubeconfig(Path(str(source.connection["kubeconfig_output"])))
@@ -97,7 +97,7 @@ def _with_kubeconfig(path: Path) -> Registered:
         )
     control_plane = Cluster.from_kubeconfig(str(path), name="control plane")
     try:
-        # Made by the installation, so that it says which one that was.
+        # The installation created it, so its label names the owner.
         made = control_plane.with_patience(retry_seconds=PATIENCE_SECONDS).get("v1", "Namespace", MEMBER_NAMESPACE)
         return Registered(claimed_by(made)[1] or "" if made else "", (), _clusters(control_plane))
     finally:
@@ -110,7 +110,7 @@ def _clusters(control_plane: Cluster) -> dict[str, Mapping[str, Any]]:
 
 
 def _of_use(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """A Cluster without credentials that a proxy wants, and without the long list of kinds that the member serves."""
+    """Cluster without the proxy's credentials and without the long list of API resources of the member."""
     metadata = {key: cluster["metadata"][key] for key in _METADATA if key in cluster["metadata"]}
     spec = {key: value for key, value in (cluster.get("spec") or {}).items() if key != "proxyHeader"}
     status = {key: value for key, value in (cluster.get("status") or {}).items() if key != "apiEnablements"}

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joining a member by push puts where: accounts on the member, its credentials and its Cluster in the control
-plane.
+"""Objects of joining in mode Push: accounts on the member, its credentials and its Cluster in the control plane.
 
-The objects are those of ``karmadactl join`` (Karmada v1.18), so that everything that knows such a member knows ours.
-No I/O.
+They are those of ``karmadactl join`` (Karmada v1.18), so that every tool for such members works with ours, too. No I/O.
 """
 
 from __future__ import annotations
@@ -25,19 +23,19 @@ from ..pki import kubeconfig as pki_kubeconfig
 from ..problems import Problem, ProblemsError, Reason
 from . import rights as member_rights
 
-#: The namespace on a member, which has none of ours before it is joined; there as long as the pod is.
+#: Namespace of a probe pod on a member that is not joined yet; it exists only as long as the pod.
 NAMESPACE_ON_MEMBER = "karmada-installer-reach-probe"
 
 
-#: The field of a member, and of its Cluster, that allows for a certificate that is not verified.
+#: Field of a member, and of its Cluster, that turns off the verification of the certificate.
 INSECURE = "insecureSkipTLSVerification"
-#: What ``onLeave`` says: what was propagated to a member stays there when it leaves, or goes.
+#: Values of ``onLeave``: propagated objects stay on a member that leaves, or are deleted.
 RETAIN, DELETE = "Retain", "Delete"
-#: Fields of a member that say where its kubeconfig is; it has one of them.
+#: Fields of a member that locate its kubeconfig; it has one of them.
 REACHED_BY = ("secretRef", "kubeconfigFrom")
 PUSH, PULL = "Push", "Pull"
 IMPERSONATOR = "karmada-impersonator"
-#: On what we put on a member: the control plane that holds it.
+#: On objects that we create on a member: the control plane that it belongs to.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
 _RBAC = member_rights.RBAC
@@ -45,23 +43,23 @@ _RBAC = member_rights.RBAC
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """What the control plane uses to work on a member. Has no representation, because it holds tokens."""
+    """Credentials of the control plane for a member. Has no repr, because it holds tokens."""
 
     token: str
     impersonator_token: str
     ca_bundle: bytes
-    #: Of the account of the member's estimator, where there is one.
+    #: Token of the account of the member's estimator, if there is one.
     estimator_token: str = ""
 
 
 def unfilled(*, estimator: bool) -> Credentials:
-    """Credentials that the member is still to fill, in changes that are foretold; never written anywhere."""
+    """Placeholder for credentials that the member has yet to fill, used to predict changes; never written."""
     return Credentials("", "", b"", "-" if estimator else "")
 
 
 @dataclass(frozen=True)
 class Registration:
-    """How the member's API server is reached from the control plane, and which cluster it really is.
+    """Address of the member's API server as seen by the control plane, and identity of the cluster.
 
     ``insecure``: its certificate is not verified.
     """
@@ -73,32 +71,32 @@ class Registration:
 
 
 def account(member: str) -> str:
-    """The name of the account that the control plane uses on a member."""
+    """Name of the control plane's service account on a member."""
     return f"karmada-{member}"
 
 
 def role(member: str) -> str:
-    """The name of that account's ClusterRole and its binding."""
+    """Name of that account's ClusterRole and its binding."""
     return f"karmada-controller-manager:{account(member)}"
 
 
 def estimator_account(member: str) -> str:
-    """The name of the account that the member's estimator uses there, and of its Secret; no member is called so."""
+    """Name of the account of the member's estimator there, and of its Secret; no member's account has this name."""
     return f"{account(member)}.scheduler-estimator"
 
 
 def estimator_secret(member: str) -> str:
-    """The Secret in the control plane with what the member's estimator needs; no Secret of a member is called so."""
+    """Name of the Secret in the control plane for the member's estimator; no Secret of a member has this name."""
     return f"{member}.scheduler-estimator"
 
 
 def credential_secrets(member: str) -> tuple[str, ...]:
-    """Every Secret that the control plane may have of a member."""
+    """Names of all Secrets that the control plane may have for a member."""
     return (member, f"{member}-impersonator", estimator_secret(member))
 
 
 def namespace_on_member(owner: str) -> Object:
-    """The home of the accounts; it may be there already and be somebody else's."""
+    """Namespace of the accounts; it may exist already and belong to somebody else."""
     return _labelled(
         owner, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}}, system=True
     )
@@ -115,9 +113,9 @@ def objects_on_member(
 ) -> list[Object]:
     """Accounts and rights on the member, with tokens that do not expire, as Karmada expects them.
 
-    ``control_plane`` is ``<namespace>/<name>`` of whom they are for, so that the next one knows who is there. With
-    ``estimator`` they are also those of ``estimator_objects``. ``rules`` are what the control plane may do there, and
-    the groups of its ``administrators``: Karmada passes requests through as who made them.
+    ``control_plane`` is the ``<namespace>/<name>`` that they belong to, so that other installers can tell. With
+    ``estimator`` those of ``estimator_objects`` are included. ``rules`` are the rights of the control plane there. The
+    groups of its ``administrators`` get them, too: Karmada proxies requests with the identity of their user.
     """
     groups = [{"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrators]
     objects = [
@@ -132,7 +130,7 @@ def objects_on_member(
 
 
 def estimator_objects(member: str, owner: str, control_plane: str) -> list[Object]:
-    """The account of the member's estimator, which may look at what it watches and at nothing else."""
+    """Service account of the member's estimator, limited to reading what an estimator watches."""
     name = estimator_account(member)
     objects = [
         *account_with_token(name),
@@ -152,7 +150,7 @@ _READ = ["get", "list", "watch"]
 
 
 def account_with_token(name: str) -> list[Object]:
-    """An account of a member, and a Secret that its API server fills with a token of it."""
+    """Service account on a member, and a Secret that its API server fills with a token of it."""
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": MEMBER_NAMESPACE}},
         {
@@ -169,12 +167,12 @@ def account_with_token(name: str) -> list[Object]:
 
 
 def role_with_all_rights(name: str, account_name: str) -> list[Object]:
-    """A ClusterRole for everything, and its binding to this account of a member."""
+    """ClusterRole with all rights, and its binding to this account of a member."""
     return _role_of_account(name, account_name, member_rights.EVERYTHING)
 
 
 def _role_of_account(name: str, account_name: str, rules: Sequence[Object], *others: Object) -> list[Object]:
-    """A ClusterRole with these rules, and its binding to this account of a member and to these others."""
+    """ClusterRole with these rules, and its binding to this account of a member and to the other subjects."""
     return [
         {
             "apiVersion": f"{_RBAC}/v1",
@@ -193,8 +191,8 @@ def _role_of_account(name: str, account_name: str, rules: Sequence[Object], *oth
 
 
 def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object]:
-    """With whom they are for, and whose they are."""
-    # As karmadactl join does it: everything but the tokens.
+    """Objects with the labels of their owner and an annotation with their control plane."""
+    # Like karmadactl join: everything but the tokens.
     for each in objects:
         if each["kind"] != "Secret":
             annotations = each["metadata"].get("annotations") or {}
@@ -208,7 +206,7 @@ def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object
 def secrets_in_control_plane(
     member: str, owner: str, credentials: Credentials, cluster_uid: str | None
 ) -> list[Object]:
-    """The member's credentials; with ``cluster_uid`` they go when the Cluster goes."""
+    """Secrets with the member's credentials; with ``cluster_uid`` they are garbage-collected with the Cluster."""
     contents: dict[str, dict[str, bytes]] = {
         member: {"caBundle": credentials.ca_bundle, "token": credentials.token.encode()},
         f"{member}-impersonator": {"token": credentials.impersonator_token.encode()},
@@ -238,7 +236,7 @@ def secrets_in_control_plane(
 
 
 def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) -> Object:
-    """The Cluster object of a member; ``entry`` is its part of the document."""
+    """Cluster object of a member; ``entry`` is its part of the document."""
     name = entry["name"]
     spec: Object = {
         "id": registration.cluster_id,
@@ -247,7 +245,7 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
         "secretRef": {"namespace": MEMBER_NAMESPACE, "name": name},
         "impersonatorSecretRef": {"namespace": MEMBER_NAMESPACE, "name": f"{name}-impersonator"},
     }
-    # How the installer gets there; of a member in mode Pull it is of no interest to anybody else.
+    # For a member in mode Pull this is only the installer's way to it, and of no use to the control plane.
     if registration.proxy and not pulls(entry):
         spec["proxyURL"] = registration.proxy
     if registration.insecure and not pulls(entry):
@@ -261,14 +259,14 @@ def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) ->
 
 
 def reached_by(entry: Mapping[str, Any]) -> str:
-    """The field of a member of the document, or on record, that says where its kubeconfig is; empty if none does."""
+    """Field of a member, in the document or recorded, that locates its kubeconfig; empty if it has none."""
     return next((field for field in REACHED_BY if field in entry), "")
 
 
 def record(entry: Mapping[str, Any]) -> Object:
-    """What has to be known of a member when its entry is gone: how it is reached, and what leaving means for it.
+    """Facts about a member that are needed when its entry is gone: how to reach it, and what leaving means for it.
 
-    ``entry`` is its part of the document, or an earlier record, in which what it did not have yet gets its default.
+    ``entry`` is its part of the document, or an earlier record, whose missing fields get their defaults.
     """
     return {
         "mode": entry["mode"],
@@ -281,9 +279,9 @@ def record(entry: Mapping[str, Any]) -> Object:
 
 
 def changed_record(former: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> Object:
-    """The record of a member whose record was ``former``: until ``settled`` it says which mode it had before.
+    """New record of a member whose record was ``former``; until ``settled`` it includes the former mode.
 
-    Of a mode that was taken back before it was reached, too: what was made for it is found by that.
+    It also does after a change of mode that was reverted halfway, so that its objects are found and removed.
     """
     found, known = record(entry), former or {}
     before = known.get("mode", entry["mode"])
@@ -292,26 +290,26 @@ def changed_record(former: Mapping[str, Any] | None, entry: Mapping[str, Any]) -
 
 
 def settled(known: Mapping[str, Any]) -> Object:
-    """The record of a member that is in its mode, and has nothing of the one before."""
+    """Record of a member that has reached its mode, with no objects of the former one."""
     return {field: value for field, value in known.items() if field != FORMER_MODE}
 
 
 def may_have_agent(*known: Mapping[str, Any] | None) -> bool:
-    """Whether there may be an agent of a member, by its entry of the document, or its record, or any of both."""
+    """Return whether a member may have an agent, by any of these: its entry of the document, its records."""
     return any(PULL in (each.get("mode"), each.get(FORMER_MODE)) for each in known if each)
 
 
 def token_secrets(member: str, *, estimator: bool) -> tuple[str, ...]:
-    """The Secrets on the member that its API server fills with tokens."""
+    """Names of the Secrets on the member that its API server fills with tokens."""
     return (account(member), IMPERSONATOR, *((estimator_account(member),) if estimator else ()))
 
 
 def credentials_from(
     secrets: Mapping[str, Mapping[str, Any]], member: str, *, estimator: bool = False
 ) -> Credentials | None:
-    """The credentials in a member's token Secrets (name → Secret); None while its API server has not filled them.
+    """Credentials in a member's token Secrets (name → Secret); None while its API server has not filled them.
 
-    Raises ProblemsError when it has filled them with something else.
+    Raises ProblemsError if they hold something else than tokens.
     """
     data = {name: (secret.get("data") or {}) for name, secret in secrets.items()}
     if not all(data.get(name, {}).get("token") for name in token_secrets(member, estimator=estimator)):
@@ -332,9 +330,9 @@ def credentials_from(
 
 
 def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes:
-    """What a member has filled into a key, ``token`` or ``ca.crt``, of a Secret with this data: ASCII text.
+    """Value that a member has filled into the key ``token`` or ``ca.crt`` of a Secret with this data: ASCII text.
 
-    Raises ProblemsError for anything else; ``secret`` is how the Secret is called for people.
+    Raises ProblemsError for anything else; ``secret`` is the name of the Secret for people.
     """
     try:
         found = base64.b64decode(data[key], validate=True)
@@ -354,7 +352,7 @@ def filled(data: Mapping[str, Any], key: str, member: str, secret: str) -> bytes
 
 
 def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> bytes:
-    """The kubeconfig of a member's estimator: the Cluster says where, the Secret of the control plane as whom."""
+    """Kubeconfig of a member's estimator: address from its Cluster, token from its Secret in the control plane."""
     member, data = cluster["metadata"]["name"], files_of(secret["data"])
     config = pki_kubeconfig.kubeconfig(
         member,
@@ -368,7 +366,7 @@ def estimator_access(cluster: Mapping[str, Any], secret: Mapping[str, Any]) -> b
 
 
 def made_by_karmada_for(member: str, live: Mapping[str, Any]) -> bool:
-    """Whether an object on the member was put there through a Work of this member's execution namespace."""
+    """Return whether an object on the member comes from a Work of this member's execution namespace."""
     annotations = live["metadata"].get("annotations") or {}
     labels = live["metadata"].get("labels") or {}
     managed = labels.get("karmada.io/managed") == "true"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cordon, uncordon and drain: which taints say so, and what is still placed on a member that is drained. No I/O."""
+"""Cordon, uncordon and drain: the taints for each, and what is still placed on a drained member. No I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..kube.objects import Ref
 from ..problems import Problem, Reason
 from .taints import Taint, name_of
 
-#: The taint that ``karmadactl cordon`` sets and ``uncordon`` takes away.
+#: Taint that ``karmadactl cordon`` sets and ``uncordon`` removes.
 CORDON: Taint = {"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}
-#: Beside it on a member that is drained: what runs there goes elsewhere.
+#: Added on a drained member: Karmada moves its workloads elsewhere.
 DRAIN: Taint = {"key": "installer.karmada.io/drain", "effect": "NoExecute"}
-#: State → the taints that are set for it, and the names of those that go.
+#: State → taints that it sets, and names of those that it removes.
 TAINTS: dict[str, tuple[tuple[Taint, ...], tuple[str, ...]]] = {
     "cordoned": ((CORDON,), ()),
     "drained": ((CORDON, DRAIN), ()),
@@ -29,7 +29,7 @@ _EVICTION_FLAG = "enable-no-execute-taint-eviction"
 
 @dataclass(frozen=True)
 class Placed:
-    """Something that is still placed on a member; ``stays`` if no waiting changes that."""
+    """An object that is still placed on a member; ``stays`` if waiting will not change that."""
 
     what: str
     why: str
@@ -40,7 +40,7 @@ class Placed:
 
 
 def refusals(names: Iterable[str], registered: Iterable[str]) -> list[Problem]:
-    """Why these members cannot be worked on: no name, or names that nobody has."""
+    """Problems of the named members: no name at all, or names under which nothing is registered."""
     wanted, known = list(names), sorted(registered)
     if not wanted:
         return [
@@ -64,7 +64,7 @@ def refusals(names: Iterable[str], registered: Iterable[str]) -> list[Problem]:
 
 
 def drain_refusal(spec: Mapping[str, Any]) -> Problem | None:
-    """Why nothing would go from a member that is drained: by default Karmada moves nothing because of a taint."""
+    """Problem if draining would move nothing: by default Karmada does not evict because of a taint."""
     manager = (spec.get("components") or {}).get(_CONTROLLER_MANAGER) or {}
     gates, flags = manager.get("featureGates") or {}, manager.get("extraArgs") or {}
     wrong = []
@@ -84,7 +84,7 @@ def drain_refusal(spec: Mapping[str, Any]) -> Problem | None:
 
 
 def placed_on(member: str, bindings: Iterable[Mapping[str, Any]]) -> list[Placed]:
-    """What these bindings place on the member, or have not taken away from there yet."""
+    """Objects that these bindings place on the member, or have not evicted from it yet."""
     return [each for binding in bindings if (each := _placed(member, binding)) is not None]
 
 
@@ -110,7 +110,7 @@ def _names(clusters: Iterable[Mapping[str, Any]] | None) -> set[str]:
 
 
 def tolerates(tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether these tolerations of a placement put up with a drained member for ever."""
+    """Return whether these tolerations of a placement tolerate the taint of a drained member for ever."""
     matching = [
         each
         for each in tolerations

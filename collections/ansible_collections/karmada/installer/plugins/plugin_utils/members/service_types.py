@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types that Karmada works with on members: ServiceExport and ServiceImport.
+"""API types that Karmada uses on members: ServiceExport and ServiceImport.
 
-Karmada reads them on a member but does not bring them there. They are installed where they are missing. Where somebody
-else has installed them (another implementation of the same API does so) they are used, and left as they are.
+Karmada reads them on a member but does not install them. They are installed if missing. If another implementation of
+the same API has installed them, they are used and left as they are.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ KINDS = {
     "serviceexports.multicluster.x-k8s.io": "ServiceExport",
     "serviceimports.multicluster.x-k8s.io": "ServiceImport",
 }
-#: Of so many objects of a type the names are told.
+#: Number of objects of a type that are named.
 _SHOWN = 3
 
 
 def on_member(crds: Iterable[Object], owner: str, control_plane: str) -> list[Object]:
-    """Those of Karmada's CRDs that a member needs, marked as ours. ``control_plane`` is ``<namespace>/<name>``."""
+    """Karmada's CRDs that a member needs, marked as ours. ``control_plane`` is ``<namespace>/<name>``."""
     wanted = [{key: value for key, value in crd.items() if key != "status"} for crd in crds]
     return registration.marked([crd for crd in wanted if crd["metadata"]["name"] in KINDS], owner, control_plane)
 
 
 def step(run: Run) -> Step:
-    """The types that are missing, and those that are ours in the release of the control plane."""
+    """Step that installs missing types, and updates ours to the release of the control plane."""
     ours = (FIELD_MANAGER, run.instance.owner)
     return Step(
         on_member(run.crds(), run.instance.owner, run.instance.full_name),
@@ -45,7 +45,7 @@ def step(run: Run) -> Step:
 
 
 def unused(run: Run, name: str, member: Cluster) -> list[Object]:
-    """The types that are ours on this member and of which there is no object, so that nothing is lost with them."""
+    """Types on this member that are ours and have no objects, so that deleting them loses nothing."""
     found = []
     for crd, kind in KINDS.items():
         live = member.get(CRD_API, CRD, crd)

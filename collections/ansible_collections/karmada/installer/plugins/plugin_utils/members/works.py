@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a control plane has propagated to a member, and how it stays there when the member leaves. No I/O.
+"""Propagated objects of a member, and the means by which they stay there when the member leaves. No I/O.
 
-Karmada keeps it as Works in the execution namespace of the member. When the Cluster is deleted, so is that namespace,
-and with each Work what it stands for on the member, unless ``spec.preserveResourcesOnDeletion`` of the Work is true.
-Controllers write the whole spec of a Work anew whenever what it comes from changes, so that setting the field is not
-enough: the API server has to refuse to take it back.
+Karmada keeps them as Works in the execution namespace of the member. Deletion of the Cluster deletes that namespace,
+and with each Work its objects on the member, unless ``spec.preserveResourcesOnDeletion`` of the Work is true.
+Controllers write the whole spec of a Work again whenever its template changes, so setting the field is not enough: the
+API server must refuse to revert it.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from ..kube.objects import Ref
 from .registration import RETAIN
 
 WORK_API = "work.karmada.io/v1alpha1"
-#: On the execution namespace of a member that leaves and whose workloads stay. It goes with that namespace.
+#: On the execution namespace of a member that leaves and whose workloads stay. It is deleted with that namespace.
 ON_LEAVE_LABEL = "installer.karmada.io/on-leave"
-#: On a Cluster that is going, to make its controller look whether it may.
+#: On a Cluster that is being deleted, to make its controller reconcile.
 WAKE_ANNOTATION = "installer.karmada.io/looked-at"
 POLICY = "retain-works.installer.karmada.io"
-#: On the execution namespace of a member whose Works go before its Cluster, and the policy that follows from it.
+#: On the execution namespace of a member whose Works are deleted before its Cluster, and the policy for this label.
 NO_NEW_WORKS_LABEL = "installer.karmada.io/no-new-works"
 NO_NEW_WORKS_POLICY = "no-new-works.installer.karmada.io"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _MANAGED = ("karmada.io/managed", "true")
-#: How many names of propagated objects a message shows.
+#: Number of propagated objects that a message names.
 _SHOWN = 5
 
 
 def execution_namespace(member: str) -> str:
-    """The namespace in the control plane with the Works of this member."""
+    """Namespace in the control plane with the Works of this member."""
     return f"karmada-es-{member}"
 
 
 def policies(owner: str) -> list[Object]:
-    """What makes the API server keep the Works of members that leave as they have to be until they are gone.
+    """Policies by which the API server protects the Works of members that leave until they are gone.
 
-    Each concerns namespaces with a label of ours only, so they may stay for good.
+    Each applies only to namespaces with a label of ours, so they may stay for good.
 
-    The first refuses Works that would take along what they stand for. Works that Karmada made for the Cluster itself
-    (its rights on the member) are to go with it. The second refuses new Works. An agent loses its rights with the
-    execution namespace, and sees to no Work any more. So Works go before, and must not come back.
+    The first refuses Works that would delete their objects. Works that Karmada created for the Cluster itself (its
+    rights on the member) are exempt. The second refuses new Works: an agent loses its rights with the execution
+    namespace and can finish no Work afterwards, so Works are deleted first and must not come back.
     """
     retains_all = (
         "has(object.metadata.deletionTimestamp)"
@@ -70,7 +70,7 @@ def policies(owner: str) -> list[Object]:
 def _policy(
     owner: str, name: str, namespaces: dict[str, str], operations: list[str], expression: str, message: str
 ) -> list[Object]:
-    """A policy for these operations on Works in namespaces with these labels: those that do not keep it are refused."""
+    """Policy that refuses these operations on Works which fail the expression, in namespaces with these labels."""
     labels = owner_labels(owner)
     rule = {
         "apiGroups": ["work.karmada.io"],
@@ -103,7 +103,7 @@ def _policy(
 
 
 def probe(namespace: str, policy_name: str) -> Object:
-    """A Work in this execution namespace that this policy refuses and no other one, to see whether it is in force."""
+    """Work in this execution namespace that only this policy refuses; its dry run shows whether it is in force."""
     return {
         "apiVersion": WORK_API,
         "kind": "Work",
@@ -113,39 +113,39 @@ def probe(namespace: str, policy_name: str) -> Object:
 
 
 def is_of_cluster(work: Mapping[str, Any]) -> bool:
-    """Whether Karmada made this Work for the Cluster itself, and for nobody's application."""
+    """Return whether Karmada created this Work for the Cluster itself rather than for an application."""
     return any(each.get("kind") == "Cluster" for each in work["metadata"].get("ownerReferences") or [])
 
 
 def retains(work: Mapping[str, Any]) -> bool:
-    """Whether what this Work stands for stays on the member when the Work goes."""
+    """Return whether the objects of this Work stay on the member when the Work is deleted."""
     return (work.get("spec") or {}).get("preserveResourcesOnDeletion") is True
 
 
 def to_retain(works: Sequence[Object]) -> list[Object]:
-    """Those that have to be told to leave on the member what they stand for."""
+    """Works that do not preserve their resources yet and must."""
     return [work for work in works if not is_of_cluster(work) and not retains(work)]
 
 
 def is_going(live: Mapping[str, Any]) -> bool:
-    """Whether the deletion of this object has been asked for."""
+    """Return whether this object is being deleted."""
     return bool(live["metadata"].get("deletionTimestamp"))
 
 
 def references(work: Mapping[str, Any]) -> list[Ref]:
-    """What a Work stands for on the member."""
+    """Objects on the member that a Work applies."""
     manifests = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or []
     return [Ref.of(each) for each in manifests if each.get("kind") and (each.get("metadata") or {}).get("name")]
 
 
 def is_managed(live: Mapping[str, Any]) -> bool:
-    """Whether Karmada claims this object of a member."""
+    """Return whether Karmada claims this object of a member."""
     key, value = _MANAGED
     return (live["metadata"].get("labels") or {}).get(key) == value
 
 
 def told(works: Sequence[Mapping[str, Any]]) -> str:
-    """What these Works stand for on the member, for people: some names, and how many more."""
+    """Objects on the member that these Works apply, for people: some names, and the number of the others."""
     found = sorted({str(ref) for work in works if not is_of_cluster(work) for ref in references(work)})
     more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     return ", ".join([*found[:_SHOWN], *more])
