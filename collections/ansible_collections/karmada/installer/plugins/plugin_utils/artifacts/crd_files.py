@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files come from that the collection does not hold, and Karmada's CRDs, fetched and verified.
+"""Karmada's CRDs, fetched from any source and verified.
 
 The lock file holds a hash over the content of the CRD files (names and bytes), not over an archive: the same hash then
-covers the release archive, a Go module, a mirror of either and a directory. Nothing that does not match it is parsed.
+covers the release archive, a Go module, a mirror of either and a directory. Files that do not match it are not parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..yaml_document import SAFE_LOADER
 from .https import FetchError, Https, allowed
 from .source import LOCK_FILE, RELEASE_DOWNLOADS, Source, cache_directory, read_lock
 
-#: A CRD archive holds well under 1 MiB, the Go module some 60 MiB; anything far beyond is not what it says it is.
+#: Limit in bytes: a CRD archive holds well under 1 MiB, the Go module some 60 MiB.
 MOST_BYTES = 256 * 1024 * 1024
 
 _BROKEN = (EOFError, OSError, ValueError, zlib.error)
@@ -37,7 +37,7 @@ _MODULE_FOLDER = "charts/karmada/_crds"
 
 
 def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
-    """The hash that the CRDs of this Karmada version must have; raises ProblemsError when none is recorded."""
+    """Recorded hash of the CRDs of this Karmada version. Raises ProblemsError if none is recorded."""
     found = read_lock(lock_file).get("karmada", {}).get(version, {}).get("crds")
     if not isinstance(found, str):
         raise ProblemsError(
@@ -52,14 +52,14 @@ def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
 
 
 def content_hash(files: Mapping[str, bytes]) -> str:
-    """One hash over names and contents, independent of order, archive format and time stamps."""
+    """Hash over names and contents, independent of order, archive format and time stamps."""
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    # JSON, because no name can then pass for two.
+    # JSON, because it separates names and hashes unambiguously.
     return f"sha256:{hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()}"
 
 
 def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[str, Any]]:
-    """The CRDs of one Karmada version, verified. Raises ProblemsError when they cannot be had or are others."""
+    """CRDs of one Karmada version, verified. Raises ProblemsError if they are not available or have another hash."""
     expected = locked_hash(version)
     kept = (cache or cache_directory()) / f"karmada-{version}-crds-{expected.removeprefix('sha256:')[:16]}"
     files = _read_directory(kept) if kept.is_dir() else {}
@@ -81,7 +81,7 @@ def crds(version: str, source: Source, cache: Path | None = None) -> list[dict[s
 
 
 def fetch(version: str, source: Source) -> tuple[dict[str, bytes], str]:
-    """File name below ``bases/`` → content, and where they were found. Not yet verified."""
+    """Unverified files (name below ``bases/`` → content), and the place where they were found."""
     if source.directory is not None:
         found = _from_directory(version, source.directory)
         if found:
@@ -107,7 +107,7 @@ def fetch(version: str, source: Source) -> tuple[dict[str, bytes], str]:
 
 
 def no_directory() -> ProblemsError:
-    """The refusal of source Directory without a directory."""
+    """Error for source Directory if no directory is named."""
     return ProblemsError(
         Problem(
             what="artifacts come from a directory, but the inventory source names none",
@@ -137,7 +137,7 @@ def _read_directory(folder: Path) -> dict[str, bytes]:
 
 
 def _keep(files: Mapping[str, bytes], folder: Path) -> None:
-    """Keep verified files, whole or not at all. A cache that cannot be written costs a download, no more."""
+    """Cache verified files, all or none. A cache that is not writable only costs another download."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -152,7 +152,7 @@ def _keep(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def _bases(entries: Iterator[tuple[str, bytes]], prefix: str) -> dict[str, bytes]:
-    """The CRDs among the entries of an archive. Names are only compared, never written to."""
+    """CRDs among the entries of an archive. Their names are compared only and never used as paths."""
     found = {}
     for name, content in entries:
         path = PurePosixPath(name)
@@ -189,7 +189,7 @@ def _zip_entries(archive: bytes, where: str) -> Iterator[tuple[str, bytes]]:
                 if size > MOST_BYTES:
                     raise _unreadable(where, f"it unpacks to more than {MOST_BYTES >> 20} MiB")
                 yield entry.filename, packed.read(entry)
-    # RuntimeError: it is encrypted or compressed in a way that Python does not know.
+    # RuntimeError: it is encrypted or compressed in a way that Python does not support.
     except (zipfile.BadZipFile, RuntimeError, *_BROKEN) as error:
         raise _unreadable(where, str(error)) from None
 
@@ -230,7 +230,7 @@ def _download(url: str) -> bytes:
 
 
 def _module_proxy() -> str:
-    """The Go module proxy of this machine, as the go command is set up here."""
+    """Go module proxy of this machine, from the configuration of its go command."""
     configured = os.environ.get("GOPROXY", "")
     go = shutil.which("go")
     if not configured and go:

@@ -2,8 +2,8 @@
 """Programs built from Go modules on the machine that Ansible runs on.
 
 For each version there is a module of ours, ``schemas/modules/<project>/<version>/``, whose go.mod requires the project
-and whose go.sum has the checksum of every module that takes part. The go command may change neither, so nothing is
-built from sources that are not the pinned ones, whoever hands them out.
+and whose go.sum has the checksum of every module in the build. The go command may change neither, so only pinned
+sources are built, whichever proxy serves them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MODULES = Path(__file__).parents[3] / "schemas" / "modules"
 
 @dataclass(frozen=True)
 class GoProject:
-    """How a project's programs are built.
+    """Build settings of a project's programs.
 
     ``modules`` are required at the project's version; ``packages``: program → package of its main function;
-    ``version_variables``: linker variable → text, in which ``{version}``, ``{major}`` and ``{minor}`` are filled in;
+    ``version_variables``: linker variable → text, in which ``{version}``, ``{major}`` and ``{minor}`` are replaced;
     ``tags`` are build constraints that the publisher sets.
     """
 
@@ -41,13 +41,13 @@ class GoProject:
 
 
 def build_flags(version: str, variables: Mapping[str, str], tags: Sequence[str]) -> list[str]:
-    """The arguments of ``go build`` that decide what comes out."""
+    """Arguments of ``go build`` that affect the binary."""
     chosen = ["-tags", ",".join(tags)] if tags else []
     return ["-trimpath", "-buildvcs=false", *chosen, "-ldflags", linker_flags(version, variables)]
 
 
 def linker_flags(version: str, variables: Mapping[str, str]) -> str:
-    """What go's -ldflags is given: no symbol table, and version strings as a release has them."""
+    """Value of -ldflags: no symbol table, and version strings like those of a release."""
     major, minor = version.lstrip("v").split(".")[:2]
     words = ["-s", "-w"]
     for variable, text in variables.items():
@@ -66,7 +66,7 @@ def _kubernetes_version(package: str) -> dict[str, str]:
 
 _KARMADA = "github.com/karmada-io/karmada"
 
-#: By the name of the field of Release that is the version.
+#: Field of Release with the version → project.
 PROJECTS: Mapping[str, GoProject] = {
     "karmada": GoProject(
         modules=(_KARMADA,),
@@ -85,8 +85,8 @@ PROJECTS: Mapping[str, GoProject] = {
             f"{_KARMADA}/pkg/version.gitVersion": "{version}",
             f"{_KARMADA}/pkg/version.gitTreeState": "clean",
         },
-        # hack/build.sh of v1.17 and newer. Without it a scheduler ends with a panic when it asks an estimator: since
-        # Kubernetes 1.35 its types are no protocol buffer messages by default. Older modules do not know the tag.
+        # hack/build.sh of v1.17 and newer sets it. Without it a scheduler panics when it calls an estimator: since
+        # Kubernetes 1.35 its types are not protocol buffer messages by default. Older modules ignore the tag.
         tags=("kubernetes_protomessage_one_more_release",),
     ),
     "kubernetes": GoProject(
@@ -103,7 +103,7 @@ PROJECTS: Mapping[str, GoProject] = {
 
 @dataclass(frozen=True)
 class Build:
-    """One program, and everything that decides what comes out."""
+    """Build of one program, with all inputs that affect the binary."""
 
     project: str
     version: str
@@ -113,25 +113,25 @@ class Build:
 
     @property
     def module(self) -> Path:
-        """The folder with go.mod and go.sum."""
+        """Folder with go.mod and go.sum."""
         return MODULES / self.project / self.version
 
     @property
     def command(self) -> list[str]:
-        """The go command, without where it writes to."""
+        """The go command, without its output path."""
         project = PROJECTS[self.project]
         flags = build_flags(self.version, project.version_variables, project.tags)
         return ["go", "build", "-mod=readonly", *flags]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the go command is told beside its arguments. The language's own toolchain is not fetched."""
+        """Environment variables of the go command. It must use the installed toolchain and fetch no other."""
         told = {"GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
         told |= {"GOOS": "linux", "GOARCH": self.architecture}
         return told | ({"GOPROXY": self.proxy} if self.proxy else {})
 
     def source(self) -> dict[str, str]:
-        """A name for all that goes into the program. Raises ProblemsError if it cannot be built here."""
+        """Description of all inputs, the key of the cache. Raises ProblemsError if the program cannot be built here."""
         problem = self._problem()
         if problem:
             raise ProblemsError(problem)
@@ -164,7 +164,7 @@ class Build:
         return None
 
     def run(self, into: Path) -> None:
-        """Build the program as this file; takes minutes the first time. Raises ProblemsError when go fails."""
+        """Build the program into this file; takes minutes the first time. Raises ProblemsError if go fails."""
         with tempfile.TemporaryDirectory(dir=into.parent) as work:
             for name in ("go.mod", "go.sum"):
                 shutil.copyfile(self.module / name, Path(work) / name)
@@ -192,7 +192,7 @@ class Build:
 
 @cache
 def _go_version() -> str:
-    """Such as ``go1.26.1``; empty without a go command."""
+    """Version of the go command, such as ``go1.26.1``; empty without one."""
     if not shutil.which("go"):
         return ""
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": ""}

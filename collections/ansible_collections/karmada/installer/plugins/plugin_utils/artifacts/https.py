@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files over https: within limits, tried again where that can help, and told apart from half ones.
+"""Downloads over https: within limits, retried after passing errors, and checked for truncation.
 
-Proxies are those of the environment. Plain http is for loopback only; a redirect never leads from https to anything
-else, and credentials are never sent on to another host.
+Proxies are those of the environment. Plain http is allowed for loopback only; a redirect may lead from https to https
+only, and credentials are never sent to another host.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from email.message import Message
 from typing import IO, BinaryIO
 from urllib.parse import urlsplit
 
-#: Seconds without a byte, and seconds for one file altogether.
+#: Seconds without a byte, and seconds for one file in total.
 SILENCE_SECONDS = 60
 LONGEST_SECONDS = 1800
 ATTEMPTS = 3
 CHUNK = 1 << 20
 
-#: What a server answers when the same question may be answered later.
+#: Status codes of temporary errors.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = 5
 
 
 class FetchError(Exception):
-    """Why a file cannot be had, in words for a person. ``passing``: trying again may help."""
+    """Reason why a file cannot be fetched, in words for a person. ``passing``: a retry may help."""
 
     def __init__(self, reason: str, *, passing: bool = False) -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class FetchError(Exception):
 
 
 class StatusError(FetchError):
-    """The server answered, but not with the file."""
+    """Answer of a server with an error status."""
 
     def __init__(self, status: int, phrase: str, headers: Message) -> None:
         super().__init__(f"{status} {phrase}".strip(), passing=status in _PASSING)
@@ -50,28 +50,28 @@ class StatusError(FetchError):
 
 @dataclass(frozen=True)
 class Answer:
-    """A small file in memory, and the headers it came with."""
+    """Small file in memory, and the headers of its response."""
 
     content: bytes
     headers: Message
 
 
 def allowed(url: str) -> bool:
-    """Whether this address may be asked at all: https, or http on this very machine."""
+    """Return whether this URL may be fetched: https, or http to loopback."""
     return urlsplit(url).scheme == "https" or is_loopback(url)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether this is plain http that does not leave the machine."""
+    """Return whether this is plain http that does not leave the machine."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
 
 
 class Https:
-    """Asks web servers. Safe to use from several threads.
+    """HTTP client for https. Thread-safe.
 
-    ``ca_bundle`` holds PEM certificates of authorities that are trusted beside those of the system. ``pause`` waits the
-    given seconds before another attempt.
+    ``ca_bundle`` holds PEM certificates of authorities to trust in addition to the system's. ``pause`` waits the given
+    seconds before a retry.
     """
 
     def __init__(self, ca_bundle: str = "", *, pause: Callable[[float], None] | None = None) -> None:
@@ -82,18 +82,18 @@ class Https:
         self._pause = pause or time.sleep
 
     def read(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> Answer:
-        """A small file. Raises FetchError, or StatusError when the server answers something else."""
+        """Fetch a small file. Raises FetchError, or StatusError for an error status."""
         content = io.BytesIO()
         _, answered = self._attempts(url, content, most_bytes, headers or {}, "GET")
         return Answer(content.getvalue(), answered)
 
     def save(self, url: str, into: BinaryIO, most_bytes: int, headers: Mapping[str, str] | None = None) -> str:
-        """A file of any size into an empty one that can be rewound; returns the SHA-256 of what came, in hex."""
+        """Fetch a file of any size into an empty seekable one; returns the SHA-256 of the received bytes, in hex."""
         digest, _ = self._attempts(url, into, most_bytes, headers or {}, "GET")
         return digest
 
     def head(self, url: str, headers: Mapping[str, str] | None = None) -> Message:
-        """The headers that a file would come with; raises FetchError if the server does not have it."""
+        """Response headers for a file; raises FetchError if the server does not have it."""
         _, answered = self._attempts(url, io.BytesIO(), 0, headers or {}, "HEAD")
         return answered
 
@@ -140,7 +140,7 @@ class Https:
 
 
 def _copy(response: http.client.HTTPResponse, into: BinaryIO, most_bytes: int) -> str:
-    """Copy the body and return its SHA-256. http.client itself takes a body that was cut off for a whole one."""
+    """Copy the body and return its SHA-256. Checks its length, because http.client accepts a truncated body."""
     announced = response.headers.get("Content-Length")
     deadline = time.monotonic() + LONGEST_SECONDS
     digest, size = hashlib.sha256(), 0
@@ -158,7 +158,7 @@ def _copy(response: http.client.HTTPResponse, into: BinaryIO, most_bytes: int) -
 
 
 def _next(response: http.client.HTTPResponse) -> bytes:
-    """The next piece of the body. Only here: an OSError of the network is no other than one of the disk."""
+    """Next chunk of the body. A function of its own, to tell an OSError of the network from one of the disk."""
     try:
         return response.read(CHUNK)
     except (http.client.HTTPException, OSError, ValueError) as error:

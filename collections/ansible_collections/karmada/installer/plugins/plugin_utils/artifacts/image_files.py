@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file out of the layers of a container image, found the way a container would find it.
+"""Extraction of one file from the layers of a container image, resolved as in a container.
 
-An archive is the same with one layer. Nothing is unpacked: the layers become a tree of names in memory, in which links
-are followed and which nothing can leave. Only the one file is then read.
+An archive is treated as a single layer. Nothing is unpacked: the layers become a tree of names in memory, in which
+links are followed and cannot leave the root. Only the one file is then read.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 CHUNK = 1 << 20
-#: Unpacked. Karmada's images have less than 200 MiB, those of a distribution less than 1 GiB.
+#: Unpacked size. Karmada's images have less than 200 MiB, those of a distribution less than 1 GiB.
 MOST_BYTES = 4 << 30
 MOST_PROGRAM_BYTES = 1 << 30
 MOST_ENTRIES = 500_000
-#: Links on the way to a file; the kernel gives up after as many.
+#: Links on the way to a file; the limit of the kernel, too.
 MOST_LINKS = 40
 
 _WHITEOUT = ".wh."
@@ -27,7 +27,7 @@ _OPAQUE = ".wh..wh..opq"
 
 
 class ImageError(Exception):
-    """Why the file cannot be had from the image, in words for a person."""
+    """Reason why the file cannot be extracted from the image, in words for a person."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class _Folder:
 
 @dataclass
 class _Other:
-    """A device, a pipe: there, but nothing to read."""
+    """A device or a pipe: exists, but has no content."""
 
 
 _Node = _File | _Link | _Folder | _Other
@@ -73,7 +73,7 @@ def decompress(packed: BinaryIO, compression: str, into: BinaryIO, most_bytes: i
                     raise ImageError(f"it unpacks to more than {most_bytes >> 20} MiB")
                 into.write(content)
                 if machine and machine.eof and machine.unused_data:
-                    # A stream may consist of several.
+                    # gzip allows for several streams in a file.
                     chunk, machine = machine.unused_data, zlib.decompressobj(31)
     except zlib.error as error:
         raise ImageError(f"it cannot be unpacked: {error}") from None
@@ -115,7 +115,7 @@ def _copy(found: _File, path: str, into: BinaryIO) -> None:
 
 
 def _apply(root: _Folder, layer: BinaryIO) -> None:
-    """Put one layer on top. Whiteouts mean what is below this layer, wherever in it they stand."""
+    """Apply one layer. Its whiteouts hide only entries of lower layers, wherever in the archive they are."""
     layer.seek(0)
     with tarfile.open(fileobj=layer, mode="r:") as tar:
         entries = []
@@ -132,7 +132,7 @@ def _apply(root: _Folder, layer: BinaryIO) -> None:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The steps from the root of the image; ``..`` leads no further than the root."""
+    """Path components from the root of the image; ``..`` cannot go above the root."""
     steps: list[str] = []
     for part in PurePosixPath(name).parts:
         if part == "..":
@@ -159,7 +159,7 @@ def _add(root: _Folder, parts: tuple[str, ...], entry: tarfile.TarInfo, layer: B
     name = parts[-1]
     if entry.isdir():
         present = folder.children.get(name)
-        # A folder does not replace a folder; over a link to one it replaces the link.
+        # A folder keeps an existing folder; it replaces a link to one.
         if not isinstance(present, _Folder):
             folder.children[name] = _Folder()
     elif entry.issym():
@@ -176,7 +176,7 @@ def _add(root: _Folder, parts: tuple[str, ...], entry: tarfile.TarInfo, layer: B
 
 
 def _folder(root: _Folder, parts: tuple[str, ...], *, create: bool = False) -> _Folder | None:
-    """The folder at this path, through links; made with its parents if asked to. None if something else is there."""
+    """Folder at this path, through links; created with its parents on demand. None if something else is there."""
     here, todo, links = [root], list(reversed(parts)), 0
     while todo:
         step = todo.pop()
@@ -200,7 +200,7 @@ def _folder(root: _Folder, parts: tuple[str, ...], *, create: bool = False) -> _
 
 
 def _resolve(root: _Folder, path: str) -> _Node | None:
-    """What is at this path, through links. A link never leads out of the image: its root is as high as one gets."""
+    """Node at this path, through links, which cannot lead out of the image: ``..`` stops at its root."""
     folder_parts, name = list(_parts(path)[:-1]), path.rpartition("/")[2]
     for _ in range(MOST_LINKS):
         folder = _folder(root, tuple(folder_parts))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Program files kept on the machine that Ansible runs on, by what is in them.
+"""Content-addressed cache of program files on the machine that Ansible runs on.
 
-A file ``sha256/<hash>`` has that hash, or it is not used: it is read again before every use. ``found/<key>`` remembers
-which hash came out of a source whose own checksum is of something larger (an image, an archive, a set of sources).
+A file ``sha256/<hash>`` is hashed again before every use, and not used if it differs. ``found/<key>`` records the hash
+of the program from a source whose own checksum is of something larger (an image, an archive, a set of sources).
 
-Files appear whole or not at all, so any number of runs can work with the same cache; two that fetch the same file both
-put the same content in its place.
+Files appear complete or not at all, so any number of runs can share a cache; two that fetch the same file both put the
+same content in place.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ..problems import Problem, ProblemsError, Reason
 
 CHUNK = 1 << 20
 _UNFINISHED = ".unfinished-"
-#: A file that is still unfinished after so long belongs to a run that was killed.
+#: Age from which an unfinished file belongs to a run that was killed.
 _ABANDONED_SECONDS = 86400
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file of the cache: where it is, its SHA-256 in hex, its size in bytes."""
+    """File of the cache: its path, its SHA-256 in hex, its size in bytes."""
 
     path: Path
     sha256: str
@@ -41,13 +41,13 @@ class Kept:
 
 
 class ProgramCache:
-    """A folder of verified files. Raises ProblemsError when the folder cannot be written."""
+    """Folder of verified files. Raises ProblemsError if it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files, self._found = folder / "sha256", folder / "found"
         try:
-            # Only its owner may say what a file of the cache is.
+            # For the owner only: a program from here is trusted by what ``found`` says.
             for each in (folder, self._files, self._found):
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._forget_abandoned()
@@ -55,7 +55,7 @@ class ProgramCache:
             raise self._problem(error) from None
 
     def get(self, sha256: str) -> Kept | None:
-        """The file with this hash, read and compared now; None if there is none. A damaged one is removed."""
+        """File with this hash, verified now; None if there is none. A damaged one is removed."""
         path = self._files / sha256
         try:
             with path.open("rb") as content:
@@ -70,11 +70,11 @@ class ProgramCache:
         return None
 
     def has(self, sha256: str) -> bool:
-        """Whether a file is kept under this hash; it is not read."""
+        """Return whether a file exists under this hash; it is not verified."""
         return (self._files / sha256).is_file()
 
     def put(self, content: BinaryIO) -> Kept:
-        """Keep this content, from its beginning, under the hash that it has as it is written."""
+        """Store this content, from its beginning, under the hash computed while it is written."""
         try:
             content.seek(0)
             with self._whole(self._files) as (scratch, stream):
@@ -84,7 +84,7 @@ class ProgramCache:
                     stream.write(chunk)
                     size += len(chunk)
                 stream.flush()
-                # A power cut must not leave a name without its content behind.
+                # A power cut must not leave a name without its content.
                 os.fsync(stream.fileno())
                 path = self._files / digest.hexdigest()
                 scratch.replace(path)
@@ -93,17 +93,17 @@ class ProgramCache:
             raise self._problem(error) from None
 
     def recall(self, source: Mapping[str, str]) -> str | None:
-        """The hash of the program that came out of exactly this source before; None if it was never fetched."""
+        """Recorded hash of the program from exactly this source; None if it was never fetched."""
         try:
             found = json.loads(self._note(source).read_text())
         except (OSError, ValueError):
             return None
-        # The source is in the note, so that a note under a wrong name is none.
+        # The note contains its source, so that a note under a wrong name is ignored.
         sha256 = found.get("sha256") if isinstance(found, dict) and found.get("source") == dict(source) else None
         return sha256 if isinstance(sha256, str) else None
 
     def remember(self, source: Mapping[str, str], sha256: str) -> None:
-        """Note what came out of this source."""
+        """Record the hash of the program from this source."""
         try:
             with self._whole(self._found) as (scratch, stream):
                 stream.write(json.dumps({"source": dict(source), "sha256": sha256}).encode())
@@ -114,7 +114,7 @@ class ProgramCache:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[BinaryIO]:
-        """A nameless file on the cache's disk; it is gone when the program is, however that ends."""
+        """Nameless file on the cache's disk; it disappears with the process, however that ends."""
         try:
             with tempfile.TemporaryFile(dir=self.folder) as stream:
                 yield stream
@@ -123,12 +123,12 @@ class ProgramCache:
 
     @contextlib.contextmanager
     def alone(self, name: str) -> Iterator[Path]:
-        """An empty folder for work that only one run does at a time; others wait. It is gone afterwards."""
+        """Empty folder for work that only one run may do at a time; others wait. It is deleted afterwards."""
         folder = self.folder / name
         try:
             with folder.with_suffix(".lock").open("a") as stream:
                 fcntl.flock(stream, fcntl.LOCK_EX)
-                # A run that was killed could not clean up.
+                # A killed run could not clean up.
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(mode=0o700)
                 yield folder

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a release as files: found in the source that the document names, verified, kept in the cache.
+"""Programs of a release as files: located in the source of the document, verified, kept in the cache.
 
-Who can give what:
+Content of each source:
 
 =========== ======================== =========================================== ======================
 source      karmada                  kubernetes, etcd                            checked against
@@ -13,8 +13,8 @@ Directory   what the site put there  what the site put there                    
 GoModules   built here               built here                                  our go.sum
 =========== ======================== =========================================== ======================
 
-The digest of an image is known beforehand, or it is what its tag leads to and has led to before (``image_pins``).
-``sha256sums`` is a file of the directory that the inventory source names: what ``sha256sum`` prints in that directory.
+The digest of an image is recorded, or is the one to which its tag points now and pointed before (``image_pins``).
+``sha256sums`` in the directory of the inventory source has the output of ``sha256sum`` in that directory.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from .registry import Logins, Manifest, Reference, Registry
 from .release_files import ReleaseFile
 from .source import Source
 
-#: e_machine in the header of a program, by the name that Go and container images have for it.
+#: Architecture as Go and container images name it → e_machine in an ELF header.
 MACHINES: Mapping[str, int] = {"amd64": 62, "arm64": 183}
-#: Architecture as the kernel of a host names it → that name.
+#: Architecture as the kernel of a host names it → as Go and container images do.
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
-#: Programs that are fetched and unpacked at the same moment: two fill a network, and each takes a processor.
+#: Programs that are fetched and unpacked concurrently: two saturate a network, and each needs a processor.
 PROGRAMS_AT_ONCE = 4
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
@@ -57,10 +57,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Program:
-    """A verified file: of which version it is, and where it came from in words for a person.
+    """A verified program file: its version, and its origin in words for a person.
 
-    ``path`` is in the cache, ``sha256`` in hex, ``size`` in bytes. Where it came out of an image whose digest was not
-    known beforehand, ``digest`` is what the tag of ``origin`` led to.
+    ``path`` is in the cache, ``sha256`` in hex, ``size`` in bytes. ``digest`` is the one to which the tag of ``origin``
+    pointed, if the program comes from an image without a recorded digest.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Access:
-    """How sources are reached: web servers, and who we are at registries."""
+    """Access to sources: HTTP client, and logins at registries."""
 
     https: Https
     logins: Logins
@@ -89,11 +89,11 @@ def programs(
     access: Access | None = None,
     held: Held | None = None,
 ) -> dict[str, Program]:
-    """The program of each component, by the component's name.
+    """Program of each component, by the component's name.
 
-    ``architecture`` is ``amd64`` or ``arm64``; ``spec`` is the document's with all defaults. What is in the cache is
-    verified again, the rest is fetched. ``held`` is what tags of images have to lead to. Raises ProblemsError with
-    everything that cannot be had.
+    ``architecture`` is ``amd64`` or ``arm64``; ``spec`` is the document's with all defaults. Cached programs are
+    verified again, others are fetched. ``held`` has the digests to which tags of images must point. Raises
+    ProblemsError with all programs that are not available.
     """
     finder = _Finder(source, spec, access or _access(source), held or Held())
     kept = ProgramCache(cache or artifact_source.cache_directory() / "programs")
@@ -112,7 +112,7 @@ def check(
     access: Access | None = None,
     held: Held | None = None,
 ) -> list[Problem]:
-    """What of it cannot be had, without fetching it: asks the source for whatever the cache does not have."""
+    """Problems of programs that are not available, without fetching: asks the source for those not in the cache."""
     try:
         finder = _Finder(source, spec, access or _access(source), held or Held())
         kept = ProgramCache(cache or artifact_source.cache_directory() / "programs")
@@ -123,15 +123,15 @@ def check(
 
 
 def _access(source: Source) -> Access:
-    """How this machine reaches a source: registries as who runs this is logged in to them."""
+    """Access to a source from this machine; at registries with the logins of the current user."""
     return Access(Https(), Logins.of_this_user() if source.kind == "Image" else Logins())
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One program. ``project`` is the field of Release that is its version.
+    """One program. ``project`` is the field of Release with its version.
 
-    ``reference`` is its image, with the digest if that is known beforehand.
+    ``reference`` is its image, with the recorded digest if there is one.
     """
 
     component: str
@@ -148,9 +148,9 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Located:
-    """A program in its source. ``sha256`` is known where a checksum of the program itself is; ``source`` names what
-    decides it where not. ``fetch`` writes it into an empty file, ``probe`` only asks for it; both raise ProblemsError.
-    ``digest`` is what the tag of its image has led to.
+    """A program in its source. ``sha256`` is set if the program itself has a known checksum; otherwise ``source``
+    identifies its content. ``fetch`` writes it into an empty file, ``probe`` only asks for it; both raise
+    ProblemsError. ``digest`` is the one of its image's tag.
     """
 
     wanted: _Wanted
@@ -163,7 +163,7 @@ class _Located:
 
 
 class _Finder:
-    """Knows one source."""
+    """Locator of programs in one source."""
 
     def __init__(self, source: Source, spec: Mapping[str, Any], access: Access, held: Held) -> None:
         self._source = source
@@ -177,7 +177,7 @@ class _Finder:
         self._sums = release_files.read_sums(sums) if sums and sums.is_file() else {}
 
     def wanted(self, release: Release, architecture: str, components: Iterable[Component]) -> list[_Wanted]:
-        """What to look for. Raises ProblemsError if the source cannot have it at all."""
+        """Programs to look for. Raises ProblemsError if the source cannot have one of them at all."""
         if architecture not in MACHINES:
             what = f"there are no programs for the architecture {architecture}"
             raise ProblemsError(
@@ -214,7 +214,7 @@ class _Finder:
         )
 
     def locate(self, wanted: _Wanted) -> _Located:
-        """Where this program is, as far as that can be known without fetching it. Raises ProblemsError."""
+        """Location of this program, determined without fetching it. Raises ProblemsError if it has none."""
         prepared = self._prepared(wanted)
         if prepared:
             return self._in_directory(wanted, *prepared)
@@ -266,7 +266,7 @@ class _Finder:
         base = release_files.PUBLISHERS.get(wanted.project, "")
         if self._source.url:
             base = f"{self._source.url.rstrip('/')}/{wanted.project}"
-            # A mirror may have either; it has what there is a checksum of.
+            # A mirror may have either form; the one with a known checksum is expected.
             files = tuple(file for file in files if self._sum(wanted, file)) or files
         file = files[0]
         url = f"{base}/{wanted.version}/{file.path}"
@@ -284,7 +284,7 @@ class _Finder:
         fetch: Callable[[BinaryIO], str],
         probe: Callable[[], object] = lambda: None,
     ) -> _Located:
-        """A file that has to have a known checksum. ``fetch`` returns the hash of what it fetched."""
+        """Location of a file with a known checksum. ``fetch`` returns the hash of what it fetched."""
         expected = self._sum(wanted, file)
         if not expected:
             name = f"{wanted.project}/{wanted.version}/{file.path}"
@@ -325,7 +325,7 @@ class _Finder:
         return _Located(wanted, where, {}, lambda into, _: verified(into), sha256=expected, probe=ask)
 
     def _sum(self, wanted: _Wanted, file: ReleaseFile) -> str:
-        """The recorded hash of a file, in hex; the publisher's counts more than the site's own."""
+        """Recorded hash of a file, in hex; the lock file takes precedence over the site's own sums."""
         locked = self._recorded(wanted.project, wanted.version, "files").get(file.path, "")
         return locked.removeprefix("sha256:") or self._sums.get(f"{wanted.project}/{wanted.version}/{file.path}", "")
 
@@ -343,7 +343,7 @@ class _Finder:
                 Problem(str(error), "spec.images", "write it as registry/path/name:tag", reason=Reason.INVALID_IMAGE)
             ) from None
         led_to = "" if reference.digest else self._led_to(wanted.reference, reference)
-        # A tag may move at any time: from here on it is this image.
+        # A tag may move at any time: from here on the digest is used.
         image = replace(reference, digest=reference.digest or led_to)
         source = {"image": image.digest, "for": wanted.architecture, "path": wanted.path}
 
@@ -356,9 +356,9 @@ class _Finder:
         return _Located(wanted, wanted.reference, source, fetch, probe=manifest, digest=led_to)
 
     def _led_to(self, name: str, reference: Reference) -> str:
-        """The digest that a tag leads to, one for all that ask. Raises ProblemsError if it led elsewhere before."""
+        """Digest to which a tag points, one for a whole run. Raises ProblemsError if it pointed elsewhere before."""
         digest = self._registry.digest(reference)
-        # Two at the same moment may be told different things: what the first was told holds.
+        # Concurrent requests may get different digests: the first is used.
         digest = self._digests.setdefault(name, digest)
         refusal = self._held.refusal(name, digest)
         if refusal:
@@ -384,7 +384,7 @@ class _Finder:
         build = Build(wanted.project, wanted.version, wanted.program, wanted.architecture, self._source.url)
 
         def fetch(into: BinaryIO, cache: ProgramCache) -> None:
-            # One after the other: a single build keeps all processors busy, and the next finds most of it compiled.
+            # One at a time: a single build uses all processors, and leaves most packages compiled for the next one.
             with cache.alone("build") as folder:
                 built = folder / wanted.program
                 build.run(built)
@@ -395,14 +395,14 @@ class _Finder:
 
 
 def _ask(located: _Located, cache: ProgramCache) -> None:
-    """Ask the source for what the cache does not have."""
+    """Probe the source if the program is not in the cache."""
     known = _known(located, cache)
     if not known or not cache.has(known):
         located.probe()
 
 
 def _bring(located: _Located, cache: ProgramCache) -> Program:
-    """The program out of the cache, or out of its source and into the cache."""
+    """Program from the cache, or fetched into it from its source."""
     known = _known(located, cache)
     kept = (cache.get(known) if known else None) or _fetch(located, cache)
     return Program(kept.path, kept.sha256, kept.size, located.wanted.version, located.where, located.digest)
@@ -425,12 +425,12 @@ def _fetch(located: _Located, cache: ProgramCache) -> Kept:
 
 
 def _known(located: _Located, cache: ProgramCache) -> str:
-    """The hash of the program, if anyone knows it yet."""
+    """Hash of the program; empty if it is not known yet."""
     return located.sha256 or cache.recall(located.source) or ""
 
 
 def _check_machine(located: _Located, content: BinaryIO) -> None:
-    """A program for another machine would only be noticed when its unit does not start."""
+    """Raise ProblemsError for a program of another architecture, before it fails when its unit starts."""
     content.seek(0)
     header = content.read(20)
     wanted = located.wanted
@@ -466,7 +466,7 @@ def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsErro
 
 
 def _each(items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """Do this for all items, several at once; raises one ProblemsError with the problems of all of them."""
+    """Results of ``work`` on all items, several at once; raises one ProblemsError with the problems of all of them."""
     results, problems = [], []
     with ThreadPoolExecutor(max_workers=PROGRAMS_AT_ONCE) as pool:
         for running in [pool.submit(work, item) for item in items]:

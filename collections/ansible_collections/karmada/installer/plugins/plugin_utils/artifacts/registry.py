@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images without a container engine: the registry API (version 2), from a reference to verified layers.
 
-What a tag leads to is looked up once; everything after that is asked for by digest and compared with it.
+A tag is resolved once; everything after that is fetched by digest and verified against it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MANIFESTS = frozenset(
     {"application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"}
 )
 _ACCEPT = {"Accept": ", ".join(sorted(_INDEXES | _MANIFESTS))}
-#: Kinds of layers, and how each is compressed.
+#: Media type of a layer → its compression.
 _LAYERS: Mapping[str, str] = {
     "application/vnd.oci.image.layer.v1.tar": "",
     "application/vnd.oci.image.layer.v1.tar+gzip": "gzip",
@@ -48,13 +48,13 @@ MOST_LAYERS = 127
 MOST_IMAGE_BYTES = 2 << 30
 
 DOCKER_HUB = "docker.io"
-#: Docker Hub goes by several names: in references, in login files, and where its API is.
+#: Names of Docker Hub: in references, in login files, and of its API.
 _HUB_NAMES = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A name of an image. ``digest`` wins over ``tag`` where both are given."""
+    """An image reference. ``digest`` takes precedence over ``tag`` if both are given."""
 
     host: str
     repository: str
@@ -63,7 +63,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Read a reference by the rules that container engines have; raises ValueError for what is none."""
+        """Parse a reference by the rules of container engines; raises ValueError if it is invalid."""
         rest, _, digest = text.partition("@")
         name, colon, tag = rest.rpartition(":")
         if not colon or "/" in tag:
@@ -81,26 +81,26 @@ class Reference:
 
     @property
     def api(self) -> str:
-        """Where the API for this repository begins."""
+        """Base URL of the API for this repository."""
         host = "registry-1.docker.io" if self.host in _HUB_NAMES else self.host
         return f"https://{host}/v2/{urllib.parse.quote(self.repository)}"
 
 
 @dataclass(frozen=True, repr=False)
 class Login:
-    """A user and a password (or token) for a registry."""
+    """User and password (or token) for a registry."""
 
     user: str
     password: str
 
     @property
     def basic(self) -> str:
-        """The value of the header Authorization."""
+        """Value of the header Authorization."""
         return "Basic " + base64_text(f"{self.user}:{self.password}".encode())
 
 
 class Logins:
-    """What pull secrets hold: for each registry, or part of one, who we are there."""
+    """Logins for registries, or for parts of one, as pull secrets hold them."""
 
     def __init__(self, entries: Sequence[tuple[str, Login]] = ()) -> None:
         self._entries = entries
@@ -109,7 +109,7 @@ class Logins:
     def read(cls, secrets: Mapping[str, bytes]) -> Logins:
         """Read login files (``.dockerconfigjson``): name of the Secret, for messages, → content of the file.
 
-        Raises ProblemsError naming each Secret whose content is no such file.
+        Raises ProblemsError naming each Secret with invalid content.
         """
         entries: list[tuple[str, Login]] = []
         problems = []
@@ -117,7 +117,7 @@ class Logins:
             try:
                 entries += _logins(json.loads(content))
             except (ValueError, TypeError, AttributeError, KeyError, binascii.Error):
-                # The message of the parser could hold a piece of the file.
+                # The parser's message could quote the file.
                 remedy = "make it with: kubectl create secret docker-registry ..."
                 problems.append(
                     Problem(
@@ -133,7 +133,7 @@ class Logins:
 
     @classmethod
     def of_this_user(cls, environment: Mapping[str, str] | None = None) -> Logins:
-        """Those of who runs this, as ``docker login`` writes them; none where there is no such file.
+        """Logins of the current user, as ``docker login`` writes them; empty without such a file.
 
         Logins that a credential helper keeps are not in that file. Raises ProblemsError if it cannot be read.
         """
@@ -161,7 +161,7 @@ class Logins:
             ) from None
 
     def of(self, reference: Reference) -> list[Login]:
-        """Who we may be for this image: the most exact entry first, as nodes of a cluster do it."""
+        """Logins that apply to this image, the most specific first, as the kubelet orders them."""
         found = [(len(place), login) for place, login in self._entries if _covers(place, reference)]
         return [login for _, login in sorted(found, key=lambda each: -each[0])]
 
@@ -178,7 +178,7 @@ def _logins(file: Mapping[str, Any]) -> list[tuple[str, Login]]:
 
 
 def _covers(place: str, reference: Reference) -> bool:
-    """Whether an entry of a login file is for this image: ``https://host/v1/``, ``host``, ``host/path``, ``*.host``."""
+    """Return whether a login's entry covers this image: ``https://host/v1/``, ``host``, ``host/path``, ``*.host``."""
     bare = re.sub(r"/v[12]/?$", "", place.removeprefix("https://").removeprefix("http://")).rstrip("/")
     host, _, path = bare.partition("/")
     if host in _HUB_NAMES:
@@ -191,7 +191,7 @@ def _covers(place: str, reference: Reference) -> bool:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of an image. ``compression`` is ``gzip`` or empty; ``size`` is in bytes, as it is transferred."""
+    """One layer of an image. ``compression`` is ``gzip`` or empty; ``size`` is in bytes, as transferred."""
 
     digest: str
     size: int
@@ -200,14 +200,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Manifest:
-    """An image for one architecture: its own digest, and the layers from the lowest up."""
+    """Image for one architecture: its own digest, and the layers from the lowest up."""
 
     digest: str
     layers: tuple[Layer, ...]
 
 
 class Registry:
-    """Reads images. One object for a whole run: it keeps the tokens it was given. Safe to use from several threads."""
+    """Client of registries. One object serves a whole run, because it keeps the tokens that it gets. Thread-safe."""
 
     def __init__(self, https: Https, logins: Logins | None = None) -> None:
         self._https = https
@@ -216,9 +216,9 @@ class Registry:
         self._lock = threading.Lock()
 
     def digest(self, reference: Reference) -> str:
-        """What the reference leads to now: an index or a manifest. Raises ProblemsError.
+        """Digest of the index or manifest to which the reference points now. Raises ProblemsError.
 
-        It is only asked for by its headers, which public registries do not count as a pull.
+        Uses a HEAD request, which public registries do not count as a pull.
         """
         name = reference.digest or reference.tag
         url = f"{reference.api}/manifests/{name}"
@@ -232,7 +232,7 @@ class Registry:
             raise _nonsense(reference, error) from None
 
     def manifest(self, reference: Reference, architecture: str) -> Manifest:
-        """What this reference is for linux on this architecture (``amd64``, ``arm64``). Raises ProblemsError."""
+        """Manifest of this reference for linux on this architecture (``amd64``, ``arm64``). Raises ProblemsError."""
         try:
             digest, found = self._document(reference, reference.digest or reference.tag)
             if found["mediaType"] in _INDEXES:
@@ -247,7 +247,7 @@ class Registry:
             raise _nonsense(reference, error) from None
 
     def blob(self, reference: Reference, layer: Layer, into: BinaryIO) -> None:
-        """Fetch a layer, as it is transferred, into an empty file. Raises ProblemsError if it is another one."""
+        """Fetch a layer, as transferred, into an empty file. Raises ProblemsError if its digest differs."""
         url = f"{reference.api}/blobs/{layer.digest}"
         try:
             found = self._authorized(reference, lambda headers: self._https.save(url, into, layer.size, headers))
@@ -274,7 +274,7 @@ class Registry:
         return _read(answer.content, name if ":" in name else "", answer.headers.get_content_type())
 
     def _check_architecture(self, reference: Reference, manifest: Mapping[str, Any], architecture: str) -> None:
-        """An image that is not in an index says in its configuration what it is for."""
+        """Raise if a manifest outside an index is for another architecture, which its configuration names."""
         digest = _digest(manifest["config"])
         url = f"{reference.api}/blobs/{digest}"
         answer = self._authorized(reference, lambda headers: self._https.read(url, MOST_MANIFEST_BYTES, headers))
@@ -284,7 +284,7 @@ class Registry:
             raise _OtherArchitectureError(architecture, [str(found)])
 
     def _authorized(self, reference: Reference, ask: Callable[[Mapping[str, str]], T]) -> T:
-        """Ask with what the registry accepted before; if it wants to know who we are, answer that and ask again."""
+        """Result of ``ask`` with the authorization that worked before; after a challenge, authenticate and retry."""
         place = (reference.host, reference.repository)
         with self._lock:
             known = self._authorizations.get(place)
@@ -313,9 +313,8 @@ class Registry:
         raise refused
 
     def _authorization(self, challenge: str, login: Login | None, reference: Reference) -> str | None:
-        """The header that meets the challenge: the login itself, or a token that its issuer gives for it or to anyone.
-
-        None if there is nothing to show. Raises FetchError.
+        """Header that answers the challenge: the login itself, or a token, which its issuer gives for a login or to
+        anyone. None if there is no login to present. Raises FetchError.
         """
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() != "bearer":
@@ -339,12 +338,12 @@ class _OtherArchitectureError(FetchError):
 
 
 def _read(content: bytes, expected: str, content_type: str) -> tuple[str, dict[str, Any]]:
-    """The digest of a JSON document, and what it says. Raises FetchError if it is not the one that was asked for."""
+    """Digest and content of a JSON document. Raises FetchError if it is not the one that was requested."""
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if expected and digest != expected:
         raise FetchError(f"the registry answered with {digest} when it was asked for {expected}")
     document: dict[str, Any] = json.loads(content)
-    # The kind is in the document itself, or, in old ones, only beside it.
+    # The media type is in the document itself, or, with old ones, only in the response.
     document.setdefault("mediaType", content_type)
     return digest, document
 
@@ -375,7 +374,7 @@ def _layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def _digest(descriptor: Mapping[str, Any]) -> str:
-    """The digest that a descriptor names; it becomes part of an address, so it has to be one."""
+    """Digest in a descriptor, validated because it becomes part of a URL. Raises FetchError if it is none."""
     digest = str(descriptor["digest"])
     if not _DIGEST.fullmatch(digest):
         raise FetchError(f"the registry names {digest!r} where a SHA-256 digest belongs")

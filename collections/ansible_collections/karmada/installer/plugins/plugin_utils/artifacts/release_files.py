@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of releases: where publishers and directories of artifacts have them, and the checksums written there."""
+"""Files of releases: their paths at publishers and in directories of artifacts, and the checksums written there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..problems import Problem, ProblemsError, Reason
 
-#: Where projects publish their programs; ``<version>/<file>`` follows. Karmada publishes none of a control plane.
+#: Base URLs of publishers; ``<version>/<file>`` follows. Karmada publishes no programs of a control plane.
 PUBLISHERS: Mapping[str, str] = {
     "kubernetes": "https://dl.k8s.io/release",
     "etcd": "https://github.com/etcd-io/etcd/releases/download",
@@ -29,7 +29,7 @@ class ReleaseFile:
 
 
 def candidates(project: str, version: str, architecture: str, program: str) -> tuple[ReleaseFile, ...]:
-    """Where this program may be below ``<project>/<version>/``: first as its publisher has it."""
+    """Possible paths of this program below ``<project>/<version>/``, that of its publisher first."""
     plain = ReleaseFile(f"bin/linux/{architecture}/{program}")
     if project == "etcd":
         folder = f"etcd-{version}-linux-{architecture}"
@@ -38,7 +38,7 @@ def candidates(project: str, version: str, architecture: str, program: str) -> t
 
 
 def read_sums(file: Path) -> dict[str, str]:
-    """What a file of ``sha256sum`` says: path → hash. Raises ProblemsError if it cannot be read as one."""
+    """Content of a file of ``sha256sum``: path → hash. Raises ProblemsError if it cannot be read as one."""
     found = {}
     try:
         lines = file.read_text(errors="replace").splitlines()
@@ -59,7 +59,7 @@ def read_sums(file: Path) -> dict[str, str]:
 
 
 def unreadable(path: Path, error: OSError) -> ProblemsError:
-    """The refusal of a file of an artifacts directory that cannot be read."""
+    """Error for a file of an artifacts directory that cannot be read."""
     what = f"it cannot be read: {error.strerror or error}"
     return ProblemsError(
         Problem(what, str(path), "make it readable for whoever runs Ansible", reason=Reason.LOCAL_FILE_UNUSABLE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of files that the collection does not hold, the checksums on record, and the cache of what was fetched."""
+"""Sources of files that the collection does not contain, recorded checksums, and the cache of fetched files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCK_FILE = Path(__file__).parents[3] / "schemas" / "artifacts.lock.json"
 
 @dataclass(frozen=True)
 class Source:
-    """Where to look. ``kind`` and ``url`` are the document's; ``directory`` is the one prepared beside a file run."""
+    """Source of files. ``kind`` and ``url`` are the document's; ``directory`` is that of the inventory source."""
 
     kind: str
     url: str | None = None
@@ -23,14 +23,14 @@ class Source:
 
 
 def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, Any]:
-    """Recorded checksums: project → version → ``crds`` (see content_hash), ``files`` (below the project's and version's
-    folder → hash) or ``images`` (name → digest of the index, which is one for all architectures).
+    """Recorded checksums: project → version → ``crds`` (see content_hash), ``files`` (path below the project's and
+    version's folder → hash) or ``images`` (name → digest of the index, which is one for all architectures).
     """
     lock: dict[str, Any] = json.loads(lock_file.read_text())
     return lock
 
 
 def cache_directory() -> Path:
-    """Where verified files are kept on the machine that Ansible runs on."""
+    """Directory of verified files on the machine that Ansible runs on."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     return Path(base) / "karmada-installer" / "artifacts"
