@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table as objects of a cluster, or as units and files of plain hosts. Pure.
+"""Rendering of the component table into objects of a cluster, or into units and files of plain hosts. No I/O.
 
 Imports kube, components, pki.
 
-``templates`` has the texts of programs of others: HAProxy and keepalived.
+``templates`` has the configuration of third-party programs: HAProxy and keepalived.
 """

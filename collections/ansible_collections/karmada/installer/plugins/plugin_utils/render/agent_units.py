@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The karmada-agent of a member as a unit of plain hosts: what it has there that no other component has.
+"""The karmada-agent of a member as a unit of plain hosts: additions to what every component has there.
 
-Its identity in the control plane stays where the agent renews it, in a Secret on the member. Each start fetches it from
-there, with the account that the agent has on its member anyway, so no run of the installer carries it to a host. It is
-certificate and key, and nothing else: others may write that Secret, too, so where the control plane is and who has
-signed for it stands in a file of ours.
+The agent renews its identity in the control plane in a Secret on the member. Each start fetches it from there, with the
+account that the agent has on its member anyway, so no run of the installer has to bring it to a host. Only certificate
+and key are used: others may write that Secret, too, so address and authority of the control plane come from a file of
+ours.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from ..pki import x509
 from ..pki.files import CLUSTER_NAME, MEMBER_CONFIG
 from . import unit_text, units
 
-#: Where every host with systemd has it; the modules of this collection are run with it, too.
+#: Path on every host with systemd; the modules of this collection use it, too.
 PYTHON = "/usr/bin/python3"
 _PROGRAM = "fetch_identity.py"
-#: Certificate and key in one file, which is replaced as a whole.
+#: Certificate and key in one file, which is replaced atomically.
 _PAIR = "identity.pem"
-#: The agent renews its certificate when a fifth of its time is left, and reads it when it starts only. So it starts
-#: anew each time that this part of the validity has passed: a renewed one is in use long before the former one ends.
+#: The agent renews its certificate when a fifth of its validity is left, and reads it only at its start. So it restarts
+#: every twentieth of the validity: a renewed certificate is in use long before the former one expires.
 _LIFETIMES, _SHORTEST_SECONDS = 20, 60
 
 
 @dataclass(frozen=True, repr=False)
 class AgentAccess:
-    """How an agent on hosts gets to its member: a kubeconfig in JSON. Has no representation, because it holds a token.
+    """Access of an agent on hosts to its member: a kubeconfig in JSON. Has no repr, because it holds a token.
 
-    ``identity`` changes with what the installer wrote of its identity in the control plane (``agent.config_hash``).
+    ``identity`` is the hash of its identity in the control plane, as the installer wrote it (``agent.config_hash``).
     """
 
     kubeconfig: bytes
@@ -50,26 +50,26 @@ class AgentAccess:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> AgentAccess:
-        """From its plain form."""
+        """Access from its ``plain`` form."""
         return cls(base64.b64decode(plain["kubeconfig"]), str(plain["identity"]))
 
     @property
     def plain(self) -> dict[str, str]:
-        """As one step of a run hands it on to the next."""
+        """JSON form, in which one step of a run passes it to the next."""
         return {"kubeconfig": base64_text(self.kubeconfig), "identity": self.identity}
 
     @property
     def server(self) -> str:
-        """The address of the member's API server."""
+        """URL of the member's API server."""
         return str(json.loads(self.kubeconfig)["clusters"][0]["cluster"]["server"])
 
 
 def addition(
     instance: Instance, component: Component, where: Layout, access: AgentAccess, server: str, ca_pem: bytes
 ) -> units.Addition:
-    """The program that fetches the identity, and the lines of the unit that run it and start the agent anew in time.
+    """Program that fetches the identity, and the lines of the unit that run it and restart the agent in time.
 
-    ``server`` is the URL of the control plane, ``ca_pem`` the authority that its certificate is from.
+    ``server`` is the URL of the control plane, ``ca_pem`` the authority of its certificate.
     """
     program, pair = where.path(_PROGRAM), f"{where.runtime}/{_PAIR}"
     fetch = [
@@ -95,13 +95,13 @@ def addition(
 
 
 def seconds_between_starts(spec: Mapping[str, Any]) -> int:
-    """How long an agent runs before it starts anew, and so takes up a renewed certificate."""
+    """Seconds after which an agent restarts, and so uses a renewed certificate."""
     validity = x509.parse_duration(spec["certificates"]["validity"])
     return max(_SHORTEST_SECONDS, int(validity.total_seconds()) // _LIFETIMES)
 
 
 def _control_plane(member: str, server: str, ca_pem: bytes, pair: str) -> bytes:
-    """The agent's kubeconfig of the control plane, in JSON; ``pair`` is the path of its certificate and key."""
+    """Kubeconfig of the agent for the control plane, in JSON; ``pair`` is the path of its certificate and key."""
     config = pki_kubeconfig.kubeconfig(CLUSTER_NAME, server, ca_pem, member, "", context=member)
     config["users"] = [{"name": member, "user": {"client-certificate": pair, "client-key": pair}}]
     return json.dumps(config, indent=1).encode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the pods of an instance find each other and their files in a host cluster."""
+"""Addresses and paths of an instance's pods in a host cluster."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ..components.types import (
 
 BASE = "/etc/karmada"
 ETCD_DATA = "/var/lib/etcd"
-#: Every address of a pod, by the family that kube-apiserver is to take its own address from; both listen on both.
+#: Wildcard addresses, by the IP family from which kube-apiserver takes its own address; both listen on both families.
 _BIND_ADDRESSES: Mapping[int, str] = {IPV4: "0.0.0.0", IPV6: "::"}  # noqa: S104 - a pod's own network namespace
-#: The port that callers use; pods listen above 1024 because they hold no capability.
+#: Ports of Services; pods listen above 1024 because they have no capability.
 SERVICE_PORTS: Mapping[str, int] = {
     KARMADA_APISERVER.name: endpoint.API_PORT,
     KARMADA_AGGREGATED_APISERVER.name: 443,
@@ -48,7 +48,7 @@ SERVICE_PORTS: Mapping[str, int] = {
 
 
 def layout(instance: Instance, *endpoint_hosts: str) -> Layout:
-    """Where the pods of this instance find each other. ``endpoint_hosts`` is what clients outside use."""
+    """Layout of this instance's pods. ``endpoint_hosts`` are the names and addresses for clients outside."""
     return Layout(
         base=BASE,
         data=ETCD_DATA,
@@ -62,12 +62,12 @@ def layout(instance: Instance, *endpoint_hosts: str) -> Layout:
 
 
 def service_url(instance: Instance, component: Component) -> str:
-    """Where a component is reached within the host cluster."""
+    """URL of a component within the host cluster."""
     return f"https://{instance.service_host(component.name)}:{SERVICE_PORTS[component.name]}"
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
-    """The members the document asks for: hosts, or pods by their stable names; none of an external etcd."""
+    """Etcd members of the document: hosts, or pods by their stable names; empty with an external etcd."""
     if etcd_on_hosts(instance.spec):
         return component_hosts.etcd_members(instance)
     name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
@@ -101,7 +101,7 @@ def _service_names(instance: Instance, component: str) -> Names:
 
 
 def _etcd_names(instance: Instance) -> Names:
-    """Every member, by a wildcard: a new member needs no new certificate."""
+    """Names of all members, by a wildcard: a new member needs no new certificate."""
     service = f"{instance.object_name(ETCD.name)}.{instance.namespace}.svc"
     full = instance.service_host(ETCD.name)
     return Names(dns=(service, full, f"*.{service}", f"*.{full}"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes keep the data of etcd's members in a directory of theirs. No I/O.
+"""Choice of the nodes that keep the data of etcd's members in local directories. No I/O.
 
-It is decided once, at the first installation, because data does not move.
+The choice is made once, at the first installation, because data does not move.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ..api_object import Object, is_true
 from ..components.table import ETCD
 from ..components.types import settings_of
 
-#: By this label a volume says which node it is on.
+#: Label by which a volume is bound to its node.
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 def is_wanted(spec: Mapping[str, Any]) -> bool:
-    """Whether the document puts the data of etcd into directories of nodes."""
+    """Return whether the document puts the data of etcd into directories of nodes."""
     return "hostPath" in (settings_of(ETCD, spec).get("volumeData") or {})
 
 
 def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:
-    """Why no member can run on this node, empty if one can. ``settings`` are those of etcd in the document."""
+    """Reason why no member can run on this node, empty if one can. ``settings`` are those of etcd in the document."""
     labels = node["metadata"].get("labels") or {}
     if not is_true(node, "Ready"):
         return "it is not ready"
@@ -45,7 +45,7 @@ def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:
 
 
 def choose(nodes: Sequence[Object], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Host names for the members in their order, at most one each; from as many zones as there are."""
+    """Host names for the members in their order, one node each, spread over as many zones as possible."""
     zones: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
         if not reason_unfit(node, settings):

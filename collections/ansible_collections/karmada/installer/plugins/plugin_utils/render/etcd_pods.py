@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etcd as objects of a host cluster: its members, their Service and configuration, and where their data is."""
+"""etcd as objects of a host cluster: its members, their Service, their configuration, and their volumes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .etcd_nodes import HOSTNAME_LABEL
 from .pods import pod_template, workload_metadata
 
 DEFAULT_CLAIM = {"size": "5Gi"}
-#: A class that no provisioner serves, so that nobody else's claim gets one of our volumes, and ours no other.
+#: A class without a provisioner, so that other claims do not bind our volumes, nor ours other volumes.
 HOST_PATH_CLASS = "karmada-installer-host-path"
-#: Volumes want to say a size; a directory of a node has none.
+#: Required by the API; a directory of a node has no size.
 _HOST_PATH_SIZE = "1Gi"
-#: Makes the directory of a member on its node, see host_volumes.
+#: Volume that creates the directory of a member on its node, see host_volumes.
 _DIRECTORY = "directory"
 
 
 def service(instance: Instance) -> Object:
-    """Gives each member a name of its own, before it is ready too: members find each other by it to become ready."""
+    """Headless Service with a DNS name for each member, also before it is ready: members need it to become ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -44,7 +44,7 @@ def service(instance: Instance) -> Object:
 
 
 def config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Object:
-    """One key per member, so that no member can read a configuration that is not its own."""
+    """ConfigMap with one key for each member, so that each mounts only its own configuration."""
     extra = settings_of(ETCD, instance.spec).get("extraArgs", {})
     return {
         "apiVersion": "v1",
@@ -87,7 +87,7 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
         "serviceName": name,
         "replicas": settings["replicas"],
         "podManagementPolicy": "Parallel",
-        # Members are replaced one at a time by the installer, which knows their health; never by a rollout.
+        # The installer, which knows their health, replaces members one at a time; a rollout would not wait for it.
         "updateStrategy": {"type": "OnDelete"},
         "selector": {"matchLabels": instance.selector(ETCD.name)},
         "template": pod,
@@ -102,7 +102,7 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
             spec["volumeClaimTemplates"] = [_host_path_claim(instance, name) for name in ("data", _DIRECTORY)]
         else:
             spec["volumeClaimTemplates"] = [_claim(instance)]
-        # Data outlives the StatefulSet; the uninstall removes it when the document and the person both say so.
+        # Data outlives the StatefulSet; uninstall removes it if both the document and the user say so.
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
     return {
         "apiVersion": "apps/v1",
@@ -144,20 +144,19 @@ def _host_path_claim(instance: Instance, name: str) -> Object:
 
 
 def host_directory(instance: Instance) -> str:
-    """The directory on the nodes. The owner is in its name, so that no later control plane finds old data in it."""
+    """Directory on the nodes. Its name contains the owner, so that no later control plane finds old data in it."""
     path = settings_of(ETCD, instance.spec)["volumeData"]["hostPath"]["path"]
     return f"{path}/{instance.name}-{instance.owner}"
 
 
 def host_volumes(instance: Instance, etcd: EtcdState) -> list[Object]:
-    """Volumes in directories of the nodes, each bound to the node and the member that it is for; none otherwise.
+    """Volumes in directories of the nodes, each bound to its node and its member; empty with other storage.
 
-    A pod with such a volume is only ever started on that node, so a member finds its data again, and no node has two.
-    The pods stay within the restricted Pod Security level, which forbids them directories of the node as such.
+    A pod with such a volume is only scheduled to that node, so a member finds its data again, and no node has two. The
+    pods keep to the restricted Pod Security level, which forbids hostPath volumes in pods.
 
-    There are two volumes to one directory. A volume of kind hostPath makes the directory but leaves it to root; one of
-    kind local gives it to the group of the pod but does not make it. The node retries the second until the first is
-    there.
+    Each directory has two volumes. One of kind hostPath creates the directory, but as root; one of kind local sets its
+    group to that of the pod, but does not create it. The kubelet retries the second until the first has created it.
     """
     if etcd.storage != "hostPath":
         return []

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An endpoint of type VirtualIP: HAProxy and keepalived on plain hosts, as users, files and systemd units.
-No I/O, but that it reads its templates.
+"""Endpoint of type VirtualIP: HAProxy and keepalived as users, files and units of plain hosts. Reads only templates.
 
 keepalived keeps the address on one of the load balancers; HAProxy runs on all of them, listens on the address whether
-or not the host has it at the moment, and passes connections on to a kube-apiserver that is ready. TLS is not ended on
-the way, because clients prove who they are in it. kube-apiserver listens on the address of its host only, so both can
-have the same port.
+or not its host has it at the moment, and forwards connections to a ready kube-apiserver. TLS is not terminated on the
+way, because clients authenticate with certificates. kube-apiserver listens only on the address of its host, so both can
+use the same port.
 
-**What is known of a backend** comes from two questions, asked again and again over TLS that is verified:
+**Health of a backend** follows from two periodic checks over TLS that is verified:
 
-* ``/livez`` without an answer of 200: the process is gone, or it has lost etcd. It gets no connections, and those that
-  it has are cut, so that a client does not wait on them for minutes.
-* ``/livez`` content and ``/readyz`` not: it is starting, or it is told to stop and finishes what it has begun. It gets
-  no new connections and keeps those that it has: cutting them would make requests fail in each rolling restart.
+* ``/livez`` does not answer 200: the process is gone, or it has lost etcd. It gets no connections, and its existing
+  ones are cut, so that a client does not wait on them for minutes.
+* ``/livez`` succeeds and ``/readyz`` fails: it is starting, or shutting down and finishing its requests. It gets no new
+  connections and keeps the existing ones: cutting them would make requests fail in each rolling restart.
 
-**Slow is not gone.** Where every API server has too much to do, to take them out one after the other would leave no
-address at all. So an answer may take long, and a host without power is not recognised by that: its kernel does not
-acknowledge what is sent to it, which that of a busy host always does. The connections that lead there end by it.
+**Slow is not gone.** If every API server is overloaded, removing them one after the other would leave no backend. So an
+answer may take long, and a host without power is recognised in another way: unlike the kernel of a busy host, its
+kernel does not acknowledge packets. The connections to it end by that.
 
-**Other settings**, such as another backend, come by a reload: HAProxy begins a worker that takes over the sockets, and
-keepalived keeps the address. Only what a unit itself says is changed by a restart.
+**Other settings**, such as another backend, are applied by a reload: HAProxy starts a worker that takes over the
+sockets, and keepalived keeps the address. Only a change of the unit itself needs a restart.
 
-A connection that a backend does not take within half a second goes to another one, so clients see little of the time
-until the checks have found out.
+A connection that a backend does not accept within half a second goes to another one, so clients notice little before
+the checks have detected a failure.
 
-**Who has the address gives it away first**: keepalived stops before HAProxy, in a shutdown and where a host is a load
-balancer no longer. Such a host ends before the others stop sending to it: one that hears nobody takes the address.
+**The holder of the address releases it first**: keepalived stops before HAProxy, at shutdown and if a host is no longer
+a load balancer. Such a host stops before the others stop sending to it: one that hears no adverts takes the address.
 """
 
 from __future__ import annotations
@@ -66,39 +65,39 @@ if TYPE_CHECKING:
 VIRTUAL_IP = "VirtualIP"
 ROLE = "loadBalancer"
 HAPROXY, KEEPALIVED = "haproxy", "keepalived"
-#: Where the packages of distributions have the programs.
+#: Paths of the programs in packages of distributions.
 PROGRAMS: Mapping[str, str] = {HAPROXY: "/usr/sbin/haproxy", KEEPALIVED: "/usr/sbin/keepalived"}
-#: Where HAProxy tells, on loopback, whether it has a backend to pass connections on to.
+#: Port on loopback on which HAProxy reports whether it has a usable backend.
 MONITOR_PORT = 5444
 MONITOR_PATH = "/readyz"
 
 _TEMPLATES = Path(__file__).parent / "templates"
-#: Steps far enough from each other that two backups do not both take over when the holder is gone: the wait of one with
-#: a lower priority is longer by 1/256 of the advert interval for each.
+#: Steps large enough that two backups do not both take over when the holder is gone: for each point of lower priority a
+#: backup waits longer by 1/256 of the advert interval.
 _HIGHEST_PRIORITY, _PRIORITY_STEP, _LOWEST_PRIORITY = 250, 20, 10
-#: Ports below need a capability.
+#: Lower ports need a capability.
 _FIRST_UNPRIVILEGED_PORT = 1024
 _KEEPALIVED_FILE = "keepalived.conf"
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,15}")
 
 
 def is_wanted(spec: Mapping[str, Any]) -> bool:
-    """Whether the document asks for a virtual IP."""
+    """Return whether the document asks for a virtual IP."""
     return bool(spec["endpoint"].get("type") == VIRTUAL_IP)
 
 
 def load_balancers(spec: Mapping[str, Any]) -> tuple[Host, ...]:
-    """The hosts that hold the address in turn, in the order of the document; none without a virtual IP."""
+    """Hosts that can hold the address, in the order of the document; empty without a virtual IP."""
     if not is_wanted(spec):
         return ()
     return hosts_of(spec, ROLE) or hosts_of(spec, CONTROL_PLANE_ROLE)
 
 
 def in_turn(instance: Instance, files: Mapping[str, Mapping[str, str]]) -> tuple[list[str], list[str]]:
-    """The names of those that are load balancers already, and of those that come. They are changed in this order.
+    """Names of hosts that are load balancers already, and of new ones, in this order of changes.
 
-    A new one that was first would not hear the others, which do not know it yet, and take the address from them.
-    ``files`` is host name → the files that are there, path → base64.
+    A new one that came first would take the address, because it would not hear the others, which do not know it yet.
+    ``files`` is host name → existing files, path → base64.
     """
     configuration = f"{configuration_folder(instance, KEEPALIVED)}/{_KEEPALIVED_FILE}"
     names = [host.name for host in load_balancers(instance.spec)]
@@ -107,12 +106,12 @@ def in_turn(instance: Instance, files: Mapping[str, Mapping[str, str]]) -> tuple
 
 
 def virtual_ip(spec: Mapping[str, Any]) -> str:
-    """The address, in the one form that is compared and written."""
+    """Virtual IP address in its canonical form."""
     return str(ipaddress.ip_address(spec["endpoint"]["virtualIP"]["address"]))
 
 
 def interface_problem(host: Host, interface: str) -> Problem | None:
-    """Why the address cannot be put on this host. ``interface`` is what the host told, empty for none."""
+    """Problem if the address cannot be put on this host. ``interface`` was found on the host, empty if none."""
     if _INTERFACE.fullmatch(interface):
         return None
     return Problem(
@@ -126,27 +125,28 @@ def interface_problem(host: Host, interface: str) -> Problem | None:
 
 
 def unit_name(instance: Instance, program: str) -> str:
-    """``karmada-prod-haproxy.service``: not the distribution's own, which may serve something else."""
+    """``karmada-prod-haproxy.service``: apart from the distribution's own unit, which may serve something else."""
     return f"karmada-{instance.object_name(program)}.service"
 
 
 def tree(instance: Instance, host: Host, interface: str, authority: bytes) -> Tree:
-    """What a load balancer is on its host (see ``module_utils.host_tree`` for the form).
+    """Tree of a load balancer on its host (see ``module_utils.host_tree`` for the form).
 
-    ``interface`` is the one that has the host's address, ``authority`` the certificate (PEM) of the authority that the
-    certificates of kube-apiserver come from. Raises ValueError for an interface that ``interface_problem`` names.
+    ``interface`` is the one with the host's address, ``authority`` the certificate (PEM) of the authority that issued
+    the certificates of kube-apiserver. Raises ValueError for an interface for which ``interface_problem`` has a
+    problem.
     """
     parts = [_haproxy_tree(instance, host, authority), _keepalived_tree(instance, host, interface)]
     return {**merged(parts, instance.owner), "held": _held(instance)}
 
 
 def packages(instance: Instance) -> Tree:
-    """What there is of a load balancer before the packages are: their units, which must not start."""
+    """Tree of a load balancer before its packages are installed: their units, which must not start."""
     return {**merged([], instance.owner), "held": _held(instance)}
 
 
 def _held(instance: Instance) -> list[dict[str, str]]:
-    """The units of the packages (see ``module_utils.held_units``)."""
+    """Units of the packages, which are kept from starting (see ``module_utils.held_units``)."""
     ours = unit_name(instance, "packages").removesuffix(".service")
     return [
         {"unit": f"{program}.service", "drop_in": f"{UNIT_FOLDER}/{program}.service.d/{ours}.conf"}
@@ -155,12 +155,12 @@ def _held(instance: Instance) -> list[dict[str, str]]:
 
 
 def absent(instance: Instance) -> Tree:
-    """A host that is a load balancer no longer."""
+    """Tree of a host that is no longer a load balancer."""
     return {**packages(instance), "absent": skeleton(instance)}
 
 
 def skeleton(instance: Instance) -> Tree:
-    """Everything of a load balancer without its content. The address goes with keepalived, so that unit ends first."""
+    """Everything of a load balancer without its content. keepalived holds the address, so its unit ends first."""
     programs = (KEEPALIVED, HAPROXY)
     return {
         **packages(instance),
@@ -171,7 +171,7 @@ def skeleton(instance: Instance) -> Tree:
 
 
 def haproxy_configuration(instance: Instance, host: Host) -> str:
-    """The configuration of HAProxy on this host."""
+    """Configuration of HAProxy on this host."""
     spec = instance.spec
     port = KARMADA_APISERVER.listens(spec)["https"]
     return _rendered(
@@ -189,10 +189,10 @@ def haproxy_configuration(instance: Instance, host: Host) -> str:
 
 
 def keepalived_configuration(instance: Instance, host: Host, interface: str) -> str:
-    """The configuration of keepalived on this host.
+    """Configuration of keepalived on this host.
 
-    There is no password: VRRP version 3 has none, and what version 2 has goes over the network as it is. Instead only
-    adverts of the other load balancers count that come from the same network.
+    It has no password: VRRP version 3 has none, and version 2 sends it in plain text. Instead only adverts from the
+    other load balancers in the same network are accepted.
     """
     spec = instance.spec
     balancers = load_balancers(spec)
@@ -212,23 +212,23 @@ def keepalived_configuration(instance: Instance, host: Host, interface: str) -> 
 
 
 def priority(balancers: Sequence[Host], host: Host) -> int:
-    """Who takes over first: the earlier in the document. Those with the same priority are told apart by address."""
+    """Priority in VRRP: hosts earlier in the document take over first; equal priorities are decided by address."""
     return max(_HIGHEST_PRIORITY - _PRIORITY_STEP * balancers.index(host), _LOWEST_PRIORITY)
 
 
 def check_script() -> str:
-    """What keepalived asks each second: whether HAProxy of this host would serve. Needs nothing but bash."""
+    """Script that keepalived runs each second to check that HAProxy on this host can serve. Needs only bash."""
     return _rendered("check.j2", monitor={"host": LOOPBACK, "port": MONITOR_PORT, "path": MONITOR_PATH})
 
 
 def _rendered(template: str, **values: Any) -> str:
-    """The text of a file of the folder ``templates``. Raises jinja2.UndefinedError where it uses no such value."""
+    """Text of a template of the folder ``templates``. Raises jinja2.UndefinedError if it uses a value not given."""
     return _templates().get_template(template).render(values)
 
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    """Nothing is escaped, because none of the texts is HTML: what values may contain is decided by the schema."""
+    """Environment without escaping, because none of the texts is HTML: the schema restricts the values."""
     import jinja2  # noqa: PLC0415 - only this type of endpoint needs it
 
     return jinja2.Environment(  # noqa: S701
@@ -249,16 +249,16 @@ def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
     command = f"{PROGRAMS[HAPROXY]} -Ws -f {folder}/haproxy.cfg"
     hardening: dict[str, str] = {}
     if endpoint.port(instance.spec["endpoint"], None) < _FIRST_UNPRIVILEGED_PORT:
-        # In a user namespace of its own it would have the capability there only.
+        # In a user namespace of its own the capability would be valid only there.
         right = "CAP_NET_BIND_SERVICE"
         hardening = {"AmbientCapabilities": right, "CapabilityBoundingSet": right, "PrivateUsers": "no"}
     service = [
         ("Type", "notify"),
         ("ExecStart", command),
-        # New settings go to a new worker, and the listening sockets with them: no client sees it.
+        # A new worker gets the new settings and the listening sockets, without an interruption for clients.
         ("ExecReload", f"{command} -c -q"),
         ("ExecReload", "/bin/kill -USR2 $MAINPID"),
-        # Sooner than keepalived takes the address away.
+        # Sooner than keepalived would remove the address.
         ("RestartSec", "200ms"),
         ("TimeoutStopSec", "5"),
         ("LimitNOFILE", "65536"),
@@ -270,19 +270,19 @@ def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
 def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
     name, folder = unit_name(instance, KEEPALIVED), configuration_folder(instance, KEEPALIVED)
     configuration = keepalived_configuration(instance, host, interface).encode()
-    # All of it belongs to root: keepalived refuses a check that somebody else could change, its own user included.
+    # All of it belongs to root: keepalived refuses a check that another user could change, even its own user.
     files = [
         file_entry(f"{folder}/check", check_script().encode(), "root", 0o755, secret=False),
         file_entry(f"{folder}/{_KEEPALIVED_FILE}", configuration, "root", 0o644, secret=False),
     ]
     run = name.removesuffix(".service")
-    # To put the address on the interface, to speak VRRP, and to tell neighbours where the address is now. The last one
-    # is for its check: before, it drops groups that it has not, and takes a check that it could not run for passed.
+    # To put the address on the interface, to speak VRRP, and to announce the address to neighbours. The last one is for
+    # its check: keepalived drops groups before it runs one, and takes a check that it cannot run for passed.
     rights = "CAP_NET_ADMIN CAP_NET_RAW CAP_SETGID"
     hardening = {
         "AmbientCapabilities": rights,
         "CapabilityBoundingSet": rights,
-        # What a group of the system could read.
+        # Files that a group of the system could read.
         "InaccessiblePaths": "-/etc/shadow -/etc/gshadow",
         "PrivateUsers": "no",
         "RestrictAddressFamilies": "AF_INET AF_INET6 AF_NETLINK AF_PACKET AF_UNIX",
@@ -298,12 +298,12 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
     service = [
         ("Type", "exec"),
         ("ExecStart", " ".join(command)),
-        # It keeps the address meanwhile.
+        # It keeps the address during a reload.
         ("ExecReload", "/bin/kill -HUP $MAINPID"),
         ("RuntimeDirectory", run),
         ("RestartSec", "1"),
         ("TimeoutStopSec", "10"),
-        # A host that is busy must not lose the address for it, and none may keep it because keepalived was killed.
+        # A busy host must not lose the address, and no host may keep it because keepalived was killed.
         ("Nice", "-15"),
         ("OOMScoreAdjust", "-900"),
     ]
@@ -312,9 +312,9 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
         + KARMADA_APISERVER.health.ready,
         "authority": f"{configuration_folder(instance, HAPROXY)}/ca.crt",
     }
-    # What starts after HAProxy stops before it: in a shutdown the address goes while it is still served. The API server
-    # serves on for its shutdown delay, and is not named: units wait for those that they start after, and a host whose
-    # etcd does not come up would have no load balancer.
+    # Units stop in the reverse order of their start: at shutdown the address goes while HAProxy still serves it. The
+    # API server serves on during its shutdown delay and is not named: units wait for those that they start after, and a
+    # host whose etcd does not come up would have no load balancer.
     after, more_calls = unit_name(instance, HAPROXY), "setgid setgroups setuid"
     return _unit_tree(instance, KEEPALIVED, files, service, hardening, health, after, more_calls)
 
@@ -356,7 +356,7 @@ def _unit_tree(
             }
         )
 
-    # The files are settings that a process takes by a reload.
+    # The process takes these settings by a reload.
     settings = "".join(f"{file['path']}\0{file['content']}\0" for file in files)
     digest = "-".join(hashlib.sha256(part.encode()).hexdigest()[:32] for part in (text(""), settings))
     unit = text(digest).encode()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may connect to whom, out of the component table, as NetworkPolicies of the host cluster. No I/O.
+"""NetworkPolicies of the host cluster, from the calls in the component table. No I/O.
 
-Each component has one policy, which selects its pods only and denies what it does not allow. Pods of others in the same
-namespace are not touched. Probes and port-forward come from the pod's own node, which policies never keep out.
+Each component has one policy, which selects only its pods and denies what it does not allow. Pods of others in the same
+namespace are not affected. Probes and port-forward come from the pod's own node, which policies never block.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ..components.instance import Instance
 from ..components.table import BY_NAME, COMPONENTS
 from ..components.types import Call, Component
 
-#: Of the name service, before and after its Service: OpenShift's pods listen on the second.
+#: Ports of DNS, before and after its Service: OpenShift's pods listen on the second.
 _DNS_PORTS = (53, 5353)
 
 
 def of_component(instance: Instance, component: Component) -> list[Object]:
-    """The policy of a component; none if the document switches them off.
+    """Policy of a component; empty if the document disables policies.
 
-    Callers that are not installed are allowed too: so a component that is switched on changes nothing but itself.
+    Callers that are not installed are allowed, too, so that enabling a component changes no other component's policy.
     """
     settings = instance.spec["networkPolicies"]
     if not settings["enabled"]:
@@ -44,7 +44,7 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
 
 def _ingress(instance: Instance, component: Component, metrics_from: list[Object]) -> list[Object]:
     if component.for_everybody:
-        # Clients come from anywhere and prove who they are.
+        # Clients come from anywhere and authenticate.
         return [{"ports": [_tcp(component.listens(instance.spec)[component.served_port])]}]
     rules: list[Object] = []
     for port, number in component.listens(instance.spec).items():
@@ -66,13 +66,13 @@ def _egress(instance: Instance, component: Component) -> list[Object]:
             }
             for call in component.calls
         ),
-        # Where the name service runs differs from cluster to cluster.
+        # The address of DNS pods differs between clusters.
         {"ports": [{"protocol": protocol, "port": port} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]},
     ]
 
 
 def _pods(instance: Instance, component: Component) -> Object:
-    """In the namespace of the policy."""
+    """Peer for pods of the component in the namespace of the policy."""
     return {"podSelector": {"matchLabels": instance.selector(component.name)}}
 
 

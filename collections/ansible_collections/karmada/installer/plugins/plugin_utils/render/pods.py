@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods of a component: containers, mounts, probes, spread, and what the document says about them."""
+"""Pods of a component: containers, mounts, probes, spread, and settings of the document."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..components.table import enabled_file_sets
 from ..components.types import Component, Health, settings_of
 from .cluster_layout import BASE
 
-#: Not root, and no user of any distribution.
+#: Not root, and not used by any distribution.
 USER_ID = 65532
 CONFIG_HASH_ANNOTATION = "installer.karmada.io/config-hash"
-#: How often pods were replaced without any change of their own.
+#: Number of restarts that pods needed without a change of their own.
 RESTARTS_ANNOTATION = "installer.karmada.io/restarts"
-#: Settings that mean in the document what they mean in a pod.
+#: Settings with the same form in the document and in a pod.
 _POD_SETTINGS = ("affinity", "nodeSelector", "priorityClassName", "tolerations")
 
 
 def workload_metadata(instance: Instance, component: Component) -> Object:
-    """A workload carries the document's labels and annotations as its pods do."""
+    """Metadata of a workload, with the document's labels and annotations, which its pods have, too."""
     settings = settings_of(component, instance.spec)
     metadata = instance.metadata(component.row, instance.object_name(component.name), component.member)
     metadata["labels"] = {**(settings.get("labels") or {}), **metadata["labels"]}
@@ -113,18 +113,18 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
 
 
 def _spread(instance: Instance, component: Component) -> Object:
-    """Evenly over the nodes. An anti-affinity would add nothing but an order between two of the same preference."""
+    """Constraint for an even spread over nodes. Anti-affinity would only break ties between nodes."""
     spread: Object = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": instance.selector(component.row, component.member)},
-        # A node whose taint keeps the pods away would count as one that has room, and the others would never be full.
+        # Otherwise a node whose taint keeps the pods away would count as empty, and all others as too full.
         "nodeTaintsPolicy": "Honor",
     }
     if component.peers:
-        # Two members on one node fail together: only where there are fewer nodes than members.
+        # Two members on one node fail together, so they share a node only if there are fewer nodes than members.
         return {**spread, "whenUnsatisfiable": "DoNotSchedule"}
-    # In a rollout the pods that are about to go do not count, or the new ones would be spread around them.
+    # In a rollout the old pods do not count, or the new ones would be spread around them.
     return {**spread, "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["pod-template-hash"]}
 
 
@@ -133,7 +133,7 @@ def _volume_name(directory: str) -> str:
 
 
 def _probes(health: Health, ports: Mapping[str, int]) -> dict[str, Object]:
-    """Short periods where a start is waited for, long ones where a running process is watched."""
+    """Probes with short periods while a start is awaited, and long ones for a running process."""
 
     def get(path: str) -> Object:
         return {"path": path, "port": ports[health.port], "scheme": health.scheme.value}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the processes of a control plane listen on plain hosts, by the flags that they are started with. No I/O."""
+"""Listening sockets of a control plane's processes on plain hosts, from their flags. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_LISTENER = ("0", "")
 
 @dataclass(frozen=True)
 class Socket:
-    """Where a process of ours listens: ``needed_by`` is the component's name."""
+    """Listening socket of a process; ``needed_by`` is the component's name."""
 
     needed_by: str
     address: str
@@ -33,7 +33,7 @@ class Socket:
 
 
 def on_host(instance: Instance, host: Host) -> list[Socket]:
-    """Where our processes on this host are to listen, by the same flags that they are started with."""
+    """Sockets on which our processes on this host are to listen, from the flags that they are started with."""
     components = component_hosts.components_on(instance, host)
     found = [socket for component in components for socket in of_component(instance, host, component)]
     if host in load_balancer.load_balancers(instance.spec):
@@ -44,7 +44,7 @@ def on_host(instance: Instance, host: Host) -> list[Socket]:
 
 
 def of_component(instance: Instance, host: Host, component: Component) -> Iterator[Socket]:
-    """Where one component listens on this host."""
+    """Sockets of one component on this host."""
     where = units.layout(instance, host, component, "")
     if component is ETCD:
         yield from _of_etcd(instance, host, where)
@@ -56,7 +56,7 @@ def of_component(instance: Instance, host: Host, component: Component) -> Iterat
         yield Socket(component.name, flags.get("bind-address") or _ANY, int(flags["secure-port"]))
     for flag, value in sorted(flags.items()):
         address, _, port = value.rpartition(":")
-        # controller-runtime takes 0 in the place of an address as a wish for no listener.
+        # controller-runtime takes 0 instead of an address as a request for no listener.
         if flag.endswith("-bind-address") and port not in _NO_LISTENER and port.isdigit():
             yield Socket(component.name, address.strip("[]") or _ANY, int(port))
 
@@ -77,11 +77,11 @@ def _of_etcd(instance: Instance, host: Host, where: Layout) -> Iterator[Socket]:
 
 
 def overlap(first: str, second: str) -> bool:
-    """Whether two sockets with these addresses and the same port stand in each other's way."""
+    """Return whether two sockets with these addresses and the same port conflict."""
     addresses = [_plain(first), _plain(second)]
     if addresses[0] == addresses[1]:
         return True
-    # Unless told otherwise, a socket for all addresses of IPv6 is one for those of IPv4, too.
+    # By default a socket for all IPv6 addresses accepts IPv4, too.
     return any(
         one.is_unspecified and one.version in (other.version, 6) for one, other in (addresses, reversed(addresses))
     )
@@ -91,6 +91,6 @@ def _plain(text: str) -> Address:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        # A name: of this machine, or its process does not start.
+        # A host name of this machine; with any other the process does not start.
         return ipaddress.ip_address("127.0.0.1" if text == "localhost" else _ANY)
     return getattr(address, "ipv4_mapped", None) or address

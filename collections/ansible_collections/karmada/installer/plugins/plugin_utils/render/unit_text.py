@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of systemd units: how words and limits are written in it, and what no unit of ours may do. No I/O."""
+"""Text of systemd units: quoting, resource limits, and the restrictions of all our units. No I/O."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from ..kube.objects import quantity
 
-#: What no component needs, taken away from all of them. `systemd-analyze security` explains each. Not ProcSubset=pid:
-#: Go reads the length of the queue of a listening socket below /proc/sys, and would take 128.
+#: Restrictions for all units, as no component needs these rights. `systemd-analyze security` explains each. Not
+#: ProcSubset=pid: Go reads the backlog of a listening socket below /proc/sys, and would fall back to 128.
 HARDENING: Mapping[str, str] = {
     "AmbientCapabilities": "",
     "CapabilityBoundingSet": "",
@@ -41,50 +41,50 @@ HARDENING: Mapping[str, str] = {
     "SystemCallErrorNumber": "EPERM",
     "UMask": "0077",
 }
-#: The second line takes away from what the first allows.
+#: The second entry removes calls from those that the first allows.
 SYSTEM_CALLS = ("@system-service", "~@privileged @resources")
 
 
-#: Where the dynamic loader and libraries are, on systems that have them in one tree and on others. A program is looked
-#: up there by nobody; one that lies there all the same is not started by a shell, because there is none.
+#: Directories of the dynamic loader and libraries, on merged and unmerged systems. They are not in the search path, and
+#: a program that is there all the same cannot be started by a shell, because there is none.
 _LIBRARIES = ("-/lib", "-/lib64", "-/usr/lib", "-/usr/lib64")
 
 
 def execution(programs: Iterable[str]) -> list[tuple[str, str]]:
-    """Lines of the section Service by which a process may execute these programs and nothing else that it reads,
-    fetches or is told to run. systemd has this from 248 on; an older one passes over it.
+    """Lines of the section Service that let a process execute only these programs, and nothing else that it reads,
+    fetches or is told to run. Needs systemd 248; older versions ignore them.
     """
-    # A program that is not there is told by the start in better words.
+    # If a program is missing, the error of its start says so more clearly.
     return [("NoExecPaths", "/"), ("ExecPaths", " ".join((*(f"-{each}" for each in programs), *_LIBRARIES)))]
 
 
 def unit_file(sections: Mapping[str, Iterable[tuple[str, str]]]) -> str:
-    """The text of a unit; a key may stand in it more than once."""
+    """Text of a unit; a key may occur more than once."""
     return "\n".join(
         f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections.items()
     )
 
 
 def argument(text: str) -> str:
-    """One word of a command line (``ExecStart=``), in which systemd replaces ``$`` and ``%`` (systemd.service(5)).
+    """Quoted word of a command line (``ExecStart=``), in which systemd replaces ``$`` and ``%`` (systemd.service(5)).
 
-    Raises ValueError for a text that no argument of a program can be.
+    Raises ValueError for a text that cannot be an argument.
     """
     return _quoted(text.replace("$", "$$"))
 
 
 def environment(name: str, value: str) -> str:
-    """One variable of ``Environment=``, in which ``%`` is replaced and ``$`` stands for itself (systemd.exec(5)).
+    """Quoted variable of ``Environment=``, in which ``%`` is replaced and ``$`` is literal (systemd.exec(5)).
 
-    Raises ValueError for a text that no variable can hold.
+    Raises ValueError for a text that cannot be in a variable.
     """
     return _quoted(f"{name}={value}")
 
 
 def _quoted(text: str) -> str:
-    """One word in quotes, on one line: systemd ends a line at LF, CR and NUL, others also at what Unicode calls one.
+    """Quoted word on one line: systemd ends a line at LF, CR and NUL, other parsers also at Unicode line separators.
 
-    Any character can be given by its number, but for NUL, which ends a text for the kernel.
+    Any character can be escaped by number except NUL, which ends a string in the kernel.
     """
     if "\0" in text:
         raise ValueError("a text with the character NUL in it cannot be given to a program")
@@ -95,17 +95,17 @@ def _escaped(character: str) -> str:
     if character in '\\"':
         return f"\\{character}"
     if unicodedata.category(character) in ("Cc", "Zl", "Zp"):
-        # \x is a byte, and \u a character: below 0x80 that is one.
+        # \x is a byte, and \u a character: below 0x80 they are equal.
         return f"\\x{ord(character):02x}" if ord(character) < 0x80 else f"\\u{ord(character):04x}"
     return character
 
 
 def shares(resources: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Requests and limits in the units of systemd. A request is a share under pressure, as it is for a pod."""
+    """Requests and limits in the units of systemd. As for pods, a request is a share under pressure."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     entries = []
     if "cpu" in requests:
-        # A core is a weight of 100, which is what a unit without a request has.
+        # A core is a weight of 100, the default of a unit.
         weight = _whole(_amount(requests["cpu"]) * 100)
         entries.append(("CPUWeight", str(min(max(weight, 1), 10000))))
     if "cpu" in limits:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The component table as systemd units, users and files of plain hosts.
 
-What stands here is only what a host needs and a pod does not: where files are, who runs a process, what it may do.
-Flags, ports, probes, certificates and their files are those of the table.
+This module has only what is particular to hosts: paths, users, and permissions of processes. Flags, ports, probes,
+certificates and their files are those of the table.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Tree = dict[str, Any]
 CONFIGURATION = "/etc/karmada"
 DATA = "/var/lib/karmada"
 PROGRAMS = "/usr/local/lib/karmada"
-#: Where a unit has a folder while it runs.
+#: Parent of folders that exist while their unit runs.
 RUNTIME = "/run"
-#: What the API server of the same host alone talks to is not to be reached from anywhere else.
+#: Address of listeners that only the API server of the same host uses.
 LOOPBACK = "127.0.0.1"
 _SERVE_OTHERS = (ETCD, KARMADA_APISERVER)
-#: What Linux takes as the name of a user.
+#: Longest user name in Linux.
 _LONGEST_USER_NAME = 31
 
 
@@ -50,38 +50,37 @@ def unit_name(instance: Instance, component: Component) -> str:
 
 
 def runtime_folder(instance: Instance, component: Component) -> str:
-    """The name of the folder that its unit may have while it runs."""
+    """Name of the folder that its unit may have while it runs."""
     return unit_name(instance, component).removesuffix(".service")
 
 
 def user_name(instance: Instance, component: Component) -> str:
-    """The user that runs a component of one instance; no longer than Linux allows, and still its own."""
+    """User that runs a component of one instance; shortened to Linux's limit, and still unique."""
     return user_named(instance, component.name)
 
 
 def user_named(instance: Instance, what: str) -> str:
-    """The user for something of one instance that may be no component."""
+    """User for a part of an instance that need not be a component."""
     return shortened(f"karmada-{instance.object_name(what)}", _LONGEST_USER_NAME)
 
 
 def program(instance: Instance, component: Component) -> str:
-    """Where the program of a component is. Versions lie side by side, so that an upgrade can go back.
-
-    One out of an image that the document names for this component has a folder by that: another instance of the host
-    may have the publisher's, and another image is another program.
+    """Path of a component's program. Versions lie side by side, so that an upgrade can be reverted. The folder of a
+    program from an image that the document names for this component has a hash of that image in its name: another
+    instance on the host may use the publisher's image, whose program differs.
     """
     release, spec = instance.release, instance.spec
     version, settings = getattr(release, component.image.release), settings_of(component, spec)
     folder, tag = version, settings.get("imageTag") or version
     if spec["artifacts"]["source"] == "Image" and (settings.get("imageRepository") or tag != version):
         reference = component.image.reference(spec["images"], release, settings)
-        # No tag has this letter.
+        # No tag contains this character.
         folder = f"{tag}~{hashlib.sha256(reference.encode()).hexdigest()[:8]}"
     return f"{PROGRAMS}/{folder}/{component.binary.rsplit('/', 1)[-1]}"
 
 
 def layout(instance: Instance, host: Host, component: Component, endpoint_host: str) -> Layout:
-    """What a component of this host finds where. Each has a folder of its own, which its user alone can read."""
+    """Layout of a component on this host. Each has a folder of its own, which only its user can read."""
     members = etcd_members(instance)
     local = tuple(member for member in members if member.name == host.name)
     return Layout(
@@ -89,9 +88,9 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         data=f"{DATA}/{instance.name}/etcd",
         bind_address=host.address if component in _SERVE_OTHERS else LOOPBACK,
         metrics_address=LOOPBACK,
-        # Its own host's API server: a component that outlives it would act on what it cannot see any more.
+        # Its own host's API server: a component that outlives it must not act on what it can no longer see.
         apiserver_url=url(host.address, KARMADA_APISERVER.listens(instance.spec)["https"]),
-        # Where etcd is on the same host an API server talks to that member only; members have to know all.
+        # With etcd on the same host an API server uses that member only; members need all of them.
         etcd_members=members if component.peers or not local else local,
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
         server_names=_server_names(instance, host, endpoint_host),
@@ -102,9 +101,10 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
 
 
 def _shutdown_delay(spec: Mapping[str, Any]) -> int:
-    """Longer than our load balancer takes to see it; others ask more seldom. Clients of a host have none.
+    """Shutdown delay in seconds, longer than our load balancer needs to detect it; others check less often.
 
-    It does not depend on how many hosts there are: one that comes would restart the API servers of the others.
+    0 if clients use the address of a host. It does not depend on the number of hosts: a new host would restart the API
+    servers of the others.
     """
     settings = spec["endpoint"]
     if settings.get("type") == "VirtualIP":
@@ -114,8 +114,8 @@ def _shutdown_delay(spec: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class Addition:
-    """What a component has on a host beside what the table says: entries of ``files``, lines of its unit's section
-    Service, programs that these start, and what else it takes a restart to take up.
+    """Parts of a component on a host beyond the table: entries of ``files``, lines of its unit's section Service,
+    programs that these start, and other content whose change needs a restart.
     """
 
     files: Sequence[Mapping[str, Any]] = ()
@@ -137,9 +137,9 @@ def component_tree(
     awaited: bool = True,
     addition: Addition = _NOTHING,
 ) -> Tree:
-    """Everything that one component is on one host (see ``module_utils.host_tree`` for the form).
+    """Tree of one component on one host (see ``module_utils.host_tree`` for the form).
 
-    One that is not ``awaited`` may be unhealthy for a reason that nobody on the host can mend.
+    One that is not ``awaited`` may be unhealthy for a reason that cannot be mended on the host.
     """
     user, unit = user_name(instance, component), unit_name(instance, component)
     files = [*_configuration(instance, component, where, material, etcd, user), *addition.files]
@@ -165,22 +165,22 @@ def component_tree(
 
 
 def watched(instance: Instance, component: Component, where: Layout) -> Tree:
-    """A component that is left as it is: only how its unit is, if there is one, is told."""
+    """Tree of a component that is left as it is: only the state of its unit, if there is one, is reported."""
     return {"watched": [{"name": unit_name(instance, component), "health": _health(instance, component, where)}]}
 
 
 _PARTS = ("users", "directories", "files", "folders", "data_folders", "units", "watched", "held")
-#: What can be taken away.
+#: Parts that can be removed.
 _NAMED = ("users", "folders", "units")
 
 
 def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
-    """All that an instance can have on a host, without its content: what an uninstall takes away."""
+    """Tree of all that an instance can have on a host, without content, for its removal by uninstall."""
     tree: Tree = {"owner": instance.owner, **{part: [] for part in _PARTS}}
     for component in all_components(instance):
         tree["users"].append({"name": user_name(instance, component)})
         tree["units"].append({"name": unit_name(instance, component)})
-    # Data that stays keeps its user, too: a number that is free would be given to the next one.
+    # Data that stays keeps its user, too: a free user ID would be given to the next user.
     tree["folders"] = [f"{CONFIGURATION}/{instance.name}", *(() if keep_data else (f"{DATA}/{instance.name}",))]
     if keep_data:
         keepers = {user_name(instance, component) for component in all_components(instance) if component.keeps_data}
@@ -189,7 +189,7 @@ def skeleton(instance: Instance, *, keep_data: bool = False) -> Tree:
 
 
 def ended(instance: Instance, component: Component) -> Tree:
-    """What goes with a component that a host is not to have any more. Data stays, and the user who owns it."""
+    """Parts to remove with a component that a host no longer runs. Data stays, and the user that owns it."""
     units = [{"name": unit_name(instance, component)}]
     if component.keeps_data:
         return {"users": [], "folders": [], "units": units}
@@ -201,12 +201,12 @@ def ended(instance: Instance, component: Component) -> Tree:
 
 
 def configuration_folder(instance: Instance, what: str) -> str:
-    """Where the configuration of something of one instance is."""
+    """Folder of the configuration of a component, or of another part of an instance."""
     return f"{CONFIGURATION}/{instance.name}/{what}"
 
 
 def merged(trees: Iterable[Tree], owner: str) -> Tree:
-    """Several components of one host as one tree; what they share stands in it once."""
+    """Trees of several components of one host as one tree, in which shared entries occur once."""
     trees = list(trees)
     absent = [tree["absent"] for tree in trees if "absent" in tree]
     return {
@@ -224,7 +224,7 @@ def _each_once(entries: Iterable[Any]) -> list[Any]:
 def component_unit(
     instance: Instance, component: Component, where: Layout, digest: str, addition: Addition = _NOTHING
 ) -> str:
-    """The unit file of a component. ``digest`` tells which form of its files the process was started with."""
+    """Unit file of a component. ``digest`` identifies the version of its files with which the process was started."""
     settings = settings_of(component, instance.spec)
     arguments = (
         [f"--config-file={where.path(component.settings_file)}"]
@@ -241,12 +241,12 @@ def component_unit(
         ("Documentation", "https://karmada.io/docs/"),
         ("After", " ".join(after)),
         ("Wants", "network-online.target"),
-        # However often it fails: a control plane that gave up would have to be started by hand.
+        # Restart without limit: a control plane that gave up would have to be started by hand.
         ("StartLimitIntervalSec", "0"),
         (OWNER_KEY, instance.owner),
     ]
     service = [
-        # Of all programs, etcd alone tells systemd when it has started.
+        # Only etcd notifies systemd when it has started.
         ("Type", "notify" if component is ETCD else "exec"),
         ("User", user_name(instance, component)),
         ("Group", user_name(instance, component)),
@@ -280,7 +280,7 @@ def _configuration(
     etcd: EtcdState,
     user: str,
 ) -> Iterable[dict[str, Any]]:
-    """The files that a component reads, apart from its unit."""
+    """Files that a component reads, apart from its unit."""
     for files in table.enabled_file_sets(component, instance.spec):
         for name, content in sorted(contents(files, material, where).items()):
             path = where.path(files.directory, name)
@@ -303,12 +303,12 @@ def _configuration(
         yield configuration_file(where.path(ETCD.settings_file), yaml.safe_dump(configuration).encode(), user)
 
 
-#: Names of files that hold something secret.
+#: Name suffixes of files with secret content.
 _SECRET_FILES = (".key", "encryption.yaml", MEMBER_CONFIG)
 
 
 def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool) -> dict[str, Any]:
-    """A file of a tree."""
+    """Entry for a file of a tree."""
     return {
         "path": path,
         "content": base64_text(content),
@@ -319,17 +319,17 @@ def file_entry(path: str, content: bytes, user: str, mode: int, *, secret: bool)
 
 
 def configuration_file(path: str, content: bytes, user: str, *, secret: bool = False) -> dict[str, Any]:
-    """A file that a user reads and cannot change: root's, and for the group of the user's name."""
+    """Entry for a file that a user can read but not change: owned by root and the user's group."""
     return {**file_entry(path, content, "root", 0o640, secret=secret), "group": user}
 
 
 def configuration_directory(path: str, user: str) -> dict[str, Any]:
-    """A directory of such files. Nobody but root puts anything there, not even a link for root to follow."""
+    """Entry for a directory of such files. Only root can create entries there, even links for root to follow."""
     return {"path": path, "user": "root", "group": user, "mode": 0o750}
 
 
 def _digest(component: Component, files: Sequence[Mapping[str, Any]], unit: str) -> str:
-    """Changes when something changes that the process gets only when it starts; ``unit`` is its text."""
+    """Digest of everything that the process reads only at its start; ``unit`` is its text."""
     digest = hashlib.sha256(unit.encode())
     for file in files:
         name = file["path"].rsplit("/", 1)[-1]
@@ -348,7 +348,7 @@ def _shared_parents(instance: Instance, component: Component) -> list[str]:
 
 
 def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The folder of a component and all below it, parents first."""
+    """Folder of a component and all below it, parents first."""
     folders = {where.base}
     for file in files:
         folder = file["path"].rsplit("/", 1)[0]
@@ -371,7 +371,7 @@ def _health(instance: Instance, component: Component, where: Layout) -> dict[str
 
 
 def _server_names(instance: Instance, host: Host, endpoint_host: str) -> dict[str, Names]:
-    """The names of every serving certificate of this host: always the host's own, so that it can be asked directly."""
+    """Names in the serving certificates of this host: always the host's own, too, for direct access."""
     own = Names.of(["localhost", "127.0.0.1", "::1", host.name, host.address])
     per_member = [component for component in all_components(instance) if component.member]
     return server_names(instance, per_member, lambda _component, _leaf: own, [endpoint_host])

@@ -22,7 +22,7 @@ from .pods import config_files, pod_template, workload_metadata
 
 
 def namespace(instance: Instance) -> Object:
-    """The namespace, for when it does not exist yet. All pods pass the strictest Pod Security level."""
+    """Namespace, created if it does not exist. All pods meet the strictest Pod Security level."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -38,7 +38,7 @@ def namespace(instance: Instance) -> Object:
 
 
 def secret(instance: Instance, component: str, name: str, files: Mapping[str, bytes], member: str = "") -> Object:
-    """A Secret of the instance with these files as its keys."""
+    """Secret of the instance with these files as its keys."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -51,9 +51,9 @@ def secret(instance: Instance, component: str, name: str, files: Mapping[str, by
 def file_set_secrets(
     instance: Instance, where: Layout, material: Material, components: Iterable[Component] | None = None
 ) -> list[Object]:
-    """One Secret for each file set of these components, or of all; shared ones once.
+    """Secret for each file set of these components, or of all; shared ones once.
 
-    One that has no content yet, because its member is not joined, is left out.
+    A file set without content yet, because its member is not joined, is left out.
     """
     secrets: dict[str, Object] = {}
     for component in table.pod_components(instance.spec) if components is None else components:
@@ -67,12 +67,12 @@ def file_set_secrets(
 def component_objects(
     instance: Instance, component: Component, where: Layout, material: Material, etcd: EtcdState
 ) -> list[Object]:
-    """Everything one component consists of, its Secrets apart: workload, Service, configuration."""
+    """Objects of one component except for its Secrets: workload, Service, configuration."""
     return _component_objects(instance, component, where, _config_hash(instance, component, where, material), etcd)
 
 
 def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
-    """Every object of the components without what depends on keys: what can be judged before there are any."""
+    """Objects of all components without content that depends on keys, for checks before there are any keys."""
     file_sets = {
         files.name: component
         for component in table.pod_components(instance.spec)
@@ -125,11 +125,11 @@ def _config_maps(instance: Instance, component: Component) -> list[Object]:
 
 
 def _config_hash(instance: Instance, component: Component, where: Layout, material: Material) -> str:
-    """Changes when a mounted file changes, so that the pods that read it are replaced one after the other."""
+    """Hash of the mounted files, in an annotation: a change replaces the pods that read them in a rolling update."""
     digest = hashlib.sha256()
     for files in table.enabled_file_sets(component, instance.spec):
         for name, content in sorted(contents(files, material, where).items()):
-            # A renewal that replaced a member with its data in the pod would lose the data.
+            # A renewed certificate must not replace an etcd member, whose data may be in the pod.
             if name in component.read_again:
                 continue
             digest.update(f"{files.directory}/{name}\0".encode())
@@ -139,13 +139,13 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
             digest.update(f"{directory}/{name}\0".encode())
             digest.update(hashlib.sha256(text.encode()).digest())
     if component.settings_file:
-        # Not all of that file, because the end of the bootstrap changes nothing for a member that runs.
+        # Not all of that file, because the end of the bootstrap changes nothing for a running member.
         digest.update(json.dumps(settings_of(component, instance.spec).get("extraArgs", {}), sort_keys=True).encode())
     return digest.hexdigest()[:32]
 
 
 def component_service(instance: Instance, component: Component) -> Object:
-    """The Service of a component; the API server's is shaped by the document's endpoint."""
+    """Service of a component; the API server's depends on the document's endpoint."""
     settings = instance.spec["endpoint"]
     target = component.listens(instance.spec)[component.served_port]
     metadata = instance.metadata(component.row, instance.service_name(component.name), component.member)
@@ -177,9 +177,9 @@ def component_service(instance: Instance, component: Component) -> Object:
 
 
 def passage(instance: Instance, ingress_controller: str) -> list[Object]:
-    """The Ingress or Route that passes TLS through to the API server's Service, where the document asks for one.
+    """Ingress or Route with TLS passthrough to the API server's Service, if the document asks for one.
 
-    ``ingress_controller`` is what the IngressClass says of who serves it.
+    ``ingress_controller`` is the controller of its IngressClass.
     """
     settings = instance.spec["endpoint"]
     kind = endpoint.PASSAGES.get(settings["type"])
@@ -208,7 +208,7 @@ def passage(instance: Instance, ingress_controller: str) -> list[Object]:
 
 
 def _ingress_spec(host: str, service: str, class_name: str | None) -> Object:
-    """All that comes for a name goes to the Service; the path is there because an Ingress has one."""
+    """Spec of an Ingress that sends all requests for a host to the Service; the path is a required field."""
     backend = {"service": {"name": service, "port": {"number": endpoint.API_PORT}}}
     path = {"path": "/", "pathType": "Prefix", "backend": backend}
     spec: Object = {"tls": [{"hosts": [host]}], "rules": [{"host": host, "http": {"paths": [path]}}]}
@@ -225,7 +225,7 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
             "replicas": settings_of(component, instance.spec)["replicas"],
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": instance.selector(component.row, component.member)},
-            # The old pod serves until the new one does.
+            # The old pod serves until the new one is ready.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": pod,
         },
@@ -233,7 +233,7 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
 
 
 def _disruption_budget(instance: Instance, component: Component) -> list[Object]:
-    """With one replica a budget would only keep nodes from being drained, so there is none unless it is asked for."""
+    """Budget if replicas allow for it: with one replica it would only block draining, unless the document sets one."""
     settings = settings_of(component, instance.spec)
     budget = settings.get("podDisruptionBudgetConfig") or ({"maxUnavailable": 1} if settings["replicas"] > 1 else None)
     if budget is None:
