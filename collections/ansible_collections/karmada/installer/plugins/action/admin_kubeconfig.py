@@ -16,7 +16,7 @@ class ActionModule(KarmadaAction):
     """Publish the credentials of a new control plane."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The Secret is for programs in the host cluster, the file for the person at the keyboard."""
+        """Apply the Secret, for programs in the host cluster, and write the file, for the user."""
         changes = run.apply_to_host_cluster("admin kubeconfig", lambda: [admin_kubeconfig.secret(run)])
         found = changed_result(changes, secret=f"{run.namespace}/{run.instance.object_name('admin-config')}")
         if run.connection.kubeconfig_output:

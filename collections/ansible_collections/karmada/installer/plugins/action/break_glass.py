@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubeconfig for an emergency. Documentation: the module of the same name."""
+"""Kubeconfig for an emergency. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
-#: The name in the audit log; no component and no administrator has it.
+#: User name in the audit log; no component or administrator has it.
 USER = "system:karmada:break-glass"
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(hours=8)
 
 
 class ActionModule(KarmadaAction):
-    """Make credentials that nothing in the control plane can take back, for a short time; change nothing there."""
+    """Issue short-lived credentials that the control plane cannot revoke; change nothing there."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "confirm": {"type": "str", "default": ""},
@@ -29,7 +29,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A file of the machine where Ansible runs, and nothing anywhere else."""
+        """Write a file on the machine that Ansible runs on, and nothing anywhere else."""
         path, validity = Path(arguments["path"]).expanduser(), _duration(arguments["validity"])
         problems = [*_unconfirmed(run, arguments["confirm"]), *_no_place(run, arguments["path"], path)]
         if validity is None or not SHORTEST <= validity <= LONGEST:

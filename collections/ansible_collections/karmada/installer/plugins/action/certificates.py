@@ -15,10 +15,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Issue what is missing or not as it should be; leave the rest untouched."""
+    """Issue certificates that are missing or invalid; leave the rest untouched."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Report why each leaf was made anew, and when each certificate ends."""
+        """Report why each leaf certificate was issued again, and when each certificate expires."""
         reasons = run.snapshot.issued.reasons
         changes = run.apply_to_host_cluster("certificates", lambda: _secrets(run))
         for name, why in _worth_telling(run, reasons).items():
@@ -27,7 +27,7 @@ class ActionModule(KarmadaAction):
 
 
 def _worth_telling(run: Run, reasons: Mapping[str, list[str]]) -> Mapping[str, list[str]]:
-    """A first install makes all of them, which is no news."""
+    """Reasons to report; a first install issues all certificates, which is not worth a message."""
     return {} if len(reasons) == len(run.material.leaves) else reasons
 
 

@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Apply one stage of what the control plane consists of inside, and prove that it works."""
+    """Apply one stage of the objects inside the control plane, and prove that it works."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "required": True, "choices": list(stages.STAGES)},
@@ -22,7 +22,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """In check mode an API server that is not there yet would get everything."""
+        """Apply the stage; in check mode, an API server that does not exist yet would get all objects."""
         stage: str = arguments["stage"]
         if run.check and not run.control_plane_exists:
             objects = stages.objects(run, stage)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs from the document, at one look. Documentation: the module of the same name."""
+"""Summary of what differs from the document. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Look at etcd and the control plane as the steps that bring them up would; change nothing."""
+    """Compare etcd and the control plane with the document as the steps that bring them up do; change nothing."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The steps themselves tell and mend what was found."""
+        """Return the findings only; the steps themselves report and mend them."""
         return {"changed": False, "found": differences(run)}

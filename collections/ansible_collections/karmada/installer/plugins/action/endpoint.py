@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address of the API server, before anything needs it. Documentation: the module of the same name."""
+"""Address of the API server, needed before all else. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import wo
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
-#: Endpoint type → kind of the object whose status says how it is reached.
+#: Endpoint type → kind of the object whose status has the address.
 NAMED_BY_HOST = {"LoadBalancer": "Service", "Route": "Route"}
 
 
 class ActionModule(KarmadaAction):
-    """Make what leads to the API server, and wait for what only the host cluster can say: how it is reached."""
+    """Apply the Service, Ingress or Route of the API server, and wait for the address that the host cluster assigns."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 120}}
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The address goes into a certificate, so it has to be known before any is issued."""
+        """Determine the address before any certificate is issued, because it goes into one."""
         changes = run.apply_to_host_cluster("endpoint", lambda: _objects(run))
-        # Preflight could not see this while there was no namespace; nothing runs yet.
+        # Preflight could not check this while there was no namespace; nothing runs yet.
         families = run.live.seen_families
         problem = ip_families.problem(run.snapshot.service_subnet, families) if families else None
         if problem:
@@ -41,7 +41,7 @@ class ActionModule(KarmadaAction):
                 not_ready=lambda live, _related: endpoint.reason_without_address(live),
             )
             run.look_again()
-        # The former way stays open until the new one is there.
+        # The former Ingress or Route stays until the new one exists.
         changes += run.remove_former_passages()
         return changed_result(changes, host=run.endpoint_host, url=run.public_url)
 

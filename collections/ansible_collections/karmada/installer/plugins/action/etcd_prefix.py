@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key prefix in an etcd of somebody else. Documentation: the module of the same name."""
+"""Key prefix in an external etcd. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Mark the prefix as this control plane's before anything writes below it."""
+    """Claim the prefix for this control plane before anything writes below it."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Nothing to do where etcd is a component of ours."""
+        """Claim the prefix; does nothing if etcd is a component of ours."""
         return changed_result(external_etcd.claim(run) if external_etcd.is_named(run) else [])

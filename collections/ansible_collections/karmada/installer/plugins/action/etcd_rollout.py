@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of etcd replaced, one at a time. Documentation: the module of the same name."""
+"""Replacement of etcd members, one at a time. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Bring every member to what the StatefulSet says, never risking the majority."""
+    """Bring every member to the template of the StatefulSet, without ever risking the majority."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 300}}
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Nothing to do where etcd is somebody else's, or on hosts."""
+        """Replace outdated members; does nothing if etcd is external or on hosts."""
         return changed_result(rollout.replace_outdated(run, arguments["timeout"]))

@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 
 
 class ActionModule(HostAction):
-    """Make the tree of the named components, and have the host converge to it."""
+    """Render the tree of the named components, and make the host converge to it."""
 
     KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {
@@ -25,21 +25,21 @@ class ActionModule(HostAction):
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A host without any of the components is left alone."""
+        """Converge the host; one without any of the components is left alone."""
         state: str = arguments["state"]
         ends = state in ("stopped", "absent")
         instance = self.karmada.instance
         if ends:
-            # Where a host leaves, the control plane stays: no data is deleted then.
+            # If a host leaves, the control plane stays: no data is deleted then.
             keep_data = self.leaves or self.karmada.spec["deletion"]["policy"] == "Retain"
             parts = [load_balancer.skeleton(instance), units.skeleton(instance, keep_data=keep_data)]
             if state == "stopped":
-                # An API server whose etcd goes first, here or on most other hosts, takes a minute to give up.
+                # An API server whose etcd stops first, here or on most other hosts, takes a minute to give up.
                 etcd = units.unit_name(instance, ETCD)
                 parts[1]["units"] = [unit for unit in parts[1]["units"] if unit["name"] != etcd]
         else:
             parts = [self.view.tree(arguments["components"])]
-            # A load balancer has a step of its own, and ends here where nobody else had the address until then.
+            # A load balancer has a step of its own. It ends here only if no other host had the address until then.
             every = set(arguments["components"]) == set(BY_NAME)
             if state == "compared" or (every and not self.view.is_load_balancer):
                 parts.append(self.view.load_balancer_tree())
@@ -58,7 +58,7 @@ class ActionModule(HostAction):
         )
         self._hand_on(found, tree, arguments)
         if state == "compared" and not self._task.check_mode:
-            # What differs is told by the steps that mend it.
+            # Differences are reported by the steps that mend them.
             return {key: value for key, value in found.items() if key != "diff"} | {"changed": False}
         return found
 
@@ -66,7 +66,7 @@ class ActionModule(HostAction):
         if arguments["state"] == "compared":
             self.note(differs=bool(found.get("changed")))
         elif arguments["state"] == "present" and not self._task.check_mode and not found.get("failed"):
-            # The next step sees the keys that this one has made.
+            # The next step needs the keys that this one has written.
             files = {file["path"]: file["content"] for file in tree["files"]}
             self.note(files={**self.seen.files, **files})
         if found.get("units"):

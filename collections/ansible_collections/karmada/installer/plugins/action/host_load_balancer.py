@@ -11,7 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 
 
 class ActionModule(HostAction):
-    """Make the tree of the load balancer, and have the host converge to it."""
+    """Render the tree of the load balancer, and make the host converge to it."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "default": "present", "choices": ["present", "ended", "held", "released"]},
@@ -19,7 +19,7 @@ class ActionModule(HostAction):
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A host that is no load balancer loses what it has of one; with ``ended`` only if another one serves."""
+        """Converge the host; one that is no load balancer loses its parts; if ``ended``, only if another serves."""
         run, state = self.karmada, arguments["state"]
         if state in ("held", "released"):
             tree = json.dumps(load_balancer.packages(run.instance))
@@ -28,7 +28,7 @@ class ActionModule(HostAction):
         nothing = {"changed": False, "changes": [], "in_turn": serving + coming}
         wanted = not self.leaves and self.view.is_load_balancer
         if state == "ended" and (wanted or not serving or self.seen.refusal):
-            # Where nobody else serves it, the address stays until those that come do.
+            # If no other host serves the address, it stays until the new load balancers do.
             return nothing
         tree = json.dumps(self.view.load_balancer_tree() if wanted else load_balancer.absent(run.instance))
         found = self.on_host("_host_tree", tree=tree, state="present", timeout=arguments["timeout"])

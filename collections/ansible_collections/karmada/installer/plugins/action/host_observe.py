@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is on a plain host. Documentation: the module of the same name."""
+"""State of a plain host. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run_process impo
 
 
 class ActionModule(HostAction):
-    """Look at a host, and hand on what was seen."""
+    """Read the state of a host, and hand it on to later steps."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "lock": {"type": "bool", "default": False},
@@ -22,7 +22,7 @@ class ActionModule(HostAction):
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What keeps a host from being looked at is for preflight to tell, with everything else that is wrong."""
+        """Observe the host; a reason why it cannot be read is reported by preflight, with all other problems."""
         lock = arguments["lock"] and not self._task.check_mode
         virtual_ip = self.karmada.spec["endpoint"].get("virtualIP") or {}
         asked = time.time()

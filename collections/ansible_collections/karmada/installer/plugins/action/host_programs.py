@@ -10,7 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 
 
 class ActionModule(HostAction):
-    """Send what the host lacks."""
+    """Send the programs that the host lacks."""
 
     KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {
@@ -18,7 +18,7 @@ class ActionModule(HostAction):
     }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What it lacks was found out when it was looked at, and was brought to this machine."""
+        """Send them from this machine, to which they were fetched after the host was observed."""
         if arguments["state"] == "absent":
             return self.on_host("_host_program_files", state="absent")
         lacking = self.seen.lacking
@@ -42,10 +42,10 @@ class ActionModule(HostAction):
         return found
 
     def _send(self, file: Path) -> str:
-        """Put a file beside the modules of this task, which Ansible removes at its end; returns where.
+        """Put a file beside the modules of this task, which Ansible removes at its end; returns its path.
 
-        The folder is made now, and not for TRANSFERS_FILES before ``perform``: most hosts lack nothing, and one that is
-        spared may not answer.
+        The folder is created now, and not by TRANSFERS_FILES before ``perform``: most hosts lack nothing, and one that
+        lacks nothing may be unreachable.
         """
         if not self._connection._shell.tmpdir:
             self._make_tmp_path()

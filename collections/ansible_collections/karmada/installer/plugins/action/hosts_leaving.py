@@ -14,10 +14,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Say which they are, and how they are reached. Changes nothing."""
+    """List these hosts, with the variables to reach them. Changes nothing."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """States that cannot be read are for preflight to tell, with everything else that is wrong."""
+        """Return the hosts; states that cannot be read are reported by preflight, with all other problems."""
         try:
             leaving = run.leaving
         except ProblemsError:
@@ -27,7 +27,7 @@ class ActionModule(KarmadaAction):
     def _host(self, run: Run, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         variables = ssh.variables(entry, run.spec["ssh"], run.connection.secrets, str(ssh_folder.of_this_run()))
         if name in (hostvars := self.variables.get("hostvars") or {}):
-            # What an inventory of the user says wins, as it does for the hosts of the document.
+            # As for the hosts of the document, variables of the user's inventory win.
             given = hostvars[name]
             variables.update({key: plain(given[key]) for key in variables if key in given})
         return {"name": name, "entry": dict(entry), "variables": variables}

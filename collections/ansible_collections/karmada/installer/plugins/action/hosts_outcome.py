@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a run on plain hosts has come. Documentation: the module of the same name."""
+"""Progress of a run on plain hosts. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Fail with it, unless the run came to its end."""
+    """Fail with the progress, unless the run was completed."""
 
     KEEPS_LOCK: ClassVar[bool] = False
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A journal that another run left open tells nothing of this one."""
+        """Report the progress of this run only; a journal that another run left open does not count."""
         del arguments
-        # What is wrong with hosts that members alone need is told of these members.
+        # Problems of hosts that only serve members are reported with these members.
         hosts = {name: host for name, host in run.hosts.items() if not host.is_of_members}
         in_trouble = any(run.observed[name].lost or run.observed[name].stopped for name in hosts)
         if run.place.in_pods and not in_trouble:
-            # What failed is in the pods above, and told.
+            # The failure is in the pods above, and was reported.
             return {"changed": False}
         user = run.spec["ssh"].get("user", "")
         reached = _reached(run)

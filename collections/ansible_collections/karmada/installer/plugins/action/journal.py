@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal of a run, wherever the installer's state is kept. Documentation: the module of the same name."""
+"""Journal of a run, wherever the installer's state is stored. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observa
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Kept, Stored
 
-#: What is done to one copy of the state, the one of a host. ``released`` is of both: a host has a lock, too.
+#: States for one copy, on a host. ``released`` is for both: a host has a lock, too.
 OF_HOSTS = ("written", "kept", "absent")
 EVENTS = ("etcd_bootstrapped", "hosts_left", "restarted")
 OPTIONS: dict[str, Any] = {
@@ -30,13 +30,13 @@ OPTIONS: dict[str, Any] = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
-    """Has a step done where it belongs: with the state of the control plane, or on one host."""
+    """Journal step, taken with the state of the control plane or with the copy on one host."""
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A task that is for a host, or is delegated to one, is about the copy and the lock that are there."""
+        """Run the step; a task for a host, or delegated to one, is about the copy and the lock on that host."""
         state, for_host = self._task.args.get("state"), self._task.delegate_to or "karmada_host" in (task_vars or {})
         part = OnHost if state in OF_HOSTS or (state == "released" and for_host) else OfControlPlane
         step = part(
@@ -52,12 +52,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
 
 class OfControlPlane(KarmadaAction):
-    """The state as one: which one a run goes on with, and how far it has come."""
+    """State of the control plane as a whole: which copy a run continues from, and how far it has come."""
 
     OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The journal is bookkeeping: no step of it is a change of the control plane."""
+        """Take the step; as the journal is bookkeeping, none is a change of the control plane."""
         state, due = arguments["state"], False
         if state == "chosen" and run.store.later:
             run.save(run.state)
@@ -72,7 +72,7 @@ class OfControlPlane(KarmadaAction):
 
 
 def _note(run: Run, event: str) -> None:
-    """Record what no later run may forget; other steps write it to the hosts."""
+    """Record a fact that later runs need; other steps write it to the hosts."""
     if event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
         run.etcd_bootstrapped()
     elif event == "hosts_left":
@@ -82,12 +82,12 @@ def _note(run: Run, event: str) -> None:
 
 
 class OnHost(HostAction):
-    """The copy of the state on one host, and the lock there."""
+    """Copy of the state on one host, and the lock there."""
 
     OPTIONS: ClassVar[dict[str, Any]] = OPTIONS
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Write what this run has come to, take it away, keep the lock, or let go of it."""
+        """Write the state of this run, delete the copy, renew the lock, or release it."""
         if arguments["state"] == "kept":
             return {"changed": False, **self.keep_lock()}
         return self._carried(arguments)
@@ -95,11 +95,11 @@ class OnHost(HostAction):
     def _carried(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run, state = self.karmada, str(arguments["state"])
         if state == "absent" and not self.leaves and run.spec["deletion"]["policy"] == "Retain":
-            # It stays where the data stays, with what this run has learnt.
+            # It stays with the data, and includes what this run has learnt.
             state = "written"
         seen = self.seen
         if state == "written" and not self.leaves and run.hosts[self.host_name].is_of_members:
-            # It has keys of authorities in it. A host that was one of the control plane's before may have it yet.
+            # It contains keys of authorities. A host that was part of the control plane before may still have it.
             if not seen.stored.serial:
                 return {"changed": False}
             state = "absent"
@@ -109,7 +109,7 @@ class OnHost(HostAction):
         if stored and state == "written" and not self._lacks(stored, needed=arguments["required"]):
             return {"changed": False}
         if seen.refusal:
-            # It could not be reached when this run began, or was somebody else's.
+            # It was unreachable when this run began, or belonged to somebody else.
             return {"changed": False}
         wanted = {"name": run.name, "state": state, "holder": run.holder}
         if stored and state == "written":
@@ -127,9 +127,9 @@ class OnHost(HostAction):
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
 
     def _stored(self, *, needed: bool) -> Stored | None:
-        """What the run goes on with. None beneath a control plane in pods: its state is in the host cluster.
+        """State that the run continues from. None beneath a control plane in pods: its state is in the host cluster.
 
-        And None if hosts differ in it, unless it is ``needed``: then the run ended with that before its first change.
+        Also None if hosts disagree on it; raises ProblemsError instead if it is ``needed``, before the first change.
         """
         try:
             return self.karmada.store.stored
@@ -140,14 +140,14 @@ class OnHost(HostAction):
 
     @property
     def _expected(self) -> str:
-        """The digest of what this run has seen of the state on this host; empty where there was none."""
+        """Digest of the state on this host as this run has read it; empty without one."""
         kept = self.seen.stored
         return kept.digest if kept.serial else ""
 
     def _lacks(self, stored: Stored, *, needed: bool) -> bool:
-        """Whether this host has to be told.
+        """Return whether the state must be written to this host.
 
-        Not ``needed`` is to tell of a run that ended before its first change: no host has anything to remember then.
+        Not ``needed`` after a run that ended before its first change: then it is not written if no host has a state.
         """
         kept = self.karmada.store.kept_by_hosts.get(self.host_name)
         if stored.is_kept(self.karmada.hosts[self.host_name], kept):

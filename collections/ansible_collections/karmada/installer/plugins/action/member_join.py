@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of the document, joined. Documentation: the module of the same name."""
+"""Joining members of the document. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAGES = ("all", "registration", "agents", "readiness", "reasons")
 
 
 class ActionModule(KarmadaAction):
-    """Join what is listed and not joined, change what differs, leave the rest alone; every member on its own."""
+    """Join listed members, change what differs, leave the rest alone; every member on its own."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "all", "choices": list(STAGES)},
@@ -35,7 +35,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The result holds one entry per member; the step fails, after all were tried, when one could not be joined."""
+        """Return one entry for each member; fails, after all were tried, if one could not be joined."""
         entries = selected_members.entries(run)
         stage: str = arguments["stage"]
         outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
@@ -57,7 +57,7 @@ class ActionModule(KarmadaAction):
             found = {name: each.agent for name, each in outcomes.items() if each.agent}
             run.place.hand_on_agents(run, found, more=stage == "agents")
         if stage in ("all", "readiness") and not run.check:
-            # What is on record now: a run that ends while it waits knows what it has put on members.
+            # The state is saved by now: it lists all objects on members, should the run end during this wait.
             for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
                 outcome = outcomes[waited.name]
                 outcome.failed_as(waited)
@@ -80,9 +80,9 @@ def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:
 
 
 def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, Outcome] | None:
-    """Every member surveyed, and those that differ from what they should be changed, with a record of it.
+    """Survey every member, and change those that differ, with a record of it.
 
-    None where nothing was changed, because hosts have to know before what is to start again, and do not (``noted``).
+    None if nothing was changed, because hosts must first record which components restart, and have not (``noted``).
     """
     if not entries:
         return {}
@@ -134,9 +134,9 @@ def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[
 
 
 def _foreseen(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> State:
-    """The state before anything is made: how each is reached, by which what was made is found after any interruption.
+    """State before any change: the access to each member, by which its objects are found after an interruption.
 
-    And what is to start again when that has been done.
+    It includes the restarts that are due after the change.
     """
     state = former_connections.noted(run, run.state, holders)
     for entry in work:
@@ -146,7 +146,7 @@ def _foreseen(run: Run, work: list[Entry], registered: Clusters, holders: frozen
 
 
 def _agents(run: Run, entries: list[Entry], outcomes: dict[str, Outcome]) -> None:
-    """Give members that were in mode Push their agents, when nobody works on them in that mode any more."""
+    """Install agents on members that were in mode Push, once karmada-controller-manager has let go of them."""
     work = [entry for entry in entries if member_mode.waits_for_agent(entry, run.state)]
     if not work:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that are no longer listed, taken out. Documentation: the module of the same name."""
+"""Removal of members that are no longer listed. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAGES = ("confirm", "leave")
 
 
 class ActionModule(KarmadaAction):
-    """Let those leave that were ours and are no longer listed; every member on its own."""
+    """Remove members that are ours and no longer listed; every member on its own."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "leave", "choices": list(STAGES)},
@@ -35,7 +35,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The result holds one entry per member that leaves; the step fails, after all were tried, if one could not."""
+        """Return one entry for each member that leaves; fails, after all were tried, if one could not."""
         found = _performed(run, arguments)
         if arguments["stage"] == "confirm":
             return found
@@ -46,7 +46,7 @@ def _performed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     if run.stored_state is None:
         return {"changed": False, "members": [], "broken_members": []}
     listed = [entry["name"] for entry in run.spec["members"]]
-    # Before anything was changed there need not be a control plane that can be asked.
+    # Before the first change there need not be a control plane.
     registered = Clusters() if arguments["stage"] == "confirm" else member_join.registered_clusters(run)
     plan = member_plan.plan(listed, run.state.members, registered, run.state.owner)
     leaving = [name for name in plan.leave if selected_members.holds(run, name)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane says on a host of members that are not Ready. Documentation: the module of the same name."""
+"""Log lines on a host about members that are not Ready. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 
 
 class ActionModule(HostAction):
-    """Ask the host's log, and hand on its newest lines."""
+    """Read the host's log, and hand on its newest lines."""
 
     KEEPS_LOCK = True
     OPTIONS: ClassVar[dict[str, Any]] = {"members": {"type": "list", "elements": "str", "required": True}}
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A courtesy: where nothing can be read, members are told of without it."""
+        """Read the log if possible: without it, members are reported without these lines."""
         if not self.view.components([KARMADA_CONTROLLER_MANAGER.name]):
             return {"changed": False}
         unit = units.unit_name(self.karmada.instance, KARMADA_CONTROLLER_MANAGER)

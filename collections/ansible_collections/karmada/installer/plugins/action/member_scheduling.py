@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members cordoned, uncordoned, drained. Documentation: the module of the same name."""
+"""Cordon, uncordon and drain of members. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
-#: How often it is looked whether a member is empty, at most, and how often that is said.
+#: Least seconds between two checks that a member is empty, and between two messages about that.
 PAUSE_SECONDS, SAY_SECONDS = 1.0, 15.0
-#: How many of those that are left a message shows.
+#: Remaining placements that a message shows.
 SHOWN = 10
 
 
 class ActionModule(KarmadaAction):
-    """Set and take away the taints that say so; wait until a member that is drained is empty."""
+    """Set or remove the taints of a state; wait until a drained member is empty."""
 
-    # It writes no state, and what it writes is safe beside a run that does.
+    # It writes no state, and its changes do not interfere with a run that does.
     KEEPS_LOCK: ClassVar[bool] = False
 
     OPTIONS: ClassVar[dict[str, Any]] = {
@@ -38,7 +38,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Everything that is refused is refused before the first change."""
+        """Check everything that may be refused, before the first change."""
         given = (name.strip() for name in arguments["members"])
         names = list(dict.fromkeys(name for name in given if name)) or list(run.selected)
         if not names:
@@ -72,7 +72,7 @@ def _carried_out(run: Run, control_plane: Cluster, names: list[str], arguments: 
 
 @contextmanager
 def _control_plane(run: Run) -> Iterator[Cluster]:
-    """Through the host cluster, or with the kubeconfig that an installation on plain hosts has left."""
+    """Client through the host cluster, or with the kubeconfig that an installation on plain hosts has left."""
     if run.place.in_pods:
         if run.stored_state is None:
             where, remedy = f"namespace {run.namespace} of the host cluster", "run karmada.installer.install first"
@@ -100,7 +100,7 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
 
 
 def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float) -> dict[str, list[Placed]]:
-    """What is left on each member when nothing goes any more, or when the time is over."""
+    """Remaining placements of each member, once nothing will move any more or the timeout is over."""
     deadline, told = time.monotonic() + timeout, time.monotonic()
     while True:
         began = time.monotonic()
@@ -116,7 +116,7 @@ def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float)
         if time.monotonic() - told > SAY_SECONDS:
             told = time.monotonic()
             run.say(f"waiting until {len(going)} resources have gone, such as {going[0]}")
-        # Lists of thousands of bindings are work for everybody.
+        # Lists of thousands of bindings load the API server.
         time.sleep(max(PAUSE_SECONDS, 3 * (time.monotonic() - began)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that can be known before the first change. Documentation: the module of the same name."""
+"""Checks before the first change. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 class ActionModule(KarmadaAction):
     """Collect every problem; change nothing."""
 
-    # It comes first. Looking for the lock would fail before anything is collected, and only after long retries.
+    # It runs first. A check of the lock would fail before problems are collected, and only after long retries.
     KEEPS_LOCK: ClassVar[bool] = False
 
     OPTIONS: ClassVar[dict[str, Any]] = {
@@ -42,7 +42,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Without problems, say what this run is about to work with."""
+        """Fail with all problems; without any, report what this run will work with."""
         if arguments["scope"] == "uninstall":
             _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
             return {"changed": False, "installed": run.stored_state is not None}
@@ -94,7 +94,7 @@ class ActionModule(KarmadaAction):
 
 
 def _told(run: Run, found: Findings) -> list[BrokenMember]:
-    """The members that cannot be worked on, after they were told of."""
+    """Report the members that cannot be worked on, and return them."""
     broken = [BrokenMember.of_problems(name, problems) for name, problems in found.members.items()]
     if broken:
         head = f"{len(broken)} of {len(selected_members.entries(run))} members cannot be worked on and stay as they are"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that plain hosts lack, brought to this machine. Documentation: the module of the same name."""
+"""Download of programs that plain hosts lack. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Fetch once what several hosts need."""
+    """Fetch programs for all hosts once, to the machine that Ansible runs on."""
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Nothing on any host is changed by it."""
+        """Fetch them; changes nothing on any host."""
         lacking = host_programs.fetch(run)
         for name in run.hosts:
             run.handover.note(name, lacking=lacking.get(name, {}))

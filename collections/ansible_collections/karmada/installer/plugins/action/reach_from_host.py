@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a plain host reach what it has to? Documentation: the module of the same name."""
+"""Connections of a plain host to its targets. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Fault
 
-#: How long a host may take for all of it. Whoever is far away answers a handshake within a second.
+#: Time for all targets of a host. Even a distant one answers a handshake within a second.
 SECONDS = 5
 
 
 class ActionModule(HostAction):
-    """Have a host try its targets, and hand on which it does not reach."""
+    """Make a host connect to its targets, and hand on which ones it does not reach."""
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A host that is lost meanwhile is told of by the next step that needs it."""
+        """Try the targets; if the host is lost meanwhile, the next step that needs it reports that."""
         del arguments
         targets = [each.plain for each in self.seen.targets]
         if not targets:

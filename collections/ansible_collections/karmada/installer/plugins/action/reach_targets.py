@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plain hosts have to reach. Documentation: the module of the same name."""
+"""Targets that plain hosts must reach. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Hand on to each host what it has to reach."""
+    """Hand on to each host its targets."""
 
-    # As with preflight, for which this looks.
+    # As for preflight, which uses the result.
     KEEPS_LOCK: ClassVar[bool] = False
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Nothing fails here: what is wrong is told by preflight, with everything else."""
+        """Determine the targets without failing: preflight reports problems, with all others."""
         del arguments
         looked_at = pushed_members(run.spec) or members_with_agent_hosts(run.spec)
         registered = member_checks.registered_clusters(run) if looked_at else Clusters()

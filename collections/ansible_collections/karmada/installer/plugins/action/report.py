@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on an instance. Documentation: the module of the same name."""
+"""Report on an instance. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 def _former(path: str | None) -> dict[str, Any] | None:
-    """The report that an earlier run left here; one that cannot be read is none."""
+    """Report of an earlier run; None if there is none or it cannot be read."""
     try:
         found = json.loads(Path(path).read_text()) if path else None
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def _former(path: str | None) -> dict[str, Any] | None:
 
 
 def _failure(broken: list[BrokenMember]) -> str:
-    """Why the run is to fail although it came to its end; empty where it is not."""
+    """Message with which the run fails although it was completed; empty if it succeeds."""
     if not broken:
         return ""
     head = f"everything else is done, but {len(broken)} of the members {'is' if len(broken) == 1 else 'are'}"
@@ -45,14 +45,14 @@ def _observe(run: Run) -> report.Observation:
 
 
 class ActionModule(KarmadaAction):
-    """Look at the instance as it is; change nothing there."""
+    """Observe the instance; change nothing there."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "broken_members": {"type": "list", "elements": "dict", "default": []},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The status as data, and a summary for the person."""
+        """Return the status as data, and a summary for the user."""
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken)
         hints = []
@@ -63,7 +63,7 @@ class ActionModule(KarmadaAction):
                 hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
         status = report.status(observed, _former(run.connection.report_output))
         if run.connection.report_output:
-            # What was seen, not something that is kept as it should be: writing it is no change.
+            # An observation, not part of the wanted state: writing it does not count as a change.
             if not run.check:
                 private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
             hints.append(f"report      {run.connection.report_output}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when no document was loaded, with the reason. Documentation: the module of the same name."""
+"""Failure with a reason if no document was loaded. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOW_TO_START = f"Write an inventory source that names your document, and give i
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
-    """The first step of every playbook."""
+    """First step of every playbook."""
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {
@@ -30,12 +30,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Succeed if exactly one document was loaded, else tell why not."""
+        """Succeed if exactly one document was loaded; fail with the reason otherwise."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.OPTIONS)
         known = task_vars or {}
         sources = list(_files(known.get("ansible_inventory_sources") or ()))
-        # A document may be called karmada.yaml, which is a name for sources, too.
+        # A document may be called karmada.yaml, which is also a name of inventory sources.
         ours = [path for path in sources if inventory_source.is_ours(path) and not inventory_source.is_document(path)]
         problems = []
         if CONTROL not in known.get("groups", {}).get("all", ()):
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             ]
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
-        # Every later step would end with the traceback of an import.
+        # Without the libraries every later step would end with the traceback of an import.
         problems = [*libraries.all_missing(), *_of_debugging(), *problems]
         if problems:
             told = [each.plain for each in problems]
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         return found or [Problem(what, _listed(ours), "Start again.", reason=Reason.DOCUMENT_NOT_LOADED)]
 
     def _reasons_of(self, path: str) -> list[Problem]:
-        """Why this source gave no hosts: what is wrong with it, else what Ansible has against it."""
+        """Problems of a source that gave no hosts: its own, or Ansible's reason for not reading it."""
         try:
             inventory_source.load(path)
         except ProblemsError as error:
@@ -99,7 +99,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
 
 def _of_debugging() -> list[Problem]:
-    """Ansible's debug output has what modules answer, keys of the control plane among it, whatever ``no_log`` says."""
+    """Problem if debugging is on: it logs the results of modules, private keys included, despite ``no_log``."""
     if not constants.DEFAULT_DEBUG:
         return []
     what = "it prints what tasks with no_log read and write, private keys of the control plane among it"
@@ -111,7 +111,7 @@ def _of_debugging() -> list[Problem]:
 
 
 def _of_limit(variables: Mapping[str, Any], *, takes_members: bool) -> list[Problem]:
-    """What ``--limit`` keeps from the run that it cannot be without. The hosts of this play are those it has left."""
+    """Problems of hosts that ``--limit`` excludes and the run needs. The hosts of this play are those within it."""
     groups, within = variables["groups"], set(variables["ansible_play_hosts_all"])
     of_control_plane = [CONTROL, *groups.get(HOSTS, ())]
     members = sorted(within & set(groups.get(MEMBERS, ())))
@@ -156,7 +156,7 @@ def _listed(paths: Iterable[str]) -> str:
 
 
 def _files(sources: Iterable[Any]) -> Iterable[str]:
-    """The files among the sources, and those in directories of sources, as Ansible walks them."""
+    """Files among the sources, and in directories of sources, as Ansible walks them."""
     for source in sources:
         path = Path(str(source))
         if path.is_dir():

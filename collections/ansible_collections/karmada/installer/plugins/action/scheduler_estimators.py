@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An estimator for each member. Documentation: the module of the same name."""
+"""Scheduler estimator for each member. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Make them where they are pods, hand on what hosts need for them, and say in the control plane where they are."""
+    """Apply estimators in pods, hand on their needs to hosts, and publish their addresses in the control plane."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {"timeout": {"type": "int", "default": 120}}
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """In check mode nothing is known of members before there is a control plane."""
+        """Apply the estimators; in check mode nothing is known of members before there is a control plane."""
         if run.check and not run.control_plane_exists:
             return changed_result([], due=False)
         found = estimators.joined(run)

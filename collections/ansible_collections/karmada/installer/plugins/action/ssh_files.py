@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What SSH needs of Secrets that are objects of a cluster. Documentation: the module of the same name."""
+"""Files for SSH from Secrets in a cluster. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Before anybody connects to a host. A file on this machine that ends with the run is no change."""
+    """Write the files before any connection to a host; they are temporary, so this is no change."""
 
     KEEPS_LOCK: ClassVar[bool] = False
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Nothing, where a directory stands for Secrets or the document names none."""
+        """Write the files; none if a directory stands in for Secrets, or if the document names no Secrets."""
         return {"changed": False, "files": [str(file) for file in ssh_files.fetch(run)]}

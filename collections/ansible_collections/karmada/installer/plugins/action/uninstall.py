@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An instance, taken away. Documentation: the module of the same name."""
+"""Removal of an instance. Documentation: the module of the same name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAGES = ("confirm", "components", "members", "control_plane", "state")
 
 
 class ActionModule(KarmadaAction):
-    """Remove one part of an instance. An instance that is not there is removed already."""
+    """Remove one part of an instance. One that does not exist counts as removed."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "required": True, "choices": list(STAGES)},
@@ -31,7 +31,7 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Each stage finds out for itself what is left to do, so that it can be run again after any interruption."""
+        """Take the stage from the live state, so that it can run again after any interruption."""
         if not run.place.in_pods:
             return _on_hosts(run, arguments)
         if run.stored_state is None:
@@ -59,14 +59,14 @@ class ActionModule(KarmadaAction):
         return found
 
     def _without_state(self, run: Run, stage: str, timeout: float) -> dict[str, Any]:
-        """A run that was killed before it wrote its state left at most a namespace and a Lease of ours."""
+        """Remove our namespace and Lease, all that a run leaves that was killed before it wrote its state."""
         if stage != "state" or run.host_cluster.get("v1", "Namespace", run.namespace) is None:
             return {"changed": False, "installed": False}
         return changed_result(removal.remove_state(run, timeout))
 
 
 def _on_hosts(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What of an uninstall is not done on the hosts themselves."""
+    """Take the part of an uninstall that does not happen on the hosts themselves."""
     stage, timeout, abandoned = arguments["stage"], arguments["timeout"], arguments["abandon_members"]
     if run.stored_state is None:
         return {"changed": False, "installed": False}
@@ -88,7 +88,7 @@ def _is_going(run: Run) -> bool:
 
 
 def _writing(run: Run, stage: str) -> AbstractContextManager[None]:
-    """The right to write. A namespace that is going takes the lock along and admits no other, and no state either."""
+    """Right to write. A terminating namespace takes the lock along, and admits neither another one nor a state."""
     if run.check:
         return nullcontext()
     if _is_going(run):
@@ -143,9 +143,9 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
 
 
 def _wait_for_members(run: Run, abandoned: list[str], timeout: float) -> None:
-    """See the members' namespaces go. Only then members are forgotten: a run that was killed comes back to them.
+    """Wait until the members' namespaces are gone, and only then forget the members, so that a killed run is resumed.
 
-    Raises ProblemsError for those that stay. They are empty, so that nothing of ours is left to be done about them.
+    Raises ProblemsError for those that stay. They are empty, so nothing of ours is left in them.
     """
     entries = _cleaned(run, abandoned)
     if run.check or not entries:

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 
 
 class ActionModule(KarmadaAction):
-    """Apply the workloads of some components, and wait until they work."""
+    """Apply the workloads of some components, and wait until they are ready."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "components": {"type": "list", "elements": "str", "required": True, "choices": list(BY_NAME)},
@@ -32,9 +32,9 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Once etcd works for the first time its members are told never to found a cluster again."""
+        """Apply and wait; when etcd is healthy for the first time, its members may never found a cluster again."""
         names: list[str] = arguments["components"]
-        # Those that there is one of for each member are made when members are joined.
+        # Per-member components are created when members join.
         names = [name for name in names if not (BY_NAME[name].per_member and BY_NAME[name].is_wanted(run.spec))]
         wanted = [name for name in names if BY_NAME[name] in pod_components(run.spec)]
         changes: list[Change] = []
@@ -65,7 +65,7 @@ def _workload(run: Run, name: str) -> Ref:
 
 
 def _end_bootstrap(run: Run) -> list[Change]:
-    """From now on a member that has lost its disk waits to be replaced, instead of founding an empty cluster."""
+    """End etcd's bootstrap: from now on a member without its disk waits for replacement and founds no cluster."""
     run.etcd_bootstrapped()
     changes = run.apply_to_host_cluster("end the bootstrap of etcd", lambda: run.workloads([ETCD.name]))
     return [change for change in changes if change.ref == Ref("v1", "ConfigMap", _config_map(run), run.namespace)]
