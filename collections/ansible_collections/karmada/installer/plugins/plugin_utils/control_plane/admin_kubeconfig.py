@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The administrator's kubeconfig, for programs and for people."""
+"""Administrator's kubeconfig, for programs and for people."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..run.run import Run
 
 
 def secret(run: Run) -> Object:
-    """The Secret for programs in the host cluster."""
+    """Secret for programs in the host cluster."""
     content = pki_files.admin_kubeconfig(run.material, run.public_url).encode()
     return workloads.secret(run.instance, "admin", "admin-config", {"kubeconfig": content})
 
 
 def for_person(run: Run, who: KeyPair | None = None) -> str:
-    """As the administrator, or as ``who`` in an emergency.
+    """Kubeconfig, as YAML, of the administrator, or of ``who`` in an emergency.
 
-    With a ClusterIP a person gets in by port-forward, and so finds the API server on their own machine.
+    With a ClusterIP a person connects by port-forward, and so uses an address of their own machine.
     """
     there = run.public_url if run.endpoint_host else f"https://localhost:{KARMADA_APISERVER.ports['https']}"
     if who is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to exist inside a Karmada control plane before it can be used, whatever its processes run on.
+"""Objects that a Karmada control plane needs before it can be used, whatever its processes run on.
 
-Namespaces, rights, CRDs with their conversion, the aggregated API and the admission webhooks. The tables follow what
-Karmada v1.18 ships (``artifacts/deploy``), with all 22 webhooks, which no other installer registers.
+Namespaces, RBAC, CRDs with their conversion, the aggregated API and the admission webhooks. The tables follow those of
+Karmada v1.18 (``artifacts/deploy``), with all 22 webhooks, which no other installer registers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MEMBER_NAMESPACE = types.MEMBER_NAMESPACE
 SYSTEM_LABEL = "karmada.io/system"
 _REGISTRATION = "apiregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io"
-#: Whoever has a token that ``karmadactl token create`` has made.
+#: Group of bearers of a token from ``karmadactl token create``.
 BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
-#: The users of agents are named so, and then after their member.
+#: Prefix of an agent's user name; the name of its member follows.
 AGENT_PREFIX = "system:karmada:agent:"
-#: As which ``karmadactl register`` makes the rights of an agent; it is in the place of a member's name.
+#: User suffix, in place of a member's name, with which ``karmadactl register`` creates the rights of an agent.
 RIGHTS_GENERATOR = "rbac-generator"
-#: The agents of members in mode Pull.
+#: Group of the agents of members in mode Pull.
 AGENT_GROUP = "system:karmada:agents"
 
 
@@ -143,20 +143,20 @@ VALIDATING: tuple[Webhook, ...] = (
     ),
 )
 
-#: The binding by which people run the control plane.
+#: Binding that gives people the rights to run the control plane.
 ADMINISTRATORS = "system:karmada:administrators"
-#: What earlier versions have made and nobody wants any more, as (apiVersion, kind, name, namespace).
+#: Obsolete objects of earlier versions, as (apiVersion, kind, name, namespace).
 FORMER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
-    # It would leave the way to members open to an administrator whose binding has been taken away.
+    # It would keep access to members open to an administrator whose binding was removed.
     (f"{_RBAC}/v1", "ClusterRoleBinding", "cluster-proxy-admin", None),
 )
 
-#: The conversion webhook serves these two; both have an older stored form.
+#: CRDs converted by the webhook; both have an older stored version.
 CONVERTED_CRDS = ("clusterresourcebindings.work.karmada.io", "resourcebindings.work.karmada.io")
 
 
 def owner_labels(owner: str) -> dict[str, str]:
-    """The labels of everything we put into a control plane or a member."""
+    """Labels of every object that we create in a control plane or on a member."""
     return {MANAGED_BY_LABEL: FIELD_MANAGER, OWNER_LABEL: owner}
 
 
@@ -182,16 +182,16 @@ AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
 
 
 def rights(owner: str, administrator: LeafCertificate = ADMIN) -> list[Object]:
-    """Namespaces and rights: what components need in order to start, and people in order to look after them."""
+    """Namespaces and RBAC that components need to start, and people to administer the control plane."""
     return [_labelled(owner, each) for each in (*_namespaces(), *_rights(), _administrators(administrator))]
 
 
 def registration(owner: str) -> list[Object]:
-    """What lets whoever has a bootstrap token register a cluster by ``karmadactl register``.
+    """RBAC that lets bearers of a bootstrap token register a cluster by ``karmadactl register``.
 
-    It makes the bearer an administrator: Karmada approves every request for a certificate of the agents' group, also
-    for the user that makes rights for agents, and that user may do everything. A policy cannot tell these requests
-    apart, because what they ask for is inside an encoded X.509 request, which CEL does not read.
+    It makes the bearer an administrator: Karmada approves every certificate request for the agents' group, including
+    one for the user that creates rights of agents, and that user has all rights. A policy cannot tell these requests
+    apart, because the subject is inside an encoded X.509 request, which CEL cannot read.
     """
     approve = "system:karmada:certificatesigningrequest:autoapprover"
     generator = "system:karmada:agent-rbac-generator"
@@ -200,27 +200,27 @@ def registration(owner: str) -> list[Object]:
         _cluster_role(approve, _may_ask_for("clusteragent")),
         _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", BOOTSTRAP_TOKEN_GROUP),
         _cluster_role(generator, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
-        # The role is named after the job, the user after the certificate that karmadactl register asks for.
+        # The role is named after the task, the user after the certificate that karmadactl register requests.
         _binding(generator, generator, "User", f"{AGENT_PREFIX}{RIGHTS_GENERATOR}"),
     ]
     return [_labelled(owner, each) for each in objects]
 
 
 def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
-    """What components need in order to work: CRDs, and where the aggregated APIs are."""
+    """CRDs and the Services of aggregated APIs, which components need to work."""
     services = [_external_service(name, host) for name, (host, _port) in addresses.aggregated.items()]
     return [_labelled(owner, each) for each in (*services, *with_conversion(crds, addresses))]
 
 
 def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
-    """The APIs of these components, for when they answer: an unavailable one stalls garbage collection."""
+    """APIServices of these components, to apply once they answer: an unavailable one stalls garbage collection."""
     return [_labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components]
 
 
 def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> list[Object]:
-    """Where the scheduler and the descheduler find the estimator of each member: member → DNS name and port.
+    """Services by which scheduler and descheduler find each member's estimator: member → DNS name and port.
 
-    They look for a Service of this name, which has to be an ExternalName with the port that they know by default.
+    They look for a Service of this name, which must be an ExternalName with their default port.
     """
     name = KARMADA_SCHEDULER_ESTIMATOR.name
     services = []
@@ -233,7 +233,7 @@ def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> 
 
 
 def of_component(component: str) -> list[tuple[str, str, str, str | None]]:
-    """What a component has in the control plane, as (apiVersion, kind, name, namespace), for taking it away."""
+    """Objects of a component in the control plane, as (apiVersion, kind, name, namespace), for their removal."""
     found: list[tuple[str, str, str, str | None]] = [
         (_REGISTRATION, "APIService", f"{api.version}.{api.group}", None)
         for api in AGGREGATED_APIS
@@ -265,7 +265,7 @@ def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
 
 
 def admission(owner: str, addresses: Addresses) -> list[Object]:
-    """The webhooks, for when their server answers: they fail closed."""
+    """Webhook configurations, to apply once their server answers: they fail closed."""
     return [
         _labelled(owner, _webhook_configuration("Mutating", "mutating-config", MUTATING, addresses)),
         _labelled(owner, _webhook_configuration("Validating", "validating-config", VALIDATING, addresses)),
@@ -273,7 +273,7 @@ def admission(owner: str, addresses: Addresses) -> list[Object]:
 
 
 def discovery(owner: str, addresses: Addresses) -> list[Object]:
-    """How a cluster that wants to register itself learns whom to trust: readable by everyone, as kubeadm does it."""
+    """Objects by which a cluster that registers itself learns whom to trust; readable by everyone, as with kubeadm."""
     kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -315,7 +315,7 @@ def discovery(owner: str, addresses: Addresses) -> list[Object]:
 
 
 def with_conversion(crds: Iterable[Object], addresses: Addresses) -> list[Object]:
-    """CRDs with the conversion webhook where there is one to convert."""
+    """CRDs, with the conversion webhook for those that need it."""
     found = []
     for crd in crds:
         each = copy.deepcopy(crd)
@@ -368,7 +368,7 @@ def _binding(name: str, role: str, kind: str, subject: str) -> Object:
     }
 
 
-#: API group → resources of Karmada that a user of a namespace may look at or edit.
+#: API group → resources of Karmada that a user of a namespace may view or edit.
 _USER_RESOURCES: Mapping[str, tuple[str, ...]] = {
     _AUTOSCALING: ("cronfederatedhpas", "federatedhpas"),
     "multicluster.x-k8s.io": ("serviceexports", "serviceimports"),
@@ -395,9 +395,9 @@ def _user_rules(verbs: list[str]) -> list[Object]:
 
 
 def _administrators(administrator: LeafCertificate) -> Object:
-    """The one place that makes administrators: without it, those that it names may do nothing.
+    """Binding that alone makes administrators: without it, those that it names have no rights.
 
-    Karmada lets somebody through to members whose name and whose groups are both bound to rights on ``clusters/proxy``.
+    Karmada proxies to members only for users whose name and groups are both bound to rights on ``clusters/proxy``.
     """
     binding = _binding(ADMINISTRATORS, "cluster-admin", "User", administrator.common_name)
     groups = ({"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrator.organizations)
@@ -405,7 +405,7 @@ def _administrators(administrator: LeafCertificate) -> Object:
 
 
 def _may_ask_for(certificate: str) -> list[Object]:
-    """The rules by which Karmada approves requests for a certificate of this kind."""
+    """Rules by which Karmada approves requests for a certificate of this kind."""
     resources = [f"certificatesigningrequests/{certificate}"]
     return [{"apiGroups": ["certificates.k8s.io"], "resources": resources, "verbs": ["create"]}]
 
@@ -414,8 +414,8 @@ def _rights() -> list[Object]:
     renew, proxy = "system:karmada:certificatesigningrequest:selfautoapprover", "cluster-proxy-admin"
     aggregate = "rbac.authorization.k8s.io/aggregate-to"
     return [
-        # Karmada's controllers act on any kind that a user propagates, so nothing less than everything will do for them
-        # today; by RBAC rather than by system:masters, so that it can be narrowed and taken away.
+        # Karmada's controllers act on any kind that a user propagates, so today they need all rights; by RBAC rather
+        # than by system:masters, so that the rights can be narrowed and removed.
         _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
         _cluster_role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
         _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
@@ -424,7 +424,7 @@ def _rights() -> list[Object]:
             _user_rules(["create", "delete", "deletecollection", "patch", "update"]),
             {f"{aggregate}-edit": "true"},
         ),
-        # An agent renews its certificate. Karmada approves that if who asks has the name that is asked for.
+        # An agent renews its certificate. Karmada approves the request if the requester has the requested name.
         _cluster_role(renew, _may_ask_for("selfclusteragent")),
         _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", AGENT_GROUP),
     ]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the steps that bring up etcd and the control plane would find anything to do. Reads only.
+"""Comparison of etcd and the control plane with the document, to skip the steps that bring them up. Reads only.
 
-Each of these steps looks for itself and does nothing where nothing differs. Looking at everything at once costs a
-third of what they cost one after the other, and most runs find nothing. In doubt there is a difference: then the steps
-look, act, and say what is wrong.
+Each of these steps compares by itself and changes nothing if nothing differs. Comparing everything at once takes a
+third of the time of the single steps, and most runs find nothing. Doubt counts as a difference: then the steps compare,
+act, and report problems.
 
-Of a control plane on plain hosts it is what is inside; what is on the hosts has its own comparison.
+For a control plane on plain hosts it covers only the objects inside; the hosts have their own comparison.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from . import admin_kubeconfig, probes, removal, stages
 
 
 def differences(run: Run) -> list[str]:
-    """The first reasons found why the steps are needed, in words; none means that all of them may be left out.
+    """Reasons found first why the steps are needed, in words; empty if all of them may be skipped.
 
-    Only a control plane that the same document was brought to before, by a run that came to its end, can be without.
+    It can be empty only for a control plane that a completed run has brought to the same document before.
     """
     reason = _reason_without_looking(run)
     if reason:
         return [reason]
     try:
-        # What runs inside says little while the pods are not as they should be.
+        # While the pods differ, the objects inside say little.
         outside = list(_in_host_cluster(run)) if run.place.in_pods else []
         return outside or [*_in_control_plane(run), *_file(run)]
     except (ApiError, ProblemsError) as error:
@@ -73,7 +73,7 @@ def _in_host_cluster(run: Run) -> Iterator[str]:
 
 
 def _outdated_members(run: Run, live: Sequence[Object]) -> Iterator[str]:
-    """Members of etcd that run with older settings."""
+    """Reasons that concern etcd members which run with older settings."""
     selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
     pods = run.host_cluster.list("v1", "Pod", run.namespace, labels=selector)
     for stateful_set in (each for each in live if each["kind"] == "StatefulSet"):
@@ -94,7 +94,7 @@ def _in_control_plane(run: Run) -> Iterator[str]:
 
 
 def _file(run: Run) -> Iterator[str]:
-    """The administrator's kubeconfig where the playbook runs."""
+    """Reason if the administrator's kubeconfig on this machine is missing or outdated."""
     path = run.connection.kubeconfig_output
     if path and private_file.write(Path(path), admin_kubeconfig.for_person(run), check=True):
         yield f"{path} is not as it should be"

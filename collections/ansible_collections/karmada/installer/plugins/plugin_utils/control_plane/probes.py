@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a control plane really does what it is for, asked as a user would. Nothing is stored by asking."""
+"""Probes of a control plane's function, from the view of a user. They store nothing."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _POLICY: dict[str, Any] = {
     "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "installer-probe"}]},
 }
 _PLACEMENT_WITH_BOTH = {
-    # Spreading by a label and by a field at once is what only the webhook knows to be wrong.
+    # Only the webhook rejects spreading by a label and by a field at once.
     "spreadConstraints": [{"spreadByField": "cluster", "spreadByLabel": "tier", "maxGroups": 1, "minGroups": 1}]
 }
 
 
 def aggregated_api_answers(control_plane: Cluster, timeout_seconds: float, say: Say) -> None:
-    """A list of Clusters works. Raises ProblemsError when it does not within the time."""
+    """Wait until Clusters can be listed. Raises ProblemsError at the end of the time."""
     _until(lambda: _listed(control_plane), "the aggregated API cluster.karmada.io answers", timeout_seconds, say)
 
 
 def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say) -> None:
-    """A bad policy is refused and a good one accepted (both as dry runs). Raises ProblemsError otherwise."""
+    """Wait until a bad policy is refused and a good one accepted (by dry run). Raises ProblemsError otherwise."""
     _until(lambda: _judged(control_plane), "the admission webhook judges policies", timeout_seconds, say)
 
 

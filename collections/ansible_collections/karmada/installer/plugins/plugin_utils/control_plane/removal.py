@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking an instance away: what has our label and a UID on record, in an order that disturbs nothing else."""
+"""Removal of an instance: objects with our label and a recorded UID, in an order that disturbs nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
 from ..problems import Problem, Reason, Severity
 from ..run.run import HOST_CLUSTER, Run
 
-#: What may be in a namespace that nobody uses: what Kubernetes and OpenShift put into each.
+#: Objects that Kubernetes and OpenShift create in every namespace.
 _ALWAYS_THERE = {
     ("ConfigMap", "kube-root-ca.crt"),
     ("ConfigMap", "openshift-service-ca.crt"),
@@ -33,34 +33,34 @@ _ALWAYS_THERE = {
     ("RoleBinding", "system:deployers"),
     ("RoleBinding", "system:image-pullers"),
 }
-#: Kinds that nobody writes for their own sake: news, and what follows from other objects.
+#: Kinds that are not created for their own sake: events, and objects derived from others.
 _FOLLOWERS = {"Event", "Endpoints", "EndpointSlice", "PodMetrics", "PackageManifest"}
-#: How long a deletion may take, unless the user says otherwise.
+#: Default time for a deletion.
 DELETE_SECONDS = 120.0
 _DEPLOYMENT = ("apps/v1", "Deployment")
 _STATEFUL_SET = ("apps/v1", "StatefulSet")
-#: Kinds that a component may stop needing while it runs; its Secrets are the business of the certificates.
+#: Kinds that a running component may no longer need; its Secrets belong to the certificates.
 _PRUNED = (("policy/v1", "PodDisruptionBudget"), ("networking.k8s.io/v1", "NetworkPolicy"), ("v1", "ConfigMap"))
-#: What the instance consists of in its namespace beside its workloads, apart from its claims and its state.
+#: Kinds of the instance in its namespace, apart from workloads, claims and state.
 _REST = (*_PRUNED, ("v1", "Service"), ("v1", "Secret"))
 
 
 def stop_components(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
-    """Take away everything that acts, so that members are left as they are while their credentials go.
+    """Delete everything that acts, so that members stay as they are while their credentials are removed.
 
-    The API server goes with those that act through it, since nothing inside of it has to be deleted. etcd stays until
-    the members are clean: with its pods the data may go, and after a run that fails there an install brings all back.
+    The API server stops with the components that act through it, since no object inside has to be deleted. etcd stays
+    until the members are clean: its data may go with its pods, and an install after a failed run restores everything.
     """
     return delete_ours(run, run.host_cluster, _ours(run, _DEPLOYMENT), timeout, propagation="Foreground")
 
 
 def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> list[Object]:
-    """Objects of these components that the document does not call for: a component switched off, a budget too many.
+    """Objects of these components that the document does not ask for: a disabled component, a superfluous budget.
 
-    Of a component that there is one of for each member, all that was not applied is that of a member that has left.
+    Of a per-member component, every object that was not applied belongs to a member that has left.
     """
     kept = {change.ref for change in applied}
-    # etcd is never taken away in passing: with it would go the data.
+    # etcd is never removed in passing, because its data would go with it.
     off = {
         name
         for name in components
@@ -76,8 +76,8 @@ def unwanted(run: Run, components: Sequence[str], applied: Sequence[Change]) -> 
 
 
 def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Change]:
-    """The components that still are there, etcd, then everything else, claims by policy, but not the state."""
-    # An API server without its etcd takes half a minute to give up; with somebody else's it would go on writing.
+    """Remove remaining components, etcd, then everything else, claims by policy, but not the state."""
+    # An API server without its etcd takes half a minute to give up; with an external one it would continue to write.
     changes = [] if run.check else stop_components(run, timeout)
     changes += delete_ours(run, run.host_cluster, _ours(run, _STATEFUL_SET), timeout, propagation="Foreground")
     changes += external_etcd.release(run)
@@ -92,7 +92,7 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
 
 
 def _claims(run: Run) -> list[Object]:
-    """Etcd's claims: made by the StatefulSet's controller and so not on record, but with our label under its names."""
+    """Claims of etcd: not recorded, as the StatefulSet's controller creates them, but labelled as ours."""
     found = run.host_cluster.list(
         "v1", "PersistentVolumeClaim", run.namespace, labels=f"{OWNER_LABEL}={run.state.owner}"
     )
@@ -101,7 +101,7 @@ def _claims(run: Run) -> list[Object]:
 
 
 def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
-    """Our volumes in directories of nodes. The directories stay: nothing of ours may delete files of a node."""
+    """Delete our volumes in directories of nodes. The directories stay: we never delete files of a node."""
     if run.state.etcd.storage != "hostPath":
         return []
     found = run.host_cluster.list("v1", "PersistentVolume", labels=f"{OWNER_LABEL}={run.state.owner}")
@@ -121,10 +121,10 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
 def remove_state(
     run: Run, timeout: float = DELETE_SECONDS, meanwhile: Callable[[], None] = lambda: None
 ) -> list[Change]:
-    """The last step: the state, the lock, and the namespace if we made it. They stay where the data stays.
+    """Remove the state, the lock, and the namespace if we created it, as the last step. All stay if the data stays.
 
-    ``meanwhile`` is done after the namespace was asked to go. Where the namespace stays, and with it the state and the
-    lock, these stay, too, if that raises.
+    ``meanwhile`` runs after the deletion of the namespace was requested. If the namespace stays and ``meanwhile``
+    raises, state and lock stay, too.
     """
     if run.spec["deletion"]["policy"] == "Retain":
         meanwhile()
@@ -146,21 +146,21 @@ def remove_state(
             for ref in _bookkeeping(run)
             if run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         ]
-        # The names are ours alone; the Lease has no UID on record because it is older than the record.
+        # These names are ours alone; the Lease has no recorded UID because it is older than the record.
         changes += delete_all(run.host_cluster, present, check=run.check, timeout=timeout)
     return changes
 
 
 def namespace_is_going(run: Run) -> bool:
-    """Whether the deletion of the instance's namespace has been asked for, by an earlier run or by somebody else."""
+    """Return whether the instance's namespace is being deleted, by an earlier run or by somebody else."""
     namespace = run.host_cluster.get("v1", "Namespace", run.namespace)
     return bool(namespace and namespace["metadata"].get("deletionTimestamp"))
 
 
 def _left_to_us(run: Run, namespace: Object) -> bool:
-    """Whether another instance of ours made this namespace, which would stay for ever if the last one left it.
+    """Return whether another instance of ours created this namespace; it would stay for ever if the last one left it.
 
-    That the maker is gone shows in there being nothing of it any more: see ``delete_namespace``.
+    Its creator is gone if none of its objects are left: see ``delete_namespace``.
     """
     manager, owner = claimed_by(namespace)
     if run.stored_state is None or manager != FIELD_MANAGER or not owner or not owned_by(namespace, owner, ()):
@@ -178,7 +178,7 @@ def _left_to_us(run: Run, namespace: Object) -> bool:
 
 
 def remove_local_files(run: Run) -> bool:
-    """Remove the administrator's kubeconfig from this machine if it is that of this control plane, and the report."""
+    """Remove this control plane's kubeconfig of the administrator from this machine, and the report."""
     if run.connection.report_output and not run.check:
         Path(run.connection.report_output).unlink(missing_ok=True)
     if not run.connection.kubeconfig_output:
@@ -230,9 +230,9 @@ def delete_ours(
 def delete_namespace(
     run: Run, cluster: Cluster, namespace: Object, uids: Collection[str], going: set[Ref], timeout: float
 ) -> list[Change]:
-    """Ask a namespace that we made to go, unless somebody else has moved in, or that cannot be known.
+    """Delete a namespace that we created, unless it holds objects of others or that cannot be determined.
 
-    It is waited for only if something in it is held: what is asked to go and empty goes, and nothing new comes into it.
+    Waits for it only if something in it is held: an empty terminating namespace disappears, and admits nothing new.
     """
     name = namespace["metadata"]["name"]
     found, unknown = _inhabitants(cluster, name)
@@ -268,7 +268,7 @@ def delete_namespace(
 
 
 def _is_here_to_stay(each: Object) -> bool:
-    """Whether somebody has put it there: what has an owner follows that, and what is going is no reason to stay."""
+    """Return whether somebody created this object and it stays: not derived, and not being deleted."""
     metadata = each["metadata"]
     return not (
         (each["kind"], metadata["name"]) in _ALWAYS_THERE
@@ -278,7 +278,7 @@ def _is_here_to_stay(each: Object) -> bool:
 
 
 def _inhabitants(cluster: Cluster, namespace: str) -> tuple[list[Object], list[str]]:
-    """What is in a namespace, but for kinds that nobody writes, and the kinds that we may not look at."""
+    """Objects in a namespace, except of derived kinds, and the kinds that we may not list."""
     kinds = [(version, kind) for version, kind in cluster.listable_kinds() if kind not in _FOLLOWERS]
 
     def listed(one: tuple[str, str]) -> list[Object] | None:

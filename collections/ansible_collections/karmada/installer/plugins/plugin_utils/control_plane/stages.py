@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a control plane consists of inside, stage by stage."""
+"""Objects inside a control plane, stage by stage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..kube.objects import Ref
 from ..run.run import Run
 from . import bootstrap
 
-#: Kinds that are of use only some time after they were created.
+#: Kinds that are usable only some time after their creation.
 WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
 
 
@@ -19,7 +19,7 @@ STAGES = ("rights", "foundation", "withdrawal", "aggregation", "admission", "dis
 
 
 def objects(run: Run, stage: str) -> list[Object]:
-    """The objects of one stage, as the document wants them."""
+    """Objects of one stage, as the document wants them."""
     owner, addresses = run.instance.owner, run.snapshot.addresses
     optional = [component.name for component in wanted_components(run.spec) if component.optional]
     made: dict[str, Callable[[], list[Object]]] = {
@@ -38,12 +38,12 @@ def objects(run: Run, stage: str) -> list[Object]:
 
 
 def switched_off(run: Run, stages: Collection[str] = STAGES) -> list[Ref]:
-    """What these stages take away, because the document does not ask for it, or not any longer."""
+    """Objects that these stages remove, because the document does not ask for them, or no longer does."""
     found: list[Ref] = []
     if "rights" in stages:
         found += [Ref(*each) for each in bootstrap.FORMER_RIGHTS]
         if not run.spec["registration"]["karmadactl"]:
-            # Bindings go before roles.
+            # Bindings are deleted before roles.
             objects = map(Ref.of, bootstrap.registration(run.instance.owner))
             found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")
     if not {"withdrawal", "addons"}.isdisjoint(stages):
