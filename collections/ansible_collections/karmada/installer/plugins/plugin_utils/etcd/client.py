@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small client of etcd: how its members are, and the few keys that the installer itself reads and writes.
+"""A small client of etcd: health of its members, and the few keys that the installer itself reads and writes.
 
-It speaks the JSON form of etcd's own API, which every member serves on its client port. Connections go straight to the
-address that is named: proxies of the environment are not asked, and redirects are not followed.
+It uses the JSON form of etcd's own API, which every member serves on its client port. It connects directly to the named
+address: proxies of the environment are ignored, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from ..kube.errors import ApiError, explain
 from ..kube.kubeconfig import load_client_certificate, tls_context
 
 CONNECT_SECONDS = 5.0
-#: etcd gives up a request without a majority after seven seconds by itself.
+#: etcd itself gives up a request without a majority after seven seconds.
 ANSWER_SECONDS = 10.0
 _MAX_BYTES = 4 * 1024 * 1024
 _ALARM = re.compile(r"alarm:([A-Z]+)")
-#: These say nothing about etcd: the name is known, or the way there is open, perhaps only to others.
+#: Errors that say nothing about etcd, only about the network between: others may reach it.
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ETIMEDOUT})
 
 
 class Cause(Enum):
-    """What an EtcdError means for whoever asked."""
+    """Meaning of an EtcdError for its caller."""
 
-    UNREACHED = "unreached"  # nothing was learnt: no way from this machine to that address
+    UNREACHED = "unreached"  # nothing is known: no route from this machine to that address
     NOT_ASKABLE = "not-askable"  # it is an etcd, but its JSON API does not serve us
-    WRONG = "wrong"  # it answered, or was refused, in a way that will stay
+    WRONG = "wrong"  # it answered, or refused the connection, in a way that will not pass
 
 
 class EtcdError(Exception):
-    """No useful answer. The message names no credentials."""
+    """Failure to get a useful answer. The message names no credentials."""
 
     def __init__(self, cause: Cause, message: str) -> None:
         self.cause = cause
@@ -55,7 +55,7 @@ class EtcdError(Exception):
 
 @dataclass(frozen=True)
 class EndpointStatus:
-    """How one member is. ``cause`` is None for one that answered; ``message`` says why it is not healthy."""
+    """Status of one member. ``cause`` is None if it answered; ``message`` says why it is not healthy."""
 
     url: str
     healthy: bool = False
@@ -69,22 +69,22 @@ class EndpointStatus:
 
 @dataclass(frozen=True)
 class Found:
-    """A key with its value, as etcd has it."""
+    """A key with its value, as read from etcd."""
 
     key: bytes
     value: bytes
 
 
 def range_end(prefix: bytes) -> bytes:
-    """The first key after all keys that begin with ``prefix``, whose last byte is not 0xff."""
+    """First key after all keys that begin with ``prefix``, whose last byte is not 0xff."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 class EtcdClient:
-    """One etcd, by the client URLs of its members.
+    """Client of one etcd, by the client URLs of its members.
 
-    ``files`` are ca.crt, tls.crt and tls.key; ``where`` names their place in messages. ``dial`` opens a connection to a
-    URL's member in another way than by its address; TLS then runs over what it returns. Raises ProblemsError when the
+    ``files`` are ca.crt, tls.crt and tls.key; ``where`` names their origin in messages. ``dial`` opens a connection to
+    the member of a URL in another way than by its address; TLS then runs over its result. Raises ProblemsError if the
     files cannot be used.
     """
 
@@ -104,7 +104,7 @@ class EtcdClient:
     # -- how the members are ---------------------------------------------------------------------------------------
 
     def status(self) -> list[EndpointStatus]:
-        """Each member asked for itself, all at once, in the order of the URLs."""
+        """Status of each member, from that member, requested concurrently; in the order of the URLs."""
         with ThreadPoolExecutor(len(self.urls)) as pool:
             return list(pool.map(self._status_of, self.urls))
 
@@ -131,18 +131,18 @@ class EtcdClient:
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Found | None:
-        """One key, as the majority has it. Raises EtcdError."""
+        """One key, by a linearizable read. Raises EtcdError."""
         found = self._ask("/v3/kv/range", {"key": base64_text(key)}).get("kvs") or []
         return Found(key, base64.b64decode(found[0].get("value", ""))) if found else None
 
     def count_below(self, prefix: bytes) -> int:
-        """The number of keys that begin with ``prefix``, as the majority has it. Raises EtcdError."""
+        """Number of keys that begin with ``prefix``, by a linearizable read. Raises EtcdError."""
         request = {"key": base64_text(prefix), "range_end": base64_text(range_end(prefix)), "count_only": True}
         return int(self._ask("/v3/kv/range", request).get("count", 0))
 
     def put_if_none_below(self, key: bytes, value: bytes, prefix: bytes) -> bool:
         """Write a key unless any key begins with ``prefix``; one transaction. Raises EtcdError."""
-        # Compared with a whole range, 0 means that no key of it was ever made.
+        # Compared with a whole range, 0 means that none of its keys exists.
         guard = {
             "key": base64_text(prefix),
             "range_end": base64_text(range_end(prefix)),
@@ -154,15 +154,15 @@ class EtcdClient:
         return bool(self._ask("/v3/kv/txn", {"compare": [guard], "success": [put]}).get("succeeded"))
 
     def put_if_absent(self, key: bytes, value: bytes) -> bool:
-        """Write a key unless it is there; one transaction. Raises EtcdError."""
+        """Write a key unless it exists; one transaction. Raises EtcdError."""
         guard = {"key": base64_text(key), "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
         put = {"request_put": {"key": base64_text(key), "value": base64_text(value)}}
         return bool(self._ask("/v3/kv/txn", {"compare": [guard], "success": [put]}).get("succeeded"))
 
     def delete_below(self, prefix: bytes, guard: Found) -> int | None:
-        """Delete all keys that begin with ``prefix`` if ``guard`` is still as it was found; one transaction.
+        """Delete all keys that begin with ``prefix`` if ``guard`` still has the value that was read; one transaction.
 
-        The number of deleted keys, or None if the guard was not as expected. Raises EtcdError.
+        Returns the number of deleted keys, or None if the guard's value differs. Raises EtcdError.
         """
         compare = {
             "key": base64_text(guard.key),
@@ -179,7 +179,7 @@ class EtcdClient:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The first member that answers; a refusal of one that does is final."""
+        """Answer of the first member that can be reached; an error response is final."""
         last: EtcdError | None = None
         for url in self.urls:
             try:
@@ -226,10 +226,10 @@ class EtcdClient:
 
 
 def _send(connection: http.client.HTTPSConnection, method: str, path: str, body: str | None) -> None:
-    """Send a request. Raises the server's alert where it has closed the connection on us.
+    """Send a request. Raises the server's alert if it has closed the connection.
 
-    In TLS 1.3 a server looks at our certificate after we have done with the handshake. It may have gone by the time we
-    write, and only a read tells why.
+    In TLS 1.3 a server verifies our certificate after our side of the handshake is finished. It may have closed the
+    connection by the time we write, and only a read tells why.
     """
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
@@ -242,7 +242,7 @@ def _send(connection: http.client.HTTPSConnection, method: str, path: str, body:
 
 
 def _cause_of_failure(error: Exception) -> Cause:
-    """Whether a failed connection says something about etcd, or only about where this machine stands."""
+    """Cause of a failed connection: an error of etcd, or only the location of this machine."""
     if isinstance(error, ssl.SSLError):
         return Cause.WRONG
     if isinstance(error, (socket.gaierror, TimeoutError, ApiError)):
@@ -251,10 +251,10 @@ def _cause_of_failure(error: Exception) -> Cause:
 
 
 def _cause_of(message: str) -> Cause:
-    """What a refusal in etcd's own words means.
+    """Cause of an error message of etcd.
 
-    The JSON API of a member is a client of that member, and shows its server certificate: where that certificate is not
-    one for clients too, the API fails for everybody.
+    The JSON API of a member is a client of that member and presents its server certificate: if that is not valid for
+    clients, too, the API fails for everybody.
     """
     return Cause.NOT_ASKABLE if "authentication handshake failed" in message else Cause.WRONG
 

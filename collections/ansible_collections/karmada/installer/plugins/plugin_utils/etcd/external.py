@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An etcd that is somebody else's to run: is it fit for this control plane, and whose is the key prefix?
+"""External etcd: checks of its fitness for this control plane, and ownership of the key prefix.
 
 A prefix belongs to the control plane whose UUID is in the key ``<prefix>/karmada-installer/owner``. The installation
-writes it, in one transaction, only where no other key is below the prefix; the uninstallation deletes the keys, in one
-transaction, only while it says so.
+writes it, in one transaction, only if no other key is below the prefix; the uninstallation deletes the keys, in one
+transaction, only while it names this control plane.
 
-What cannot be reached from this machine may well be reached by the pods. So a refusal needs a proof that something is
-wrong; where nothing could be learnt, that is told, and the API server itself will show whether etcd works.
+Pods may well reach what this machine cannot. So a refusal needs proof that something is wrong; if nothing could be
+learnt, that is reported, and the API server itself will show whether etcd works.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARKER = b"/karmada-installer/owner"
 
 @dataclass(frozen=True)
 class Owner:
-    """Who a marker says a prefix belongs to."""
+    """Owner of a prefix, as its marker names it."""
 
     uuid: str
     name: str
@@ -39,7 +39,7 @@ class Owner:
 
     @classmethod
     def of(cls, marker: Found) -> Owner:
-        """Any value is somebody's: one that cannot be read is not ours."""
+        """Owner in this marker. A value that cannot be parsed is treated as somebody else's."""
         try:
             said = json.loads(marker.value)
             return cls(str(said["owner"]), f"{said['namespace']}/{said['name']}", marker)
@@ -48,12 +48,12 @@ class Owner:
 
 
 def connect(run: Run) -> EtcdClient:
-    """The document's etcd. Raises ProblemsError when its Secret is not there or cannot be used."""
+    """Client of the document's etcd. Raises ProblemsError if its Secret is missing or cannot be used."""
     return EtcdClient(_endpoints(run), run.external_etcd_files, f"{FIELD}.secretRef")
 
 
 def is_named(run: Run) -> bool:
-    """Whether the document names an etcd of somebody else."""
+    """Return whether the document names an external etcd."""
     return external_etcd(run.spec) is not None
 
 
@@ -70,7 +70,7 @@ def _prefix(run: Run) -> bytes:
 
 
 def problems(run: Run) -> Iterable[Problem]:
-    """What is wrong with it for sure. Reads only; what could not be found out goes to ``run.say``."""
+    """Proven problems of the external etcd. Reads only; what could not be checked goes to ``run.tell``."""
     client = connect(run)
     yield from _certificate_problems(run)
     found = client.status()
@@ -118,7 +118,7 @@ def _endpoint_problems(run: Run, found: Sequence[EndpointStatus]) -> Iterable[Pr
         if each.cause is Cause.WRONG:
             yield Problem(each.message, where, _remedy_for(each.message), reason=Reason.ETCD_REFUSES)
         elif each.cause is Cause.UNREACHED and reached and not installed:
-            # Another one was reached from here: then it is not this machine that stands apart.
+            # Another endpoint was reached from here: so the network of this machine is not the reason.
             yield Problem(each.message, where, "check this endpoint, or leave it out", reason=Reason.ETCD_UNREACHABLE)
         elif each.cause is None:
             yield from _state_problems(each, where)
@@ -215,7 +215,7 @@ def _own_uuid(run: Run) -> str | None:
 
 
 def _was_installed(run: Run) -> bool:
-    """Whether this control plane has been brought up on this prefix before, by runs that could not mark it."""
+    """Return whether this control plane has been installed on this prefix before, by runs that could not mark it."""
     state = run.stored_state
     return state is not None and state.document is not None
 
@@ -225,7 +225,7 @@ def _askable(found: Sequence[EndpointStatus]) -> bool:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """What is no version is older than all that are."""
+    """Version as numbers; text that is not a version is older than all versions."""
     try:
         return tuple(int(part) for part in text.partition("-")[0].split("."))
     except ValueError:
@@ -236,9 +236,9 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def claim(run: Run) -> list[Change]:
-    """Mark the prefix as this control plane's, unless it is marked so. Raises ProblemsError if it is somebody else's.
+    """Mark the prefix as this control plane's, unless it is already. Raises ProblemsError if it is somebody else's.
 
-    An etcd that cannot be asked from here is left unmarked, and that is told.
+    If etcd cannot be reached from here, the prefix stays unmarked, and that is reported.
     """
     try:
         client = connect(run)
@@ -300,7 +300,7 @@ def _change(run: Run, action: str) -> Change:
 
 
 def release_problems(run: Run) -> list[Problem]:
-    """Why the keys could not be deleted, if they are to be."""
+    """Reasons why the keys could not be deleted, if the policy demands that."""
     if not _deletes_keys(run) or not run.state.etcd.prefix:
         return []
     try:
@@ -322,7 +322,7 @@ def release_problems(run: Run) -> list[Problem]:
 def release(run: Run) -> list[Change]:
     """Delete the keys below the prefix, if the document's deletion policy says so and the prefix is marked as ours.
 
-    Only once nothing of this control plane runs any more. Raises ProblemsError when etcd does not answer.
+    Call it only once no process of this control plane runs any more. Raises ProblemsError if etcd does not answer.
     """
     if not _deletes_keys(run):
         return []
@@ -360,7 +360,7 @@ def _deletes_keys(run: Run) -> bool:
 
 
 def notes(run: Run, found: Sequence[EndpointStatus]) -> list[Problem]:
-    """The warnings of a report; none where etcd is ours, whose pods tell for themselves."""
+    """Warnings for the report; empty if etcd is ours, whose pods report by themselves."""
     if not is_named(run):
         return []
     remedy = "run the installation where it can be reached"
@@ -373,7 +373,7 @@ def _warning(what: str, reason: Reason) -> Problem:
 
 
 def warnings(found: Sequence[EndpointStatus]) -> list[Problem]:
-    """What an operator should know of an etcd that is not refused."""
+    """Warnings for an operator about an etcd that is not refused."""
     told = []
     silent = [each for each in found if each.cause is not None]
     if silent and len(silent) == len(found):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of etcd in pods replaced, one at a time, until all run what the StatefulSet says.
+"""Rolling replacement of etcd members in pods, one at a time, until all have the template of the StatefulSet.
 
-The StatefulSet never replaces a pod by itself (OnDelete): a member that works is replaced only while all others do. The
-choice (``next_round``) does no I/O.
+The StatefulSet never replaces a pod by itself (OnDelete): a healthy member is replaced only while all others are
+healthy. The choice (``next_round``) does no I/O.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from ..render import workloads
 from ..run.run import Run
 
 REVISION_LABEL = "controller-revision-hash"
-#: The revision that a change to the StatefulSet would bring; no pod has it.
+#: Placeholder for the revision that a change of the StatefulSet would create; no pod has it.
 NOT_YET_MADE = "not-yet-made"
 
 
 @dataclass(frozen=True)
 class Round:
-    """The pods to replace now, together; or why the outdated ones must stay (``refused``). Neither: all are current."""
+    """Pods to replace now, together; or why outdated ones must stay (``refused``). Neither: all are current."""
 
     replace: tuple[Object, ...] = ()
     refused: str = ""
-    #: All pods of an older revision, by ordinal: what is left to do.
+    #: All pods of an older revision, by ordinal; these are still to be replaced.
     outdated: tuple[Object, ...] = ()
 
 
 def reason_not_settled(stateful_set: Object) -> str | None:
-    """Why it cannot be told yet which pods are outdated, or None: the revision is the controller's to say."""
+    """Reason why outdated pods cannot be determined yet, or None: the controller computes the revision."""
     if reason := reason_stale(stateful_set):
         return reason
     return None if _revision(stateful_set) else "the controller has not given it a revision yet"
 
 
 def with_next_revision(stateful_set: Object, template: Object) -> Object:
-    """The StatefulSet as it would be with this pod template: with another one, every pod is of an older revision."""
+    """StatefulSet as it would be with this pod template: if it differs, every pod is of an older revision."""
     if stateful_set["spec"]["template"] == template:
         return stateful_set
     status = {**(stateful_set.get("status") or {}), "updateRevision": NOT_YET_MADE}
@@ -51,12 +51,12 @@ def with_next_revision(stateful_set: Object, template: Object) -> Object:
 
 
 def next_round(stateful_set: Object, pods: Sequence[Object], storage: str) -> Round:
-    """What may be replaced now without risk for data or for the majority.
+    """Pods that may be replaced now without risk for data or for the majority.
 
-    A pod that holds its member's data (``storage`` emptyDir) never goes. One that is ready goes alone, and only while
-    every other member is there and ready. One that is not ready serves nothing, so it may go while others are not
-    ready; without that, settings that break every member could not be mended. Where none is ready all of them go at
-    once, because a member is not ready before it finds a majority.
+    A pod that holds its member's data (``storage`` emptyDir) is never replaced. A ready one is replaced alone, and only
+    while every other member is present and ready. One that is not ready serves nothing, so it may be replaced while
+    others are not ready; otherwise settings that break every member could not be mended. If none is ready, all are
+    replaced at once, because a member becomes ready only with a majority.
     """
     outdated = tuple(sorted((pod for pod in pods if _is_outdated(pod, stateful_set)), key=ordinal))
     if not outdated:
@@ -74,7 +74,7 @@ def next_round(stateful_set: Object, pods: Sequence[Object], storage: str) -> Ro
 
 
 def ordinal(pod: Object) -> int:
-    """The number at the end of a pod's name; as a number, because 10 comes after 2."""
+    """Number at the end of a pod's name; as an integer, because 10 comes after 2."""
     return int(pod["metadata"]["name"].rpartition("-")[2])
 
 
@@ -88,7 +88,7 @@ def _is_outdated(pod: Object, stateful_set: Object) -> bool:
 
 
 def _not_ready_or_missing(stateful_set: Object, pods: Sequence[Object]) -> list[str]:
-    """A member without a pod counts: it is missing from the majority like one that is not ready."""
+    """Names of members without a ready pod; one without any pod counts, as it is missing from the majority, too."""
     name = stateful_set["metadata"]["name"]
     missing = set(range(stateful_set["spec"]["replicas"])) - {ordinal(pod) for pod in pods}
     waiting = {ordinal(pod) for pod in pods if reason_not_ready(pod)}
@@ -96,10 +96,10 @@ def _not_ready_or_missing(stateful_set: Object, pods: Sequence[Object]) -> list[
 
 
 def replace_outdated(run: Run, timeout: float) -> list[Change]:
-    """Replace the members that run with older settings; returns what was replaced, or would be (check mode).
+    """Replace the members that run with older settings; returns the replacements, made or predicted (check mode).
 
-    Each round looks again: what was true before a member was replaced need not be true after it. ``timeout`` is in
-    seconds, for each wait. Raises ProblemsError where a member may not be replaced, NotReady where one does not come.
+    Each round observes anew, as a replacement may change the conditions for the next. ``timeout`` is in seconds, for
+    each wait. Raises ProblemsError if a member may not be replaced, NotReady if one does not become ready.
     """
     changes: list[Change] = []
     if ETCD not in pod_components(run.spec):
@@ -117,9 +117,9 @@ def replace_outdated(run: Run, timeout: float) -> list[Change]:
 
 
 def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
-    """The StatefulSet, once its controller has looked at it, and the pods of the members.
+    """StatefulSet, once its controller has observed it, and the pods of the members.
 
-    In check mode the settings of this run are not there yet: it is the StatefulSet as it would be with them.
+    In check mode, where the settings of this run are not applied, it is the StatefulSet as it would be with them.
     """
     ref = Ref("apps/v1", "StatefulSet", run.instance.object_name(ETCD.name), run.namespace)
     if not run.check:
@@ -138,7 +138,7 @@ def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
 
 
 def _template_to_be(run: Run) -> Object:
-    """The pod template that the document calls for, with the defaults of the API server."""
+    """Pod template that the document asks for, with the defaults of the API server."""
     objects = workloads.component_objects(run.instance, ETCD, run.layout, run.material, run.state.etcd)
     wanted = next(each for each in objects if each["kind"] == "StatefulSet")
     template: Object = run.host_cluster.apply(with_applied_hash(wanted), dry_run=True).object["spec"]["template"]
