@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keys and certificates an instance has, which it wants, and what has to be made. No I/O."""
+"""Keys and certificates of an instance: those present, those wanted, and those to be issued. No I/O."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from ..problems import Problem, ProblemsError, Reason
 from . import x509
 from .files import Material, wanted
 
-#: The administrator's certificate has no component, so its file set stands here.
+#: The administrator's certificate has no component, so its file set is defined here.
 ADMIN_FILES = FileSet("admin-cert", "", Holds.CERTIFICATE, "admin")
 
 
 @dataclass(frozen=True, repr=False)
 class Issued:
-    """All material of an instance, and why leaves were made anew: name → reasons."""
+    """All material of an instance, and the reasons why leaves were issued again: name → reasons."""
 
     material: Material
     reasons: Mapping[str, list[str]]
 
 
 def file_set_of(leaf: LeafCertificate, components: Iterable[Component] = COMPONENTS) -> FileSet:
-    """Where a leaf of these components is kept. Each leaf is in exactly one file set."""
+    """File set of a leaf of these components. Each leaf is in exactly one file set."""
     if leaf.name == ADMIN_FILES.certificate:
         return ADMIN_FILES
     return next(files for component in components for files in component.file_sets if files.leaf == leaf.name)
 
 
 def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The fields of a State that are made once: authorities, service-account and encryption key."""
+    """Fields of a State that are generated once: authorities, service-account and encryption key."""
     algorithm = spec["certificates"]["keyAlgorithm"]
     return {
         "authorities": {
@@ -58,9 +58,9 @@ def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, validity: timedelta) -> KeyPair:
-    """A certificate for whom the API server asks nobody (group ``system:masters``), so that nothing takes it back.
+    """Certificate in group ``system:masters``, for which the API server asks no authorizer, so that nothing revokes it.
 
-    Never kept by the installer: it is for one step of a run, or for a person in an emergency. Raises ProblemsError when
+    Never stored by the installer: it is for one step of a run, or for a person in an emergency. Raises ProblemsError if
     the authority cannot be used.
     """
     problems = unusable_authorities(state, spec, now)
@@ -71,7 +71,7 @@ def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, v
 
 
 def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -> list[Problem]:
-    """Authorities that cannot be worked with. Never replaced in passing: all that trusts them would break."""
+    """Problems of unusable authorities. They are never replaced in passing: all that trusts them would break."""
     return [
         Problem(
             what=f"the authority {name} cannot be used: {' '.join(reasons)}",
@@ -85,7 +85,7 @@ def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -
 
 
 def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyPair]:
-    """The leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
+    """Leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
     found, components = {}, wanted_components(instance.spec)
     for leaf in wanted_leaf_certificates(instance.spec):
         files = file_set_of(leaf, components)
@@ -105,10 +105,10 @@ def issue_missing(
     external_etcd: Mapping[str, bytes] | None = None,
     leaf_table: Sequence[LeafCertificate] | None = None,
 ) -> Issued:
-    """Keep what is as it should be; make the rest. Raises ProblemsError when an authority cannot be used.
+    """Material with valid leaves kept and all others issued. Raises ProblemsError if an authority cannot be used.
 
-    ``external_etcd`` is the client certificate of an etcd that is not ours: file name → content. ``leaf_table`` are all
-    leaves that the document calls for, unless others are named.
+    ``external_etcd`` is the client certificate for an external etcd: file name → content. ``leaf_table`` are the leaves
+    to issue, by default all of the document.
     """
     problems = unusable_authorities(state, instance.spec, now)
     if problems:
@@ -145,7 +145,7 @@ def expiries(material: Material) -> dict[str, str]:
 
 
 def with_new_keys(state: State, spec: Mapping[str, Any], now: datetime) -> State:
-    """A first state with everything that is made only once."""
+    """First state, with everything that is generated only once."""
     return replace(state, **new_keys(spec, now))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From key material to the files that components read.
+"""Files that components read, from key material.
 
-A file set becomes one Secret of the instance's namespace, or one directory of a host: its content is decided here,
+A file set becomes one Secret of the instance's namespace, or one directory of a host: its content is defined here,
 once.
 """
 
@@ -19,27 +19,27 @@ from . import kubeconfig as pki_kubeconfig
 from . import x509
 
 CLUSTER_NAME = "karmada-apiserver"
-#: The file that Holds.MEMBER_ACCESS stands for.
+#: File of Holds.MEMBER_ACCESS.
 MEMBER_CONFIG = "member.config"
 _NO_NAMES = Names()
 
 
 @dataclass(frozen=True, repr=False)
 class Material:
-    """All keys and certificates of an instance. Never printed: it has no representation."""
+    """All keys and certificates of an instance. Never printed: it has no repr."""
 
     authorities: Mapping[str, KeyPair]
     leaves: Mapping[str, KeyPair]
     service_account_key: bytes
     encryption_key: str
-    #: The client certificate of an etcd that is not ours, as the document's Secret has it: file name → content.
+    #: Client certificate for an external etcd, as in the document's Secret: file name → content.
     external_etcd: Mapping[str, bytes] = field(default_factory=dict)
-    #: Member → a kubeconfig with which its nodes and pods can be looked at; of those that are joined.
+    #: Member → kubeconfig that can read its nodes and pods; only members that have joined.
     member_access: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def wanted(leaf: LeafCertificate, layout: Layout) -> x509.Certificate:
-    """The certificate that a row of the table asks for in this layout."""
+    """Certificate that a row of the table asks for in this layout."""
     names = layout.server_names.get(leaf.name, _NO_NAMES) if leaf.server else _NO_NAMES
     return x509.Certificate(
         name=leaf.name,
@@ -70,14 +70,14 @@ def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, by
 
 
 def certificate_files(name: str, material: Material, member: str = "") -> dict[str, bytes]:
-    """A leaf with the authority that issued it, under the names that every component uses."""
+    """Leaf and the authority that issued it, under the file names that every component uses."""
     leaf = material.leaves[of_member(name, member)]
     authority = material.authorities[AUTHORITY_OF[name]]
     return {"ca.crt": authority.certificate, "tls.crt": leaf.certificate, "tls.key": leaf.key}
 
 
 def client_authorities(material: Material) -> bytes:
-    """Whose client certificates the API server accepts: our own, and what kube-controller-manager signs."""
+    """Authorities whose client certificates the API server accepts: our own, and that of kube-controller-manager."""
     authorities = material.authorities
     return x509.bundle(authorities[KARMADA_CA].certificate, authorities[CLIENT_SIGNING_CA].certificate)
 
@@ -92,13 +92,13 @@ def _service_account_pair(material: Material) -> dict[str, bytes]:
 
 
 def admin_kubeconfig(material: Material, server: str, tls_server_name: str | None = None) -> str:
-    """The administrator's kubeconfig with everything embedded, as YAML."""
+    """Administrator's kubeconfig with embedded credentials, as YAML."""
     authority = material.authorities[KARMADA_CA].certificate
     return kubeconfig_of(material.leaves["admin"], authority, server, "karmada-admin", tls_server_name)
 
 
 def kubeconfig_of(who: KeyPair, authority: bytes, server: str, user: str, tls_server_name: str | None = None) -> str:
-    """A kubeconfig with everything embedded, as YAML; ``user`` is what the file calls who has this certificate."""
+    """Kubeconfig with embedded credentials, as YAML; ``user`` is the name in the file for the holder of this key."""
     config = pki_kubeconfig.kubeconfig(
         CLUSTER_NAME, server, authority, user, who, context="karmada-apiserver", tls_server_name=tls_server_name
     )
@@ -106,7 +106,7 @@ def kubeconfig_of(who: KeyPair, authority: bytes, server: str, user: str, tls_se
 
 
 def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
-    """A component's kubeconfig. It points at the files beside it, so that a renewed certificate is picked up."""
+    """Kubeconfig of a component. It refers to the files beside it, so that a renewed certificate is picked up."""
     user = files.certificate.removesuffix("-identity")
     config = {
         "apiVersion": "v1",
@@ -136,7 +136,7 @@ def _identity_kubeconfig(layout: Layout, files: FileSet) -> str:
 
 
 def _encryption_configuration(key: str) -> str:
-    """Secrets are written encrypted; what was written before encryption was on can still be read."""
+    """Configuration that encrypts Secrets on write; those written before encryption was on can still be read."""
     config = {
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "EncryptionConfiguration",
@@ -150,7 +150,7 @@ def _encryption_configuration(key: str) -> str:
     return json.dumps(config, indent=1)
 
 
-#: File sets that do not belong to a leaf certificate.
+#: Content of file sets that do not belong to a leaf certificate.
 _CONTENTS: Mapping[Holds, Callable[[Material], dict[str, bytes]]] = {
     Holds.CLIENT_AUTHORITIES: lambda material: {"ca.crt": client_authorities(material)},
     Holds.SIGNING_AUTHORITY: _signing_authority,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubeconfig as plain data."""
+"""Kubeconfig as plain data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kubeconfig(
     tls_server_name: str | None = None,
     namespace: str | None = None,
 ) -> dict[str, Any]:
-    """A kubeconfig with everything inside, as plain data; `credentials` is a client certificate or a bearer token."""
+    """Kubeconfig with embedded credentials, as plain data; `credentials` is a client certificate or a bearer token."""
     cluster = {"server": server, "certificate-authority-data": base64_text(ca_pem)}
     if tls_server_name:
         cluster["tls-server-name"] = tls_server_name

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which certificates are wanted, which of those present must be reissued and why, and how to issue them.
+"""Certificates: the wanted ones, reasons why present ones must be reissued, and issuing.
 
-Pure: no file, no network, no clock; the caller passes `now` (timezone-aware). Needs `cryptography` 44 or newer.
+No I/O and no clock; the caller passes `now` (timezone-aware). Needs `cryptography` 44 or newer.
 
-Facts that decided the shape:
+Facts behind this design:
 
 * Clocks of servers differ, so everything is valid from `BACKDATE` before `now`, as much as kube-controller-manager's
   signer allows for (pkg/controller/certificates/signer/signer.go).
@@ -11,8 +11,8 @@ Facts that decided the shape:
 * Times in X.509 have a resolution of one second and both ends are inclusive (RFC 5280, 4.1.2.5).
 * Go clients ignore the common name of a server (since Go 1.15), hence a server certificate must have alternative names.
 
-Wherever a PEM from outside cannot be read, `ValueError` is raised, with a sentence and never with key material. Only
-the two `reasons_to_reissue` functions turn it into a reason instead.
+A PEM from outside that cannot be read raises `ValueError`, with a sentence and never with key material. Only the two
+`reasons_to_reissue` functions turn it into a reason instead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class Authority:
-    """Desired state of one self-signed CA: `name` is ours, `common_name` stands in the certificate."""
+    """Desired state of one self-signed CA: `name` is ours, `common_name` is in the certificate."""
 
     name: str
     common_name: str
@@ -69,8 +69,8 @@ class Certificate:
     """Desired state of one leaf, signed by the authority named `authority`; `name` is ours and not in the certificate.
 
     Names are normalised, so that equal desires compare equal: DNS names (wildcards allowed) in lower case without a
-    final dot, IP addresses in their shortest form without a zone, both sorted, no duplicates. Raises `ValueError` for
-    what no client would accept: no usage, a server without alternative names, an address among the DNS names.
+    final dot, IP addresses in their shortest form without a zone, both sorted, no duplicates. Raises `ValueError` if no
+    client would accept it: no usage, a server without alternative names, an address among the DNS names.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Certificate:
 def new_authority(
     authority: Authority, algorithm: KeyAlgorithm, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME
 ) -> KeyPair:
-    """A new self-signed CA, valid until `now + lifetime`, that may sign leaves only (path length 0)."""
+    """New self-signed CA, valid until `now + lifetime`, that may sign leaves only (path length 0)."""
     key, name, now = _new_key(algorithm), _name(authority.common_name, ()), _utc(now)
     builder = (
         _builder(name, name, key, now, now + lifetime)
@@ -118,7 +118,7 @@ def new_authority(
 def issue(
     certificate: Certificate, authority_pair: KeyPair, algorithm: KeyAlgorithm, now: datetime, validity: timedelta
 ) -> KeyPair:
-    """A new key and a leaf for it, valid until `now + validity` or the end of the CA, whichever comes first.
+    """New key and a leaf for it, valid until `now + validity` or the end of the CA, whichever comes first.
 
     Raises `ValueError` if the CA is unreadable, is no CA, does not match its key, or is not valid at `now`, or if
     `validity` is below `SHORTEST`.
@@ -164,14 +164,14 @@ def reasons_to_reissue(
     now: datetime,
     renew_before: timedelta,
 ) -> list[str]:
-    """Why `pair` is not what `certificate` wants, one sentence each; an empty list means: leave it untouched.
+    """Reasons why `pair` does not match `certificate`, one sentence each; empty if it is to be left untouched.
 
-    Two rules keep a run from reissuing for ever. `renew_before` counts for two thirds of the certificate's own lifetime
-    at most, so a new certificate rests for at least a third of its life whatever was asked. And a certificate that
-    ends together with its CA is not renewed for its age, because a new one could not last longer (rotate the CA).
-    ``algorithm`` None: that of the key is somebody else's choice.
+    Two rules prevent endless reissuing. `renew_before` is limited to two thirds of the certificate's own lifetime, so a
+    new certificate is kept for at least a third of it, whatever was configured. And a certificate that ends together
+    with its CA is not renewed for its age, because a new one could not last longer (rotate the CA).
 
-    Raises `ValueError` if `authority_certificate` is unreadable; that is for `reasons_to_reissue_authority` to find.
+    ``algorithm`` None: the key algorithm is somebody else's choice. Raises `ValueError` if `authority_certificate` is
+    unreadable; `reasons_to_reissue_authority` reports that.
     """
     authority = _load_certificate(authority_certificate)
     if pair is None:
@@ -208,7 +208,7 @@ def reasons_to_reissue(
 
 
 def reasons_to_reissue_authority(pair: KeyPair | None, now: datetime) -> list[str]:
-    """Why a CA cannot be used any longer: missing, unreadable, key and certificate do not match, expired.
+    """Reasons why a CA can no longer be used: missing, unreadable, key and certificate do not match, expired.
 
     Nothing else, since everything that trusts the CA breaks when it is replaced; for its age see `authority_warnings`.
     """
@@ -223,7 +223,7 @@ def reasons_to_reissue_authority(pair: KeyPair | None, now: datetime) -> list[st
 
 
 def authority_warnings(authority_certificate: bytes, now: datetime) -> list[str]:
-    """Says that a CA has less than 20 % of its lifetime left and should be rotated (never done unasked)."""
+    """Warnings for a CA with less than 20 % of its lifetime left, which should be rotated (never done unasked)."""
     have = _load_certificate(authority_certificate)
     start, end = have.not_valid_before_utc, have.not_valid_after_utc
     if end - _utc(now) >= (end - start) / 5:
@@ -254,7 +254,7 @@ def _key_reasons(have: x509.Certificate, key_pem: bytes) -> list[str]:
 
 
 def certificate_request(common_name: str, organizations: Iterable[str], algorithm: KeyAlgorithm) -> tuple[bytes, bytes]:
-    """A request for a certificate of a new key, and that key; both PEM."""
+    """Certificate signing request for a new key, and that key; both PEM."""
     key = _new_key(algorithm)
     request = x509.CertificateSigningRequestBuilder(_name(common_name, organizations)).sign(key, hashes.SHA256())
     return request.public_bytes(serialization.Encoding.PEM), _key_pem(key)
@@ -283,14 +283,14 @@ def fingerprint(cert_pem: bytes) -> str:
 
 
 def expiry(cert_pem: bytes) -> datetime:
-    """The last moment at which the certificate is valid, in UTC (aware)."""
+    """Last moment at which the certificate is valid, in UTC (aware)."""
     return _load_certificate(cert_pem).not_valid_after_utc
 
 
 def describe(cert_pem: bytes, *authority_pems: bytes) -> dict[str, Any]:
-    """What a status shows of a certificate; nothing in it is secret.
+    """Facts about a certificate for a status; none is secret.
 
-    `issuer_fingerprint` is that of the one of `authority_pems` that really signed it, or None. `serial` is hex.
+    `issuer_fingerprint` is that of the one of `authority_pems` whose key signed it, or None. `serial` is hex.
     """
     have = _load_certificate(cert_pem)
     signers = [pem for pem in authority_pems if _signed_by(have, _load_certificate(pem))]
@@ -306,7 +306,7 @@ def describe(cert_pem: bytes, *authority_pems: bytes) -> dict[str, Any]:
 
 
 def bundle(*cert_pems: bytes) -> bytes:
-    """All certificates of all PEMs, in order, each once. Raises `ValueError` for a PEM with no readable certificate."""
+    """All certificates of all PEMs, in order, each once. Raises `ValueError` for a PEM without a readable one."""
     found: dict[bytes, None] = {}
     for pem in cert_pems:
         try:
@@ -318,7 +318,7 @@ def bundle(*cert_pems: bytes) -> bytes:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration as Go writes it (`8760h`, `1h30m`, `1.5h`, `0`), units h, m, s and ms. Raises `ValueError`."""
+    """Duration in Go's form (`8760h`, `1h30m`, `1.5h`, `0`), units h, m, s and ms. Raises `ValueError`."""
     if text != "0" and not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration; write hours, minutes and seconds, such as 8760h or 1h30m.")
     try:
@@ -393,7 +393,7 @@ def _matches(certificate: x509.Certificate, key: PrivateKeyTypes) -> bool:
 
 
 def _is_sound(rsa_key: rsa.RSAPrivateNumbers) -> bool:
-    """RFC 8017, 3.2, as Go checks it when it loads a key, less the proof that p and q are prime."""
+    """Check an RSA key by RFC 8017, 3.2, as Go does when it loads one, except for the primality of p and q."""
     p, q, d, e = rsa_key.p, rsa_key.q, rsa_key.d, rsa_key.public_numbers.e
     return (
         min(p, q) > 1
@@ -424,9 +424,9 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _usages(certificate: x509.Certificate) -> set[str]:
-    """server, client, or the number of a purpose we never ask for; "CA" and "no signatures" for what spoils both.
+    """Usages: server, client, or the OID of one that we never ask for; "CA" and "no signatures" for what spoils both.
 
-    keyEncipherment does not count: other tools set it on ECDSA keys too, where it means nothing. Without an extension
+    keyEncipherment does not count: other tools set it on ECDSA keys, too, where it has no meaning. Without an extension
     everything is allowed (RFC 5280, 4.2.1.3 and 4.2.1.12).
     """
     purposes, usage = _extension(certificate, x509.ExtendedKeyUsage), _extension(certificate, x509.KeyUsage)
@@ -442,7 +442,7 @@ def _general_names(certificate: Certificate) -> list[x509.GeneralName]:
 
 
 def _alternative_names(names: Iterable[x509.GeneralName]) -> set[str]:
-    """As OpenSSL prints them, so that an address among the DNS names (which clients ignore) does not pass for one."""
+    """Names in OpenSSL's notation, so that an address among the DNS names (which clients ignore) is told apart."""
     kinds = {x509.DNSName: "DNS", x509.IPAddress: "IP"}
     return {f"{kinds.get(type(name), type(name).__name__)}:{str(name.value).lower()}" for name in names}
 
