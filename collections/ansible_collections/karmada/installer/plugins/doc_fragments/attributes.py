@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes that the documentation of every action has in common."""
+"""Attributes for the documentation of all actions."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the attributes mean. All are had in full unless a module says otherwise."""
+    """Meaning of the attributes, which have full support unless a module says otherwise."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What an action works on, and where it stands."""
+    """Options for the document and for access to it."""
 
     DOCUMENTATION = r"""
 options:

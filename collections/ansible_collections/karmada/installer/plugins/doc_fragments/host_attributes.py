@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes that the documentation of the actions on plain hosts has in common."""
+"""Attributes for the documentation of actions on plain hosts."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the attributes mean. A module says what it shows of changes; the others are had in full."""
+    """Meaning of the attributes. A module states its diff support; the others have full support."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes hosts and groups of a KarmadaDeployment."""
+"""Inventory of hosts and groups from a KarmadaDeployment."""
 
 from __future__ import annotations
 
@@ -236,11 +236,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 
-#: For hosts that have left the document, which no document names: a run that finds some puts them there.
+#: Group of hosts that have left the document; empty until a run finds some and adds them.
 LEAVING = "karmada_hosts_leaving"
 ON_HOSTS = "karmada_on_hosts"
 IN_PODS = "karmada_in_pods"
-#: Roles of a plain host → the group of those that have it.
+#: Role of plain hosts → their group.
 ROLE_GROUPS = {
     "etcd": "karmada_etcd",
     "controlPlane": "karmada_control_plane",
@@ -250,18 +250,18 @@ ROLE_GROUPS = {
 JOIN = f"{MEMBERS}_join"
 KEEP = f"{MEMBERS}_keep"
 LEAVE = f"{MEMBERS}_leave"
-#: Mode of a member → the group of those that have it.
+#: Mode of members → their group.
 MODE_GROUPS = {"Push": f"{MEMBERS}_push", "Pull": f"{MEMBERS}_pull"}
-#: Names of hosts that mean something else to Ansible. Names of members are DNS labels, so the underscore of the name
-#: that is used instead cannot be in another one.
+#: Host names that Ansible reserves. A member with one gets a host name with an underscore instead, which cannot clash,
+#: as names of members are DNS labels.
 RESERVED = ("localhost", "all", "ungrouped")
 
 
-#: Nothing that these characters make is a template, or an expression that does something.
+#: Text of these characters only is never a template, nor an expression with an effect.
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@+-]*")
 _PATH = re.compile(r"[a-z]\w*(\.[a-zA-Z]\w*)+", re.ASCII)
 _NOT_PLAIN = object()
-#: Connection variables of hosts that stand for this machine.
+#: Connection variables of inventory hosts that stand for this machine.
 _HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
@@ -271,7 +271,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     NAME = "karmada.installer.karmada"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file is named like a source of this plugin."""
+        """Return whether the file has the name of a source of this plugin."""
         return bool(super().verify_file(path)) and inventory_source.has_our_name(path)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
@@ -287,7 +287,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             registered = self._registered(source, path, cache) if source.membership == inventory_source.LIVE else None
         except ProblemsError as error:
             if inventory_source.asks_for_live_members(path):
-                # Ansible would warn, and go on as if there were no members.
+                # Ansible would only warn, and go on as if there were no members.
                 constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
             raise AnsibleParserError(str(error)) from error
         self._add_control(source)
@@ -295,8 +295,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_members(source.deployment, registered)
 
     def _registered(self, source: inventory_source.Source, path: str, cache: bool) -> Any:
-        """What is registered, from the cache where the user wants that; see ``members.registered``."""
-        # Pulls in the client of API servers, which others do not need.
+        """Registered members, from the cache if the user enabled it; see ``members.registered``."""
+        # Imports the client of API servers, which other sources do not need.
         from ansible_collections.karmada.installer.plugins.plugin_utils.members import registered as membership  # noqa: PLC0415
 
         self.load_cache_plugin()
@@ -313,7 +313,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for group in (IN_PODS, ON_HOSTS, HOSTS, LEAVING, *ROLE_GROUPS.values()):
             self.inventory.add_group(group)
         variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
-        # Steps that are done once are done by the first host of a play.
+        # The first host of a play takes the steps that are taken once.
         everything = IN_PODS if in_pods else ON_HOSTS
         self._add_host(CONTROL, everything, {**_HERE, **variables})
         self.inventory.add_child(everything, HOSTS)
@@ -326,19 +326,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             connection = ssh.variables(host, spec["ssh"], source.connection["secrets"])
             self._add_host(host["name"], HOSTS, {"karmada_host": host, **connection})
             for name, value in connection.items():
-                # Our own text, with nothing of the document in it.
+                # This template is our own text and contains nothing of the document.
                 if isinstance(value, str) and any(each in value for each in ssh.TEMPLATES):
                     self.inventory.set_variable(host["name"], name, _as_template(value))
             for role in ssh.roles(spec, host):
                 self.inventory.add_host(host["name"], group=ROLE_GROUPS[role])
 
     def _add_members(self, deployment: dict[str, Any], registered: Any) -> None:
-        """``registered`` is None where only the document says which members there are."""
+        """Add members and their groups. ``registered`` is None if the document alone lists them."""
         self.inventory.add_group(MEMBERS)
         for group in (JOIN, KEEP, LEAVE, *MODE_GROUPS.values()):
             self.inventory.add_group(group)
             self.inventory.add_child(MEMBERS, group)
-        # Of the group, because each variable of a host takes its time where there are thousands.
+        # As variables of the group, because with thousands of hosts each variable of a host costs time.
         for name, value in _HERE.items():
             self.inventory.set_variable(MEMBERS, name, _as_data(value))
         taken = {*RESERVED, *(host["name"] for host in deployment["spec"].get("hosts") or [])}
@@ -349,11 +349,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             if registered is not None:
                 variables["karmada_member_ready"] = is_true(cluster, "Ready")
             self.inventory.add_host(host, group=MODE_GROUPS.get(member.get("mode", "")))
-            # The Cluster is there to group by and to take from; thousands of them are too much to be shown whole.
+            # The Cluster is for groups and composed variables only; thousands of whole ones are too much to show.
             self._add_host(host, group, variables, {"karmada_cluster": cluster} if cluster else {})
 
     def _add_host(self, host: str, group: str, variables: dict[str, Any], more: dict[str, Any] | None = None) -> None:
-        """``more`` are variables that expressions of the source may use and the host does not keep."""
+        """Add a host. ``more`` are variables that expressions of the source may use and the host does not keep."""
         self.inventory.add_host(host, group=group)
         for name, value in variables.items():
             self.inventory.set_variable(host, name, _as_data(value))
@@ -369,7 +369,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, host, strict=strict)
 
     def _compose(self, template: Any, variables: Any, *more: Any) -> Any:
-        """Ansible's own, but a plain path is looked up here: to compile it anew for each of thousands takes seconds."""
+        """Extend Ansible's method by a lookup of plain paths: compiling each of thousands takes seconds."""
         found = _NOT_PLAIN if self.get_option("use_extra_vars") else _at_path(template, variables)
         return super()._compose(template, variables, *more) if found is _NOT_PLAIN else found
 
@@ -377,7 +377,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 def _members(
     listed: dict[str, dict[str, Any]], registered: Any, deployment: dict[str, Any]
 ) -> Iterator[tuple[str, str, dict[str, Any], Mapping[str, Any] | None]]:
-    """Each member: its name, its group, what the document says or would say of it, and its Cluster object."""
+    """Members, each with its name, its group, its entry in the document or an equivalent one, and its Cluster."""
     if registered is None:
         yield from ((name, JOIN, member, None) for name, member in listed.items())
         return
@@ -390,7 +390,7 @@ def _members(
 
 
 def _entry_of(name: str, cluster: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the document would say of a member that it does not list, without how it is reached."""
+    """Equivalent of a document's entry for a member that is not listed, without its access."""
     if cluster is None:
         return {"name": name}
     spec = cluster["spec"]
@@ -405,10 +405,10 @@ def _entry_of(name: str, cluster: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _at_path(expression: Any, variables: Any) -> Any:
-    """What an expression like ``karmada_member.labels.tier`` stands for, or ``_NOT_PLAIN`` if that is not sure.
+    """Value of an expression like ``karmada_member.labels.tier``, or ``_NOT_PLAIN`` if it is uncertain.
 
-    It is not where Ansible would give something else: nothing, a method of a mapping, or in earlier versions a number
-    that is written like one.
+    It is uncertain if Ansible's result could differ: undefined, a method of a mapping, or in earlier versions a number
+    from a string.
     """
     if not hasattr(template, "trust_as_template") or not _PATH.fullmatch(str(expression)):
         return _NOT_PLAIN
@@ -421,10 +421,10 @@ def _at_path(expression: Any, variables: Any) -> Any:
 
 
 def _as_data(value: Any) -> Any:
-    """The value so that no version of ansible-core takes its strings for templates, or shows more of it than its text.
+    """Value whose strings no version of ansible-core takes for templates or shows with more than their text.
 
-    A string that cannot be a template is told to be harmless: of those that are not, `ansible-inventory` writes each as
-    a mapping of its own, which with thousands of members takes more time than all else.
+    A string that cannot be a template is marked as trusted: `ansible-inventory` writes any other one as a mapping of
+    its own, which with thousands of members takes more time than all else.
     """
     if isinstance(value, dict):
         return {key: _as_data(item) for key, item in value.items()}
@@ -434,7 +434,7 @@ def _as_data(value: Any) -> Any:
 
 
 def _as_template(text: str) -> Any:
-    """The text so that every version of ansible-core takes it for a template."""
+    """Text that every version of ansible-core takes for a template."""
     return template.trust_as_template(text) if hasattr(template, "trust_as_template") else text
 
 
@@ -443,7 +443,7 @@ def _as_text(text: str) -> Any:
     harmless = _HARMLESS.fullmatch(text) is not None
     if hasattr(template, "trust_as_template"):
         # Since 2.19 only strings that are marked as trusted are templates. Ours come from a reader that marks none, and
-        # the plugin does not ask for it (trusted_by_default).
+        # the plugin does not request it (trusted_by_default).
         return _as_template(text) if harmless else text
     # Before, every string is a template unless it is marked as unsafe.
     from ansible.utils.unsafe_proxy import wrap_var  # noqa: PLC0415 - goes away in later versions

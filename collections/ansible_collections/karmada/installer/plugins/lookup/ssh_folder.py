@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where this run keeps what SSH needs of Secrets."""
+"""Folder of this run for SSH files from Secrets."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no t
     """See DOCUMENTATION."""
 
     def run(self, terms: list[Any], variables: Any = None, **options: Any) -> list[str]:
-        """The folder, as the only element."""
+        """Path of the folder, as the only element."""
         if not terms:
             return [str(ssh_folder.of_this_run())]
-        # What it can be set to is known once the plugin is loaded.
+        # The settings of a connection plugin are known once it is loaded.
         connection_loader.get("ssh", class_only=True)
         return [str(constants.config.get_config_value("control_path_dir", plugin_type="connection", plugin_name="ssh"))]

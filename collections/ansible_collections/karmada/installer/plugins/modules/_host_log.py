@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a unit of a plain host has logged lately."""
+"""Recent log lines of a unit of a plain host."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a plain host reaches others."""
+"""Connection tests from a plain host to its targets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plain host knows of an instance."""
+"""State of an instance on a plain host, and facts about the host."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def main() -> None:
 
 
 def _perform(system: host_system.System, wanted: dict, check: bool, changes: list) -> dict:
-    """Add to ``changes`` what is done, as it is done; returns what else is told."""
+    """Add each change to ``changes`` as it is made; returns the other parts of the result."""
     tree, state, name, holder = json.loads(wanted["tree"]), wanted["state"], wanted["name"], wanted["holder"]
     with contextlib.nullcontext() if check else host_lock.working(system, name, holder):
         if state in ("present", "absent"):
@@ -181,7 +181,7 @@ def _perform(system: host_system.System, wanted: dict, check: bool, changes: lis
     if state != "present":
         return {}
     if not check and wanted["wait_for"] != "none":
-        # Nothing is changed any more: who takes the lock of a run that is gone need not wait for its units.
+        # No more changes follow: a run that takes over a stale lock need not wait for the units of this one.
         names = _started(changes) if wanted["wait_for"] == "started" else None
         host_tree.wait_until_healthy(
             system, tree, wanted["timeout"], names, lambda: host_lock.renew(system, name, holder)
@@ -191,13 +191,13 @@ def _perform(system: host_system.System, wanted: dict, check: bool, changes: lis
 
 
 def _started(changes: list) -> set:
-    """Names of the units that run with what the tree says from these changes on."""
+    """Names of the units that run with the settings of the tree since these changes."""
     verbs = ("start ", "restart ", "reload ")
     return {change.what.split(" ", 1)[1] for change in changes if change.what.startswith(verbs)}
 
 
 def _diff(change: host_tree.Change) -> dict:
-    """What ``--diff`` shows: the lines that differ, or in words what has no lines, such as a unit that is stopped."""
+    """Diff for ``--diff``: the lines that differ, or words for a change without lines, such as a stopped unit."""
     if change.before == change.after:
         return {"prepared": f"{change.what}\n"}
     return {
