@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The KarmadaDeployment: its source, its validity, the objects and files it refers to.
+"""The KarmadaDeployment: its inventory source, its validation, the objects and files to which it refers.
 
 Imports kube, components.
 """

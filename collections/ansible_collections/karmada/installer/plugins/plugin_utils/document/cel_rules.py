@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CEL rules of the schema of a CRD, as an API server evaluates them. Its structure and defaults: ``crd``."""
+"""CEL rules in the schema of a CRD, evaluated as by an API server. For structure and defaults see ``crd``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator
 
 
 def _counterpart(item: Any, old: Any, schema: Schema) -> Any:
-    """The entry of the previous list that has the same keys. Entries of other lists have no identity over time."""
+    """Entry of the previous list that has the same keys. Entries of other lists have no identity over time."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not keys or not isinstance(old, list) or not isinstance(item, dict):
         return _ABSENT
@@ -68,7 +68,7 @@ def _counterpart(item: Any, old: Any, schema: Schema) -> Any:
 
 
 def _for_cel(value: Any, schema: Schema | None) -> Any:
-    """Plain data with the names of fields, not those of map entries, spelt as rules spell them."""
+    """Plain data in which names of fields, but not those of map entries, are escaped as in rules."""
     if isinstance(value, dict):
         fields = (schema or {}).get("properties", {})
         return {
@@ -90,7 +90,7 @@ def _escaped(name: str) -> str:
 
 
 def _failure(expression: str, names: Mapping[str, Any], schema: Schema) -> str | None:
-    """None if the rule holds, an empty text if it does not, else why it could not be evaluated."""
+    """None if the rule holds, an empty string if it does not, otherwise the reason why it could not be evaluated."""
     reads = _reads(expression)
     if any(guard.holds(names["self"]) for guard in reads.guards):
         return None
@@ -102,7 +102,7 @@ def _failure(expression: str, names: Mapping[str, Any], schema: Schema) -> str |
 
 
 def _message(rule: Mapping[str, str], names: Mapping[str, Any], schema: Schema) -> str:
-    """What a broken rule says: its ``messageExpression``, or ``message`` where that gives no text of one line."""
+    """Message of a broken rule: ``messageExpression``, or ``message`` if that does not give one line of text."""
     if "messageExpression" not in rule:
         return rule["message"]
     reads = _reads(rule["messageExpression"])
@@ -112,9 +112,9 @@ def _message(rule: Mapping[str, str], names: Mapping[str, Any], schema: Schema) 
 
 @dataclass(frozen=True)
 class _Guard:
-    """What a rule begins with that makes it hold: ``!has(self.a.b) ||``, or ``self.a != 'text' ||``.
+    """Condition at the beginning of a rule that makes it hold: ``!has(self.a.b) ||``, or ``self.a != 'text' ||``.
 
-    Most rules are about what most documents do not have, so they need not be compiled.
+    Most rules concern fields that most documents do not have, and then need not be compiled.
     """
 
     path: tuple[str, ...]
@@ -132,12 +132,12 @@ class _Guard:
 
 @dataclass(frozen=True)
 class _Reads:
-    """How much of its values a rule can see, so that the rest need not be given to it.
+    """Values that a rule can see, so that the others need not be passed to it.
 
-    ``paths``: for ``self`` and ``oldSelf`` what it names below them, as rules spell it; () if it may see all.
-    If one of the ``guards`` holds, it does. ``keys_only``: of a map it sees the keys. ``entries``: of each of these
-    lists of ``self`` it asks only whether all entries, or any, are such and such, by these fields of them; how many are
-    alike makes no difference. ``presence``: of these fields of ``self`` it asks only whether they are there.
+    ``paths``: the paths that it names below ``self`` and ``oldSelf``, as rules spell them; () if it may see all. If one
+    of the ``guards`` holds, so does the rule. ``keys_only``: of a map it sees the keys. ``entries``: lists of ``self``
+    of which it only asks whether all entries, or any, meet a condition on these fields; duplicates make no difference.
+    ``presence``: fields of ``self`` of which it only asks whether they exist.
     """
 
     paths: Mapping[str, frozenset[tuple[str, ...]]]
@@ -147,7 +147,7 @@ class _Reads:
     presence: frozenset[str] = frozenset()
 
     def of(self, name: str, value: Any, schema: Schema) -> Any:
-        """What the rule sees of the value, as rules spell it."""
+        """Part of the value that the rule sees, with names escaped as in rules."""
         if not isinstance(value, dict):
             return _for_cel(value, schema)
         if self.keys_only and "properties" not in schema:
@@ -160,7 +160,7 @@ class _Reads:
 
 
 def _only(value: Any, schema: Schema | None, paths: Collection[tuple[str, ...]]) -> Any:
-    """A value without the fields that none of the paths leads to. What a path says of a list or map is a function."""
+    """A value without the fields to which no path leads. A path's part below a list or map is a function."""
     fields = (schema or {}).get("properties")
     if not isinstance(value, dict) or not fields or () in paths:
         return value
@@ -169,7 +169,7 @@ def _only(value: Any, schema: Schema | None, paths: Collection[tuple[str, ...]])
 
 
 def _distinct(entries: Any, fields: Collection[str]) -> Any:
-    """Those entries that differ in these fields, with nothing else of them."""
+    """Entries that differ in these fields, reduced to them."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         return entries
     seen = [{key: item for key, item in entry.items() if _escaped(key) in fields} for entry in entries]
@@ -209,7 +209,7 @@ def _reads(expression: str) -> _Reads:
 
 
 def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]]:
-    """See ``_Reads.entries``."""
+    """Lists for ``_Reads.entries``."""
     found = {}
     for name in fields:
         asked = re.findall(rf"\bself\.{name}\.(?:all|exists)\((\w+),", expression)
@@ -225,7 +225,7 @@ def _entries(expression: str, fields: Iterable[str]) -> dict[str, frozenset[str]
 
 @functools.lru_cache(maxsize=10_000)
 def _verdict(expression: str, names: str) -> str | None:
-    """Like ``_failure``; ``names`` is what the rule sees, as JSON."""
+    """Result as of ``_failure``, cached; ``names`` has the values that the rule sees, as JSON."""
     try:
         holds = _value(expression, names)
     except _celpy().CELEvalError as error:
@@ -234,7 +234,7 @@ def _verdict(expression: str, names: str) -> str | None:
 
 
 def _text(expression: str, names: str) -> str:
-    """A text that CEL makes; empty where it cannot. ``names`` as above."""
+    """Text from a CEL expression; empty if the evaluation fails. ``names`` as in ``_verdict``."""
     try:
         return str(_value(expression, names)).strip()
     except _celpy().CELEvalError:
@@ -242,7 +242,7 @@ def _text(expression: str, names: str) -> str:
 
 
 def _value(expression: str, names: str) -> Any:
-    """Raises CELEvalError."""
+    """Value of a CEL expression. Raises CELEvalError."""
     given = {name: _celpy().json_to_cel(value) for name, value in json.loads(names).items()}
     return _program(expression).evaluate(given)
 
@@ -265,7 +265,7 @@ def _environment() -> Any:
 
 @functools.cache
 def _program(expression: str) -> Any:
-    """Compiled when it is first needed: a document meets few of the rules."""
+    """Program of a rule, compiled on first use: a document needs few of the rules."""
     environment = _environment()
     return environment.program(environment.compile(expression), functions=_FUNCTIONS)
 
@@ -295,7 +295,7 @@ def _cel_ip(text: Any) -> Any:
 
 
 def _address(text: Any) -> str | None:
-    """The canonical spelling of an IP address; None for what an API server takes for none."""
+    """Canonical form of an IP address; None for a text that an API server does not accept as one."""
     try:
         found = ipaddress.ip_address(str(text))
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server does with the schema of a CRD: fill in defaults, check structure. Its rules: ``cel_rules``.
+"""Schema of a CRD as an API server applies it: defaults and structure. Its rules: ``cel_rules``.
 
-Nothing here knows one kind from another. That the findings are for people shows in their words only: which fields are
-accepted, and at which path something is refused, is what an API server says under strict field validation.
+This module knows no particular kind. Only the words of a finding are meant for people: which fields are accepted, and
+the path at which something is refused, are those of an API server with strict field validation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BLOCKING = frozenset({"type", "required", "enum", "maxLength", "maxItems", "maxP
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem whose place is still a path. ``keyword`` is the part of the schema it violates."""
+    """A problem with the path of its field. ``keyword`` is the part of the schema that it violates."""
 
     keyword: str
     path: Path
@@ -41,7 +41,7 @@ class Finding:
 
 
 def spelt(path: Path) -> str:
-    """``spec.members[0].name``, as an API server spells it."""
+    """Path as an API server writes it: ``spec.members[0].name``."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -49,27 +49,27 @@ def spelt(path: Path) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: short, on one line, and without what stands before the @ of a URL."""
+    """A value for a message: short, on one line, and without the part before the @ of a URL."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     text = re.sub(r"://[^/@\s]*@", "://***@", text)
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
 def kind_of(value: Any) -> str:
-    """``a string``, as a person calls it."""
+    """Type of a value in words, such as ``a string``."""
     names: dict[type, str] = {dict: "a mapping", list: "a list", str: "a string", bool: "a boolean", int: "an integer"}
     return "null" if value is None else names.get(type(value), "a number")
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The one of the names that was probably meant."""
+    """Name that was probably meant; None if none is similar."""
     by_lower = {str(candidate).lower(): str(candidate) for candidate in names}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
 def about(schema: Schema, path: Path = ()) -> str:
-    """What a field is for: the first sentence of its description, which tells the form or gives an example."""
+    """Purpose of a field: the first sentence of its description, which states its form or gives an example."""
     for step in path:
         schema = schema.get("properties", {}).get(step, {})
     sentence, period, _ = str(schema.get("description", "")).partition(". ")
@@ -80,10 +80,10 @@ def about(schema: Schema, path: Path = ()) -> str:
 
 
 def defaulted(document: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """A copy with the defaults of the schema filled in.
+    """Copy with the defaults of the schema filled in.
 
-    That includes what happens to ``null``: such a field counts as not given. The document need not be valid; what does
-    not fit the schema is left as it is.
+    As in an API server, a field with ``null`` counts as not given. The document need not be valid; values that do not
+    fit the schema are left as they are.
     """
     completed = copy.deepcopy(dict(document))
     _prune_nulls(completed, schema)
@@ -92,7 +92,7 @@ def defaulted(document: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def schema_below(schema: Schema | None, key: str) -> Schema | None:
-    """The schema of this field or of this entry of a map, if there is one."""
+    """Schema of this field, or of this entry of a map; None if there is none."""
     if schema is None:
         return None
     found = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
@@ -135,7 +135,7 @@ def _fill(value: Any, schema: Schema) -> None:
 
 
 def _write_integers(value: Any) -> None:
-    """Without a schema too, 1.0 comes back from an API server as 1; as 1.0 no field of a pod would take it."""
+    """Write integral floats as integers, as an API server does even without a schema; no field of a pod takes 1.0."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in list(entries):
         if isinstance(item, float) and item.is_integer():
@@ -151,7 +151,7 @@ def _takes_integers(schema: Schema) -> bool:
 
 
 def structure_findings(document: Mapping[str, Any], schema: Schema) -> Iterator[Finding]:
-    """Types, sizes, forms and names of fields."""
+    """Violations of types, sizes, patterns and names of fields."""
     if Draft4Validator is None:
         raise missing_library("jsonschema")
     for error in _validator()(schema).iter_errors(document):
@@ -161,9 +161,9 @@ def structure_findings(document: Mapping[str, Any], schema: Schema) -> Iterator[
 
 
 def fits(value: Any, schema: Schema) -> bool:
-    """Whether a value certainly fits the structure of a schema; what is not certain is for ``structure_findings``.
+    """Return whether a value certainly fits the structure of a schema; in doubt, ask ``structure_findings``.
 
-    That takes 0.2 ms for an entry of a few fields, and a thousand entries are read anew by each step of a run.
+    It takes 0.2 ms for an entry of a few fields, and each step of a run reads a thousand entries again.
     """
     known = _FITS.get(schema.get("type", ""))
     return known(value, schema) if known else bool(schema.get("x-kubernetes-preserve-unknown-fields"))
@@ -233,7 +233,7 @@ _FITS = {
 
 @functools.cache
 def _validator() -> Any:
-    """A jsonschema validator of the dialect that CRDs are written in."""
+    """Validator of jsonschema for the dialect of CRDs."""
     taken = ["anyOf", "enum", "items", "maximum", "minimum", "maxItems", "maxLength", "maxProperties"]
     taken += ["minItems", "minLength", "minProperties", "additionalProperties"]
     return validators.create(
@@ -259,7 +259,7 @@ def _check_properties(validator: Any, properties: Any, instance: Any, node: Any)
 
 
 def _is_open(node: Any) -> bool:
-    """Whether an object may have fields that the schema does not name."""
+    """Return whether an object may have fields that the schema does not name."""
     return "additionalProperties" in node or bool(node.get("x-kubernetes-preserve-unknown-fields"))
 
 
@@ -303,12 +303,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text, as an API server would."""
+    """Return whether the pattern is found in the text, by the rules of an API server."""
     return _compiled(pattern).search(text) is not None
 
 
 def _explained(keyword: str, error: Any, root: Schema) -> tuple[str, str]:
-    """What a violation means, in words, and what to do about it."""
+    """Violation in words, and its remedy."""
     node, value, limit = error.schema, error.instance, error.validator_value
     purpose = about(node)
     if keyword == "unknown":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An inventory source of this collection: the small file that names the document and what surrounds a run of it.
+"""Inventory source of this collection: the small file that names the document and the settings around it.
 
-The inventory plugin loads it to make hosts of it. The action ``require_document`` loads it again when there are none,
-because Ansible turns a plugin's failure into a warning.
+The inventory plugin loads it to make hosts. The action ``require_document`` loads it again if there are none, because
+Ansible turns a plugin's failure into a warning.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
 
 @dataclass(frozen=True)
 class Source:
-    """What a source says. ``connection`` has absolute paths or None, and no secret. ``membership`` is SPEC or LIVE."""
+    """Content of a source. ``connection`` has absolute paths or None, and no secret. ``membership`` is SPEC or LIVE."""
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
@@ -53,24 +53,24 @@ class Source:
 
 
 def has_our_name(path: str) -> bool:
-    """Whether a file of this name is one that the inventory plugin looks at."""
+    """Return whether the inventory plugin reads files of this name."""
     return _FILE_NAME.fullmatch(Path(path).name) is not None
 
 
 def is_ours(path: str) -> bool:
-    """Whether the file is meant for the inventory plugin, by its name or by its content."""
+    """Return whether the file is meant for the inventory plugin, by its name or by its content."""
     return has_our_name(path) or str(_field(path, "plugin")) in PLUGIN_NAMES
 
 
 def is_document(path: str) -> bool:
-    """Whether the file is a KarmadaDeployment itself."""
+    """Return whether the file is a KarmadaDeployment itself."""
     return bool(_field(path, "kind") == manifest.KIND)
 
 
 def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
-    """Read the source and the document that it names. Raises ProblemsError with everything that is wrong.
+    """Read the source and the document that it names. Raises ProblemsError with all problems.
 
-    Relative paths in the source are relative to it; one from the environment is relative to the working directory.
+    Paths in the source are relative to it; a path from the environment is relative to the working directory.
     """
     file = Path(path)
     options = _options(file)
@@ -125,12 +125,12 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
 
 
 def asks_for_live_members(path: str) -> bool:
-    """Whether a source wants to know which members are registered, whatever else is wrong with it."""
+    """Return whether a source asks for registered members, even if it has errors elsewhere."""
     return bool(_field(path, "membership") == LIVE)
 
 
 def _options(file: Path) -> dict[str, str]:
-    """The plugin's own options in the source, checked; exactly one way to find the document is among them."""
+    """Options of the plugin in the source, validated; exactly one way to find the document is among them."""
     found = _mapping(file)
     problems = []
     if found.get("plugin") not in PLUGIN_NAMES:
@@ -264,7 +264,7 @@ def _absolute(file: Path, path: str | None) -> str | None:
 
 
 def short(path: str | Path) -> str:
-    """The path as a user would write it where they stand."""
+    """Path as a user would write it in the working directory."""
     absolute = Path(path).absolute()
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

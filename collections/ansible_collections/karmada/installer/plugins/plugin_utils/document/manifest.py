@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this document valid, and what does it say with all defaults filled in?
+"""Validation of a document, and its content with all defaults filled in.
 
-The answer is the one that an API server with the CRD of ``schemas/`` would give under strict field validation: the
-same verdict, problems at the same field paths, the same defaults. The contract test holds the two against each other.
-What comes on top is for people: every problem is reported at once, with the value found, what the field is for, and
-the nearest name of a misspelt field.
+The result is that of an API server with the CRD of ``schemas/`` under strict field validation: the same verdict,
+problems at the same field paths, the same defaults. The contract test compares the two.
 
-Nothing here reads or writes files, except for the schema, which is a part of this program.
+In addition, problems are reported all at once, with the value, the field's purpose and the nearest name if misspelt.
+
+No I/O, except for reading the schema, which is part of this collection.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
-    """The one KarmadaDeployment of a YAML text, not yet validated. Documents of other kinds beside it are passed over.
+    """The one KarmadaDeployment in a YAML text, not yet validated. Documents of other kinds are ignored.
 
     ``source`` names the text in messages, usually a file name.
     """
@@ -115,18 +115,18 @@ def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
 
 
 def with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the defaults of the schema filled in, exactly as an API server does it.
+    """Document with the defaults of the schema filled in, exactly as by an API server.
 
-    That includes what it does with ``null``: such a field counts as not given. The document need not be valid; what
-    does not fit the schema is left as it is.
+    As there, a field with ``null`` counts as not given. The document need not be valid; values that do not fit the
+    schema are left as they are.
     """
     return crd.defaulted(document, schema())
 
 
 def validate(document: Mapping[str, Any], previous: Mapping[str, Any] | None = None, source: str = "") -> list[Problem]:
-    """Everything that is wrong with the document, each at its field; empty if it is valid.
+    """Problems of the document, each at its field; empty if it is valid.
 
-    ``previous`` is the document as it was carried out before, for the rules about changes.
+    ``previous`` is the document of the last completed run, for the rules about changes.
     """
     completed = with_defaults({key: value for key, value in document.items() if key != "status"})
     findings = [
@@ -150,12 +150,12 @@ def validate(document: Mapping[str, Any], previous: Mapping[str, Any] | None = N
 
 
 def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = None, source: str = "") -> dict[str, Any]:
-    """What the document says, completely: valid, with the defaults of the schema and those that it cannot express.
+    """Complete document: valid, with the defaults of the schema and those that it cannot express.
 
     These are the namespaces: a document without one belongs to ``karmada-system``, and the control plane is installed
-    into the namespace of its document unless it says otherwise. Then etcd, which is local where none is named, and what
-    depends on the mode: the type of the endpoint and the source of artifacts. What an API server keeps for itself is
-    left out, so a file and an object that say the same give the same result. Raises ProblemsError with all problems.
+    into the namespace of its document unless it says otherwise. Then etcd, which is local if none is named, and the
+    fields that depend on the mode: the type of the endpoint and the source of artifacts. Fields of an API server's own
+    are left out, so a file and an object that agree give one result. Raises ProblemsError with all problems.
     """
     if problems := validate(document, previous, source):
         raise ProblemsError(problems)
@@ -175,7 +175,7 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
 
 
 def _fill_in_by_mode(spec: dict[str, Any]) -> None:
-    """What the schema cannot fill in, because it depends on where the control plane runs."""
+    """Fill in defaults that the schema cannot express, because they depend on where the control plane runs."""
     in_pods = spec["mode"] == "Container"
     spec["artifacts"].setdefault("source", "Image" if spec.get("hosts") else "URL")
     endpoint = spec["endpoint"]
@@ -187,7 +187,7 @@ def _fill_in_by_mode(spec: dict[str, Any]) -> None:
 
 
 def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
-    """The ConfigMaps that a resolved document refers to: path of the field → name."""
+    """ConfigMaps to which a resolved document refers: path of the field → name."""
     spec, found = document["spec"], {}
     for section in ("audit", "overlay"):
         if reference := spec.get(section, {}).get("configMapRef"):
@@ -197,7 +197,7 @@ def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """The openAPIV3Schema of the CRD, completed by the fields that all objects have."""
+    """The openAPIV3Schema of the CRD, with the fields that all objects have."""
     definition = yaml_document.load(_SCHEMA_FILE.read_text(encoding="utf-8"))
     version = next(version for version in definition["spec"]["versions"] if API_VERSION.endswith(version["name"]))
     root: dict[str, Any] = version["schema"]["openAPIV3Schema"]
@@ -207,7 +207,7 @@ def schema() -> dict[str, Any]:
 
 
 def _where(source: str, path: crd.Path) -> str:
-    """``prod.yaml: spec.members[0].name``."""
+    """Place of a problem, such as ``prod.yaml: spec.members[0].name``."""
     return ": ".join(part for part in (source, crd.spelt(path)) if part)
 
 
@@ -249,7 +249,7 @@ def _head_findings(document: Mapping[str, Any]) -> Iterator[crd.Finding]:
 
 
 def _metadata_findings(document: Mapping[str, Any]) -> Iterator[crd.Finding]:
-    """What an API server checks of every object. Types were looked at by the schema."""
+    """Findings of the checks that an API server applies to every object. The schema has checked the types."""
     metadata = document.get("metadata")
     if metadata is None:
         metadata = {}

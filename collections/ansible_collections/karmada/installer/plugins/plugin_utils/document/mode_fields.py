@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which field of the document means something where. A setting that would do nothing is refused, not ignored.
+"""Fields of the document that have an effect, by mode. A setting without one is refused, not ignored.
 
-Mode Container is pods, mode Binary is plain hosts; etcd may run on hosts in mode Container, too.
-
-Every leaf of the schema has a row: a new field makes a test fail until somebody has decided.
+Mode Container is pods, mode Binary is plain hosts; etcd may run on hosts in mode Container, too. Every leaf of the
+schema has a row: a new field fails a test until somebody has decided.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from . import crd, manifest
 
 
 class Means(Enum):
-    """Where a field means something. Settings of a component: by where it runs, so BINARY is its hosts, too."""
+    """Modes in which a field has an effect. For settings of a component BINARY covers all that runs on hosts."""
 
     BOTH = "Binary and Container"
     CONTAINER = "Container"
@@ -176,7 +175,7 @@ INSTEAD_OF_SETTING: Mapping[str, str] = {
 
 
 def meaning(path: str) -> Means:
-    """Of a field by its path below spec, with ``[]`` for the entries of a list. Raises KeyError if it has no row."""
+    """Modes of a field by its path below spec, with ``[]`` for entries of a list. Raises KeyError without a row."""
     if path in FIELDS:
         return FIELDS[path]
     setting = _setting(path)
@@ -186,9 +185,9 @@ def meaning(path: str) -> Means:
 
 
 def problems(deployment: Mapping[str, Any]) -> list[Problem]:
-    """Every setting of a resolved document that means nothing in its mode.
+    """Problems of settings in a resolved document that have no effect in its mode.
 
-    What the schema fills in cannot be told from what was given, so a field with its default value is let pass.
+    A default of the schema cannot be told from a given value, so a field with its default value is accepted.
     """
     spec = deployment["spec"]
     return [
@@ -211,7 +210,7 @@ def _means_something(name: str, spec: Mapping[str, Any]) -> bool:
 
 
 def _on_hosts(name: str, spec: Mapping[str, Any]) -> bool:
-    """Whether what a field is about is on plain hosts: its component, or all there is."""
+    """Return whether the subject of a field runs on plain hosts: its component, or the whole control plane."""
     if _setting(name) is not None and name.startswith(f"components.{ETCD.field}."):
         return ETCD.is_on_hosts(spec)
     if name.startswith(f"components.{KARMADA_AGENT.field}."):
@@ -230,7 +229,7 @@ def _where(name: str, spec: Mapping[str, Any]) -> str:
 
 
 def _follows_from_the_document(name: str, deployment: Mapping[str, Any]) -> bool:
-    """Filled in by ``manifest.resolve``, and not by the schema."""
+    """Return whether ``manifest.resolve`` filled in this value, and not the schema."""
     if name != "hostCluster.namespace":
         return False
     return bool(deployment["spec"]["hostCluster"]["namespace"] == deployment["metadata"]["namespace"])
@@ -247,7 +246,7 @@ def _remedy(name: str, spec: Mapping[str, Any]) -> str:
 
 
 def _setting(path: str) -> str | None:
-    """The part of a path below its component; None for a field of something else."""
+    """Part of a path below its component; None for a field that is no setting of a component."""
     above, _, below = path.partition(".")
     if above != "components":
         return None
@@ -262,7 +261,7 @@ def _setting(path: str) -> str | None:
 def _given(
     value: Any, schema: Mapping[str, Any], path: crd.Path = (), name: str = ""
 ) -> Iterator[tuple[crd.Path, str]]:
-    """Leaves that are there with another value than their default, as (path, path without numbers)."""
+    """Leaves with another value than their default, as (path, path without indices)."""
     items = schema.get("items", {})
     if schema.get("properties"):
         for key, each in schema["properties"].items():

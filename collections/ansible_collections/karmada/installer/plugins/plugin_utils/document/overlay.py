@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the document adds to our objects of the host cluster where it has no field for it. No I/O.
+"""Changes by the document to our objects of the host cluster for which it has no field. No I/O.
 
-An overlay is a partial object: apiVersion, kind and metadata.name say which of ours it is for, the rest is laid over
-it. Mappings are merged, ``null`` takes a field away, lists are replaced. Lists that Kubernetes merges by a key
-(containers by name, mounts by path and so on) are merged by it; an entry with ``$patch: delete`` goes.
+An overlay is a partial object: apiVersion, kind and metadata.name identify the object, the rest is merged into it.
+Mappings are merged, ``null`` removes a field, lists are replaced. Lists that Kubernetes merges by a key (containers by
+name, mounts by path and so on) are merged by it; an entry with ``$patch: delete`` is removed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _OUR_PREFIXES = ("app.kubernetes.io/", "installer.karmada.io/")
 
 @dataclass(frozen=True)
 class Overlay:
-    """One partial object and where it was read: ``ConfigMap extra, workloads.yaml, document 2``."""
+    """A partial object and its origin: ``ConfigMap extra, workloads.yaml, document 2``."""
 
     patch: Object
     where: str
 
     @property
     def target(self) -> tuple[str, str, str]:
-        """Version, kind and name of the object that it is for."""
+        """Version, kind and name of the object that it changes."""
         return _identity(self.patch)
 
     def is_for(self, obj: Object) -> bool:
-        """Whether it is for this object of ours."""
+        """Return whether it changes this object of ours."""
         return self.target == _identity(obj)
 
 
 def read(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> tuple[list[Overlay], list[Problem]]:
-    """The overlays that the document names, and what of it cannot be read as one."""
+    """Overlays that the document names, and problems of texts that cannot be read as overlays."""
     reference = (spec.get("overlay") or {}).get("configMapRef")
     if not reference:
         return [], []
@@ -95,7 +95,7 @@ def _not_an_object(document: Any, where: str) -> Problem | None:
 
 
 def laid_over(objects: Iterable[Object], overlays: Sequence[Overlay]) -> list[Object]:
-    """The objects with what the overlays say of them, in the order of the overlays. Changes no argument."""
+    """Objects with the overlays merged in, in the order of the overlays. Changes no argument."""
     found = list(objects)
     for index, each in enumerate(found):
         for overlay in overlays:
@@ -105,7 +105,7 @@ def laid_over(objects: Iterable[Object], overlays: Sequence[Overlay]) -> list[Ob
 
 
 def find_problems(objects: Sequence[Object], overlays: Sequence[Overlay]) -> Iterator[Problem]:
-    """Overlays for objects that we do not make, and what an overlay must not touch. ``objects``: all that we make."""
+    """Problems of overlays for unknown objects or protected fields. ``objects``: all objects that we apply."""
     ours = {_identity(each): each for each in objects}
     for overlay in overlays:
         target = ours.get(overlay.target)
@@ -186,7 +186,7 @@ _PROTECTED: Mapping[str, Mapping[str, str]] = {
 
 
 def _protected(obj: Object) -> dict[str, Any]:
-    """Path → value of what must stay as it is."""
+    """Path → value of the fields that must not change."""
     template = _mapping(_at(obj, "spec.template")).get("metadata")
     found = {
         f"{place}.{field}.{name}": value
@@ -210,7 +210,7 @@ def _mapping(value: Any) -> Object:
 
 
 def _malformed(value: Any, where: str, path: str, *, entry: bool = False, merged: bool = True) -> Iterator[Problem]:
-    """Directives where there are none, and entries without the key that they are merged by.
+    """Problems of misplaced directives, and of entries without the key by which they are merged.
 
     ``entry``: the value is an entry of a list that is merged. ``merged``: it is not inside a list that is replaced.
     """
@@ -244,7 +244,7 @@ def _malformed(value: Any, where: str, path: str, *, entry: bool = False, merged
 
 
 def _merge_key(name: str, entries: list[Any]) -> str | None:
-    """The key of a list that a strategic merge patch merges; all others are replaced as a whole."""
+    """Key of a list that a strategic merge patch merges; None for all others, which are replaced as a whole."""
     keys = merge_keys(name, entries)
     return keys[0] if keys else None
 
@@ -266,7 +266,7 @@ def _merged_map(base: Object, patch: Object) -> Object:
 
 
 def _merged_list(base: list[Object], patch: list[Object], key: str) -> list[Object]:
-    """Ours stay in their order, new entries follow."""
+    """Merged list: our entries in their order, then the new ones."""
     changes = {each.get(key): each for each in patch}
     kept = [
         _merged_map(each, changes.pop(each.get(key))) if each.get(key) in changes else each

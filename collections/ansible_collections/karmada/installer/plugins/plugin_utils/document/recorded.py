@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of an instance as it is read: whoever can write it could have written anything.
+"""Validation of an instance's state when it is read, because whoever can write it could have written anything.
 
-The root of a plain host, or whoever may write Secrets in the namespace of a control plane, decides what a state says.
-What leads somewhere (how a host or a member is reached, names, versions) is used only after it has passed the schema of
-its kind, and of a state that does not pass nothing is used at all. No I/O.
+Root on a plain host, or anybody who may write Secrets in the namespace of a control plane, can change a state. Values
+that direct a connection or a path (access to a host or a member, names, versions) are used only after the state has
+passed the schemas; nothing is used of a state that has not. No I/O.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ _PLAIN = {
 
 
 def read_state(files: Mapping[str, bytes], where: str) -> State:
-    """The state in these files, with everything in it looked at. ``where`` says for people where they lie.
+    """State in these files, fully validated. ``where`` is their location for people.
 
-    Raises ProblemsError when it cannot be read, or says what no run of this collection can have written.
+    Raises ProblemsError if it cannot be read, or has content that no run of this collection can have written.
     """
     state = from_files(files, where)
     wrong = [f"{crd.spelt(each.path)} {each.what}" for each in findings(state)]
@@ -87,7 +87,7 @@ def read_state(files: Mapping[str, bytes], where: str) -> State:
 
 
 def findings(state: State) -> Iterator[crd.Finding]:
-    """What in a state does not fit, each at its place."""
+    """Findings about a state, each at its path."""
     yield from _unfit(_plain(state), _PLAIN, ())
     hosts, members = _entry_schema("hosts"), _member_schema()
     for name, entry in state.hosts.items():
@@ -104,7 +104,7 @@ def findings(state: State) -> Iterator[crd.Finding]:
 
 
 def _of_entry(name: str, entry: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Finding]:
-    """An entry of the document, under its name. Rules that say what an address is are a part of its form."""
+    """Findings about an entry of the document, under its name. Rules for its values count as part of the structure."""
     unfit = list(_unfit(entry, schema, path))
     yield from unfit
     if unfit:
@@ -134,14 +134,14 @@ def _plain(state: State) -> dict[str, Any]:
 
 @functools.cache
 def _entry_schema(section: str) -> dict[str, Any]:
-    """The schema of an entry of ``spec.hosts`` or ``spec.members``."""
+    """Schema of an entry of ``spec.hosts`` or ``spec.members``."""
     found: dict[str, Any] = manifest.schema()["properties"]["spec"]["properties"][section]["items"]
     return found
 
 
 @functools.cache
 def _member_schema() -> dict[str, Any]:
-    """The schema of an entry of ``spec.members``, with what only a record has."""
+    """Schema of an entry of ``spec.members``, with the field that only a record has."""
     entry = _entry_schema("members")
     return {**entry, "properties": {**entry["properties"], FORMER_MODE: entry["properties"]["mode"]}}
 

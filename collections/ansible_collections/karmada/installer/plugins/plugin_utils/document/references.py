@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a document refers to by name: Secrets and ConfigMaps, objects of its cluster or directories in their place."""
+"""References of a document by name: Secrets and ConfigMaps, as objects of its cluster or as directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import manifest, secret_folder
 
 @dataclass(frozen=True)
 class Connection:
-    """Where this run stands: what the inventory source says beside the document. Paths are absolute or None."""
+    """Settings of the inventory source besides the document. Paths are absolute or None."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -28,21 +28,21 @@ class Connection:
     report_output: str | None = None
 
     def folder(self, secret: str) -> Path | None:
-        """The directory that stands for a Secret; None if Secrets are objects of a cluster."""
+        """Directory that stands in for a Secret; None if Secrets are objects of a cluster."""
         return secret_folder.path(self.secrets, secret, "Secret") if self.secrets else None
 
 
 class References:
-    """The Secrets and ConfigMaps of one document. ``home`` gives the cluster that has them, if it is asked at all.
+    """Secrets and ConfigMaps of one document. ``home`` gives the cluster that has them, and is called only if needed.
 
-    A file run has directories in their place, laid out as mounted Secrets are.
+    A run from files has directories in their place, laid out like mounted Secrets.
     """
 
     def __init__(self, deployment: Mapping[str, Any], connection: Connection, home: Callable[[], Cluster]) -> None:
         self._deployment, self._connection, self._home = deployment, connection, home
 
     def secret(self, name: str, where: str) -> dict[str, bytes]:
-        """A Secret that the document refers to: key → content. Raises ProblemsError when it is not there."""
+        """Secret to which the document refers: key → content. Raises ProblemsError if it does not exist."""
         if self._connection.secrets:
             return _secret_directory(Path(self._connection.secrets), name, where)
         namespace = self._deployment["metadata"]["namespace"]
@@ -59,7 +59,7 @@ class References:
         return files_of(found.get("data"))
 
     def config_maps(self) -> dict[str, dict[str, str]]:
-        """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out."""
+        """ConfigMaps to which the document refers: name → key → text. Missing ones are left out."""
         found = {name: self._config_map(name) for name in manifest.config_map_references(self._deployment).values()}
         return {name: data for name, data in found.items() if data is not None}
 
@@ -83,9 +83,9 @@ def cluster_from_secret(
     kind: type[Cluster] | None = None,
     folder: Path | None = None,
 ) -> Cluster:
-    """A cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
+    """Client of a cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
 
-    ``folder`` is the directory that stands for the Secret (``Connection.folder``), if there is one.
+    ``folder`` is the directory that stands in for the Secret (``Connection.folder``), if there is one.
     """
     return (kind or Cluster)(kubeconfig.from_secret(files, context, where, folder), name)
 

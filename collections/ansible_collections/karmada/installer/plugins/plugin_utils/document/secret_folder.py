@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory that stands for a Secret in a run from files. No I/O."""
+"""Directories that stand in for Secrets in a run from files. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(rf"{_LABEL}([.]{_LABEL})*")
 
 
 def path(secrets: str | Path, name: str, where: str) -> Path:
-    """The directory below ``secrets`` that stands for the Secret of this name; ``where`` is the field that names it.
+    """Directory below ``secrets`` that stands in for the Secret of this name; ``where`` is the field that names it.
 
     Raises ProblemsError if no Secret can have this name: a path would lead elsewhere.
     """
