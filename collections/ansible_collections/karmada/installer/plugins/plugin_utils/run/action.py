@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every action of this collection has in common: options, check and diff mode, errors a person can read.
+"""Base of all actions of this collection: options, check and diff mode, and errors as results.
 
 An action runs inside ansible-playbook, not as a module: a step costs some 20 ms instead of half a second.
 """
@@ -33,22 +33,22 @@ from .place import InPods, Place, PodsAboveHosts
 from .plain import plain
 from .run import Run
 
-#: Everything that a user can do something about. Anything else is a defect and keeps its traceback.
+#: Errors that a user can do something about. Any other is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
 
 
 class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
-    """A step of a run: its options, its run, and errors as results. Subclasses implement ``_performed``."""
+    """Step of a run: its options, its run, and errors as results. Subclasses implement ``_performed``."""
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {}
     #: Options of every action of the kind.
     COMMON: ClassVar[dict[str, Any]] = {}
-    #: Whether an earlier step of the same run may hold the lock, so that it has to be kept through this one.
+    #: True if an earlier step of the run may hold the lock, which then has to be renewed during this one.
     KEEPS_LOCK: ClassVar[bool] = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Validate, perform, and turn errors into results."""
+        """Validate the options, perform the step, and turn expected errors into results."""
         run_process.end_with_main()
         self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, self.variables)
@@ -77,10 +77,10 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
 
     @abstractmethod
     def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The result's own keys. Raises one of EXPECTED_ERRORS."""
+        """Do the step; returns the result's own keys. Raises one of EXPECTED_ERRORS."""
 
     def _make_run(self, arguments: dict[str, Any]) -> Run:
-        # Other hosts than ours have no document, and with --limit a play may have those of members only.
+        # Hosts of other plays have no document; with --limit, a play may consist of hosts of members only.
         variables = self.variables
         elsewhere = "karmada_deployment" not in variables and CONTROL in variables.get("hostvars", ())
         known = variables["hostvars"][CONTROL] if elsewhere else variables
@@ -92,7 +92,7 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
 
 
 class KarmadaAction(StepAction):
-    """Base of the actions that work on the control plane and its members; runs and ends on the controller."""
+    """Base of the actions on the control plane and its members, which run on the controller only."""
 
     COMMON: ClassVar[dict[str, Any]] = {"deployment": {"type": "dict"}, "connection": {"type": "dict"}}
 
@@ -105,15 +105,15 @@ class KarmadaAction(StepAction):
 
 
 def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, check: bool) -> Run:
-    """What an action has at hand, from the document and the connection as Ansible's variables have them."""
+    """Run for the document and the connection in Ansible's variables."""
     deployment, given = plain(deployment), plain(connection or {})
     known = {each.name for each in fields(Connection)}
     common: dict[str, Any] = {
         "operation": str(task_vars.get("karmada_operation", "apply")),
-        # Actions run in forks; what they have in common is the process that forked them.
+        # Actions run in forks; the process that forked them identifies the run.
         "holder": run_process.holder_identity(run_process.main_pid()),
         "check": check,
-        # What is said may quote others, and a terminal obeys what it gets.
+        # A message may quote others, and terminals interpret control characters.
         "say": lambda message: Display().display(f"    {shown(message)}"),
         "selected": selected_members.of_variables(task_vars),
     }
@@ -127,14 +127,14 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
 
 
 def _place_of(spec: Mapping[str, Any]) -> Callable[[Facts], Place]:
-    """Where the document has the control plane run: the one question that is asked of its mode."""
+    """Class of place for the mode of the document; no other code asks for the mode to tell places apart."""
     if spec["mode"] == "Binary":
         return OnHosts
     return PodsAboveHosts if spec.get("hosts") else InPods
 
 
 def give_back(lock: Mapping[str, Any]) -> None:
-    """Let go of a lock that ``make_run`` noted, in the first process of the run; nothing is said if that fails."""
+    """Release a lock that ``make_run`` noted, in the first process of the run; a failure is not reported."""
     run = Run(
         lock["deployment"],
         Connection(**lock["connection"]),
@@ -151,7 +151,7 @@ def give_back(lock: Mapping[str, Any]) -> None:
 
 
 def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
-    """The result of a step that applied or deleted objects."""
+    """Result of a step that applied or deleted objects."""
     effective = [change for change in changes if change.action != "unchanged"]
     return {
         "changed": bool(effective),
@@ -172,5 +172,5 @@ def _no_document() -> Problem:
     )
 
 
-# This is loaded in the first process of a run, too, before it forks.
+# This module is also loaded in the first process of a run, before it forks.
 end.attend(give_back)

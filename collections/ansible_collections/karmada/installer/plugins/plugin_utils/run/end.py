@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run ends when somebody ends it: its forks with it, its lock given back, its private folder gone.
+"""End of a run by a signal: its forks are killed, its lock is released, its private folder is removed.
 
-Ansible ends in order after SIGINT only. SIGTERM (a job that is cancelled, a machine that goes down) and SIGHUP (a
-session that is closed) would end it at once, so they are answered here, in its first process.
+Ansible cleans up after SIGINT only. SIGTERM (a cancelled job, a machine that shuts down) and SIGHUP (a closed session)
+would end it at once, so its first process handles them here.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ansible import constants
 from .. import private_file, run_process
 from . import private_folder
 
-#: Some give a process ten seconds between SIGTERM and SIGKILL.
+#: Timeout for the release of the lock; some supervisors allow only ten seconds between SIGTERM and SIGKILL.
 RELEASE_SECONDS = 5.0
 _LOCK = "lock.json"
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 
-#: Takes what ``holding`` was told, and gives back the lock.
+#: Releases the lock that ``holding`` noted.
 Release = Callable[[Mapping[str, Any]], None]
 
 
 def attend(release: Release) -> None:
-    """Take care of the end of this run, if this is the first process of one, and nobody has yet.
+    """Take charge of the end of this run, if this is its first process and has not done so yet.
 
-    That is where strategies load the class of an action before they fork (``action_loader.get(…, class_only=True)`` in
-    ``run`` of linear and free): the only moment at which code of a collection runs there after Ansible has set its own
-    handlers of signals. By these the process is recognised.
+    This is called where strategies load the class of an action before they fork (``action_loader.get(…,
+    class_only=True)`` in ``run`` of linear and free): the only moment at which code of a collection runs in that
+    process after Ansible has set its own signal handlers. The process is recognised by these.
     """
     manager = getattr(sys.modules.get("ansible.executor.task_queue_manager"), "TaskQueueManager", None)
     of_ansible = signal.getsignal(signal.SIGTERM)
@@ -49,24 +49,24 @@ def attend(release: Release) -> None:
     run_process.mark_alive()
     private_folder.sweep()
     first = os.getpid()
-    # Forks of Ansible end without this, and others are not meant.
+    # Forks of Ansible end without atexit; other forks inherit the registration and must not remove the folder.
     atexit.register(lambda: private_folder.remove() if os.getpid() == first else None)
     for each in _SIGNALS:
         before = signal.getsignal(each)
-        if before is not signal.SIG_IGN:  # as nohup has it
+        if before is not signal.SIG_IGN:  # as under nohup
             signal.signal(each, _answer(before, release))
 
 
 def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], None]:
-    """What is done upon a signal: first what only we know of, then what was done before."""
+    """Handler of a signal: end the run in order, then call the handler ``before``."""
 
     def end(number: int, frame: FrameType | None) -> None:
         for each in _SIGNALS:
-            # A session that is closed says it more than once. Who insists on the keyboard gets it at once.
+            # A closing session sends SIGHUP more than once. A second Ctrl-C ends the process at once.
             signal.signal(each, signal.SIG_DFL if each == signal.SIGINT else signal.SIG_IGN)
         _end(release)
         if number != signal.SIGINT:
-            # Nobody comes to that any more.
+            # Ansible's own cleanup does not run after these signals.
             shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
         signal.signal(number, before)
         if callable(before):
@@ -77,22 +77,22 @@ def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], 
 
 
 def _end(release: Release) -> None:
-    # A fork that could still write must not do so when others may.
+    # A fork that could still write must be gone before others may take the lock.
     if run_process.end_forks():
         held = _held()
         if held is not None:
-            # In a thread, because the server may be away for longer than we are given.
+            # In a thread, because the server may be unreachable for longer than the time we have.
             thread = threading.Thread(target=release, args=(held,), daemon=True)
             thread.start()
             thread.join(RELEASE_SECONDS)
         private_folder.remove()
 
 
-# -- which lock it is --------------------------------------------------------------------------------------------------
+# -- the lock that is held ---------------------------------------------------------------------------------------------
 
 
 def holding(lock: Mapping[str, Any] | None) -> None:
-    """Note which lock this run holds from now on, in words for ``release``; None: none any more."""
+    """Note the lock that this run holds from now on, in the form that ``Release`` takes; None: it holds none."""
     path = private_folder.of_this_run() / _LOCK
     if lock is None:
         path.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of a run was given, and what that leads to: its document, Secrets and ConfigMaps, overlays, sources.
+"""Inputs of one step: its document, and the Secrets, ConfigMaps, overlays and sources that this refers to.
 
 Nothing here depends on the state of the instance, and nothing writes.
 """
@@ -24,14 +24,14 @@ from ..problems import Problem, ProblemsError, Reason
 
 
 class Facts(ABC):
-    """The document of one instance and what belongs to it, each thing looked at when it is first asked for.
+    """Document of one instance and its references, each read when it is first asked for.
 
-    ``operation`` names what the playbook is doing, for the journal. ``holder`` is the identity under which this
-    playbook holds the lock, the same in each of its actions. ``say`` shows a line to the person who waits.
-    ``selected`` are the names of the members to work on; empty means all.
+    ``operation`` names the operation of the playbook, for the journal. ``holder`` is the identity under which this run
+    holds the lock, shared by all of its actions. ``say`` shows a line to the user. ``selected`` are the names of the
+    members to work on; empty means all.
     """
 
-    #: Images, by reference, whose tags may lead elsewhere than when they were first used.
+    #: References of images whose tags may lead to another digest than the recorded one.
     confirmed_images: Collection[str] = frozenset()
 
     def __init__(
@@ -52,68 +52,68 @@ class Facts(ABC):
         self.holder = holder
         self.check = check
         self.say = say
-        #: what was told of that keeps nothing from going on; the result of the step has it
+        #: warnings and hints shown so far; they are in the result of the step
         self.told: list[Problem] = []
-        #: gets what only who looks for a defect wants to see, such as tracebacks
+        #: receives details for debugging, such as tracebacks
         self.trace: Callable[[str], None] = lambda _text: None
         self.selected = selected
         self.now = datetime.now(UTC)
-        #: why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none
+        #: reason why the endpoint could not be used for ``control_plane``; empty if it could, or if there is none
         self.endpoint_trouble = ""
         self._closing = ExitStack()
 
     @property
     def name(self) -> str:
-        """The instance's name."""
+        """Name of the instance."""
         name: str = self.deployment["metadata"]["name"]
         return name
 
     @property
     def namespace(self) -> str:
-        """The instance's namespace in the host cluster."""
+        """Namespace of the instance in the host cluster."""
         namespace: str = self.spec["hostCluster"]["namespace"]
         return namespace
 
     # -- clusters --------------------------------------------------------------------------------------------------
 
     def kept(self, cluster: Cluster) -> Cluster:
-        """The cluster, attended to and closed at the end of the step."""
+        """Attend the cluster and close it at the end of the step; returns it."""
         self.attend(cluster)
         self._closing.callback(cluster.close)
         return cluster
 
     def attend(self, cluster: Cluster) -> None:
-        """Tell the person about trouble with this cluster, and let nothing be written there that the lock forbids."""
+        """Show retries of this cluster to the user, and check the lock before each write to it."""
         cluster.on_trouble = self.say
         cluster.before_write = self.require_lock
 
     def tell(self, problem: Problem) -> None:
-        """Tell the person of a warning or hint, and keep it for the result of the step. Once is enough."""
+        """Show a warning or hint to the user once, and keep it for the result of the step."""
         if problem not in self.told:
             self.told.append(problem)
             self.say(f"{problem.severity.value}: {problem}")
 
     @abstractmethod
     def require_lock(self) -> None:
-        """Raise LockLost if the lock that this run holds was lost; called before each write to a cluster."""
+        """Raise LockLost if the lock that this run held is lost; called before each write to a cluster."""
 
     def until_closed(self, resource: AbstractContextManager[Any]) -> None:
-        """Enter this now, and leave it at the end of the step."""
+        """Enter a context manager now, and exit it at the end of the step."""
         self._closing.enter_context(resource)
 
     def close(self) -> None:
-        """Close every connection this run opened, the newest first, and what else was to end with it."""
+        """Close the connections and contexts of this step, the newest first."""
         self._closing.close()
 
-    # -- what the document refers to -------------------------------------------------------------------------------
+    # -- references of the document --------------------------------------------------------------------------------
 
     def secret(self, name: str, where: str) -> dict[str, bytes]:
-        """A Secret that the document refers to: key → content. Raises ProblemsError when it is not there."""
+        """Secret that the document refers to: key → content. Raises ProblemsError when it does not exist."""
         return self._references.secret(name, where)
 
     @cached_property
     def config_maps(self) -> dict[str, dict[str, str]]:
-        """The ConfigMaps that the document refers to: name → key → text. One that is not there is left out."""
+        """ConfigMaps that the document refers to: name → key → text. Those that do not exist are left out."""
         return self._references.config_maps()
 
     @cached_property
@@ -122,14 +122,14 @@ class Facts(ABC):
 
     @cached_property
     def _home(self) -> Cluster:
-        """The cluster that the document is an object of, or that the inventory source names."""
+        """Cluster that holds the document as an object, or that the inventory source names."""
         return self.kept(
             Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")
         )
 
     @cached_property
     def overlays(self) -> list[overlay.Overlay]:
-        """What the document lays over our objects of the host cluster. Raises ProblemsError if it cannot be read."""
+        """Overlays of the document on objects of the host cluster. Raises ProblemsError if one cannot be read."""
         found, problems = overlay.read(self.spec, self.config_maps)
         if problems:
             raise ProblemsError(problems)
@@ -137,7 +137,7 @@ class Facts(ABC):
 
     @cached_property
     def external_etcd_files(self) -> dict[str, bytes]:
-        """ca.crt, tls.crt and tls.key of the etcd that the document names; empty where etcd is ours."""
+        """ca.crt, tls.crt and tls.key of an external etcd; empty if etcd is ours."""
         external = external_etcd(self.spec)
         if external is None:
             return {}
@@ -151,6 +151,6 @@ class Facts(ABC):
 
     @property
     def artifact_source(self) -> Source:
-        """Where files come from that are not part of the collection."""
+        """Source of files that are not part of the collection."""
         settings, directory = self.spec["artifacts"], self.connection.artifacts
         return Source(settings["source"], settings.get("url"), Path(directory) if directory else None)

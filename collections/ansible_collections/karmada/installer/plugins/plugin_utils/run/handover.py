@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one step of a run on plain hosts leaves for the next: what was seen on each host, and the installer's state.
+"""Handover between the steps of a run: observations of plain hosts, and the installer's state.
 
-Both hold private keys, so they do not travel as variables of Ansible, which verbose output, callbacks and caches show.
-They are files in a folder that is ours alone and ends with the run: see ``private_folder``.
+Both hold private keys, so they are never Ansible variables, which verbose output, callbacks and caches show. They are
+files in a folder for this user only, which is removed with the run: see ``private_folder``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
 
 
 class Handover:
-    """The folder of one run. Several steps may write at the same time, each for another host."""
+    """Files of one run. Steps may write concurrently, each for another host."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder`` None: that of the playbook run which this process belongs to."""
+        """``folder`` None: the private folder of the playbook run that this process belongs to."""
         self._given = folder
 
     @cached_property
@@ -33,7 +33,7 @@ class Handover:
 
     @property
     def stored(self) -> dict[str, Any] | None:
-        """The state that the run goes on with, ``{serial, files}``; None before it was chosen."""
+        """State that the run continues with, ``{serial, files}``; None before it was chosen."""
         return _read(self._folder / _STATE)
 
     @stored.setter
@@ -42,7 +42,7 @@ class Handover:
 
     @property
     def members(self) -> dict[str, Any] | None:
-        """What the control plane said of members, ``{access, ready}`` with base64; None before it was asked."""
+        """Members as the control plane shows them, ``{access, ready}`` with base64; None before it was asked."""
         return _read(self._folder / _MEMBERS)
 
     @members.setter
@@ -51,7 +51,7 @@ class Handover:
 
     @property
     def agents(self) -> dict[str, Any]:
-        """Member → how its agent on hosts gets to it (``AgentAccess.plain``); of those that were looked at."""
+        """Member → plain form of its agent's ``AgentAccess``, of members whose agents were looked at."""
         return _read(self._folder / _AGENTS) or {}
 
     @agents.setter
@@ -59,16 +59,16 @@ class Handover:
         self._write(self._folder / _AGENTS, value)
 
     def observed(self, host: str) -> HostObservation:
-        """What was seen on a host; empty if nobody has looked."""
+        """Observation of a host; empty if nothing has looked at it yet."""
         return HostObservation.of(_read(self._path(host)) or {})
 
     def note(self, host: str, **seen: Unpack[Notes]) -> None:
-        """Add to what was seen on a host: fields that are not named stay as they are."""
+        """Update the observation of a host; fields that are not given keep their values."""
         plain = HostObservation(**seen).plain
         self._write(self._path(host), {**(_read(self._path(host)) or {}), **{name: plain[name] for name in seen}})
 
     def all_observed(self, hosts: Iterable[str]) -> dict[str, HostObservation]:
-        """What was seen on several hosts, by name."""
+        """Observations of several hosts, by name."""
         return {host: self.observed(host) for host in hosts}
 
     def _path(self, host: str) -> Path:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a plain host could not be looked at: the words of ssh, sudo, Python and Ansible, and what to do about each.
+"""Reasons why a plain host could not be looked at, found in the words of ssh, sudo, Python and Ansible, with remedies.
 
-The words are those of OpenSSH 9 and 10, sudo 1.9, sudo-rs and ansible-core 2.16 to 2.20, in the C locale or not: what
-these programs say here is not translated.
+The patterns are those of OpenSSH 9 and 10, sudo 1.9, sudo-rs and ansible-core 2.16 to 2.20, in any locale: these
+programs do not translate the messages used here.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 from ..problems import Problem, Reason
 
-#: The oldest Python that our modules run on.
+#: Oldest Python that our modules run on.
 OLDEST_PYTHON = (3, 9)
 _PYTHON = ".".join(map(str, OLDEST_PYTHON))
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """One way to fail. ``pattern`` is searched for in what was said.
+    """One kind of failure. ``pattern`` is searched for in the message of the host.
 
-    Its groups, by name, and what ``more`` finds (name → another pattern, with a group ``value``) may stand in ``what``
-    and ``remedy``, with ``{host}``, ``{address}`` and ``{user}``.
+    ``what`` and ``remedy`` may use the pattern's named groups and those of ``more`` (name → another pattern with a
+    group ``value``), and ``{host}``, ``{address}`` and ``{user}``.
     """
 
     name: str
@@ -41,7 +41,7 @@ _KNOW_IT = (
 )
 _SUDOERS = "allow it with NOPASSWD: in a file of /etc/sudoers.d on the host"
 
-#: The first that fits is taken, so what says more comes first.
+#: The first match is taken, so specific reasons come before general ones.
 REASONS: tuple[Refusal, ...] = (
     Refusal(
         "changed host key",
@@ -138,7 +138,7 @@ REASONS: tuple[Refusal, ...] = (
         "it does not answer at its address",
         "see that it is switched on, that the address is right, and that no firewall drops connections to its SSH port",
     ),
-    # A connection kept open from before shows nothing of a host that has lost its power since.
+    # A persistent connection does not notice at once that its host has lost power.
     Refusal(
         "silent",
         Reason.HOST_UNREACHABLE,
@@ -229,7 +229,7 @@ REASONS: tuple[Refusal, ...] = (
         "this run has lost its lock, and changes nothing more there: {why}",
         "see that no other run works on this control plane, and run again: it goes on from what is there",
     ),
-    # What ssh said stands behind it, so any reason above says more.
+    # The message of ssh follows in the text, so any reason above is more specific.
     Refusal(
         "lost",
         Reason.HOST_UNREACHABLE,
@@ -241,21 +241,21 @@ REASONS: tuple[Refusal, ...] = (
 
 
 def says_too_little(refusal: str) -> bool:
-    """Whether to ask again is likely to bring a better reason.
+    """Return whether another attempt is likely to give a better reason.
 
-    ssh may end before Ansible has sent it everything, and be waited for so briefly that its own words are lost.
+    ssh may end before Ansible has sent it everything, and Ansible may then stop reading before ssh has said why.
     """
     reason = reason_of(refusal) if refusal else None
     return reason is not None and reason.name == "lost"
 
 
 def reason_of(refusal: str) -> Refusal | None:
-    """Which of the reasons this text tells of; None if it tells of something else."""
+    """Reason that a message matches; None if it matches none."""
     return next((each for each in REASONS if re.search(each.pattern, refusal)), None)
 
 
 def problem(refusal: str, *, host: str, address: str, user: str = "") -> Problem:
-    """What kept a host from being looked at, and what to do."""
+    """Problem for a host that could not be looked at, with a remedy if the reason is known."""
     where = f"host {host} ({address})"
     reason = reason_of(refusal)
     if reason is None:
@@ -270,6 +270,6 @@ def problem(refusal: str, *, host: str, address: str, user: str = "") -> Problem
 
 
 def _trimmed(text: str) -> str:
-    """What was said without empty lines, and not more of it than a person reads."""
+    """Text without empty lines, at most 500 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines)[:500] or "nothing was said why"

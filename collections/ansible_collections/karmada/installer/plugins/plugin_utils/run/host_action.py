@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What actions on plain hosts have in common: they compute here what a module does there."""
+"""Base of actions on plain hosts: they compute on the controller, and modules act on the host."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .host_view import HostView
 from .plain import plain
 from .run import Run
 
-#: Modules that change what a host is; how far a host has come is told by the tasks that ran them. They ask the lock.
+#: Modules that change a host and check its lock; the tasks that run them show how far a host has come.
 CHANGING_MODULES = ("_host_tree", "_host_program_files")
-#: What ``host_state`` renews the lock for.
+#: States of ``_host_state`` that renew the lock.
 _RENEWING_STATES = ("locked", "kept", "written")
-#: After how many seconds without a step on a host its lock is renewed before more of them go by.
+#: Seconds without a step on a host after which its lock is renewed.
 RENEW_SECONDS = host_lock.LOCK_SILENCE / 5
 
 
 class HostAction(StepAction):
-    """Base of the actions that work on one plain host; runs on the controller, and its module on the host."""
+    """Base of the actions on one plain host; the action runs on the controller, its module on the host."""
 
-    #: That of the host cluster, where there is one.
+    #: Concerns the lock of the host cluster, if there is one; a host has its own.
     KEEPS_LOCK: ClassVar[bool] = False
 
     def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -36,14 +36,14 @@ class HostAction(StepAction):
         try:
             return self._spared(arguments)
         except AnsibleError as error:
-            # The connection, or a file on its way. Ansible tells it; what else it means is told at the end of the run.
+            # The connection or a file transfer failed. Ansible reports that; its consequences are reported at the end.
             self.note(lost=Lost(self._task.name, redacted(str(error))))
             raise
 
     def _spared(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The step. A host that members alone need does not end the run: what is wrong with it is told of them.
+        """Perform the step. A failure on a host that only members need becomes their problem and does not end the run.
 
-        That does not hold where something is taken away, which has to be known to be gone.
+        Removals are the exception: they must be known to have succeeded.
         """
         needed = self.leaves or not self.karmada.hosts[self.host_name].is_of_members
         if needed or arguments.get("state") in ("absent", "stopped"):
@@ -62,7 +62,7 @@ class HostAction(StepAction):
 
     @property
     def host_entry(self) -> dict[str, Any]:
-        """The entry of the document of this host, or of the one that the task is delegated to."""
+        """Entry in the document of this host, or of the one that the task is delegated to."""
         variables = self.variables
         if self._task.delegate_to:
             variables = variables["hostvars"][self._task.delegate_to]
@@ -71,34 +71,34 @@ class HostAction(StepAction):
 
     @property
     def host_name(self) -> str:
-        """The name of the host in the document."""
+        """Name of the host in the document."""
         return str(self.host_entry["name"])
 
     @property
     def seen(self) -> HostObservation:
-        """What was seen of this host."""
+        """Observation of this host."""
         return self.karmada.handover.observed(self.host_name)
 
     @property
     def leaves(self) -> bool:
-        """Whether the document has this host no more."""
+        """True if the document lists this host no more."""
         return self.host_name not in self.karmada.hosts
 
     @property
     def view(self) -> HostView:
-        """What this host is to be."""
+        """Desired state of this host."""
         return self.karmada.on_host(self.host_name)
 
     def note(self, **seen: Unpack[Notes]) -> None:
-        """Hand on what was seen of this host."""
+        """Update the observation of this host."""
         self.karmada.handover.note(self.host_name, **seen)
 
     def note_units(self, units: Mapping[str, Mapping[str, str]]) -> None:
-        """Hand on how units of this host do, as ``_host_tree`` told it."""
+        """Record the status of units of this host, in the form of ``_host_tree``."""
         self.note(units={**self.seen.units, **{name: UnitStatus.of(each) for name, each in units.items()}})
 
     def on_host(self, module: str, *, check: bool | None = None, **arguments: Any) -> dict[str, Any]:
-        """Run a module of this collection on the host; ``check`` as the task has it unless it is given."""
+        """Run a module of this collection on the host; ``check`` overrides the check mode of the task."""
         own = self._task.check_mode
         checks = bool(own if check is None else check)
         if module in CHANGING_MODULES:
@@ -111,7 +111,7 @@ class HostAction(StepAction):
         finally:
             self._task.check_mode = own
         if module in CHANGING_MODULES or found.get("failed"):
-            # For people, and partly in the words of the host: journals, names of files, what programs complain of.
+            # The result quotes the host: journals, file names, messages of programs.
             found = _told(found)
         if module in CHANGING_MODULES and not checks:
             if found.get("failed"):
@@ -124,10 +124,10 @@ class HostAction(StepAction):
         return found
 
     def keep_lock(self) -> dict[str, Any]:
-        """Renew the lock of this host if no step has for a while; what the host says if it is lost, else nothing.
+        """Renew the lock of this host if no step has lately; returns the host's answer if the lock is lost, else {}.
 
-        For what takes long between two steps on a host. One that could not be reached when this run began, or was
-        somebody else's, has none of ours.
+        For work that takes long between two steps on a host. A host that was unreachable when this run began, or locked
+        by another run, has no lock of ours.
         """
         if self._task.check_mode or self.seen.refusal:
             return {}
@@ -138,7 +138,7 @@ class HostAction(StepAction):
 
 
 def _told(found: Any) -> Any:
-    """What a module tells, without secrets that others have written into logs."""
+    """Result of a module, with secrets redacted that others have written into logs."""
     if isinstance(found, dict):
         return {key: _told(value) for key, value in found.items()}
     if isinstance(found, list):
@@ -147,7 +147,7 @@ def _told(found: Any) -> Any:
 
 
 def refusal_of(work: Any) -> tuple[dict[str, Any], str]:
-    """The result of a module, and why the host did not let us have one (empty if it did)."""
+    """Result of a module and the reason why the host refused it; the reason is empty on success."""
     try:
         found: dict[str, Any] = work()
     except AnsibleError as error:

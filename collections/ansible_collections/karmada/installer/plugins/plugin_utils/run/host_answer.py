@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plain host answers when it is looked at has a form, and is used only if it has that. No I/O.
+"""Validation of the answers of plain hosts against the form that our module gives them. No I/O.
 
-Whoever is root there decides what it says. Part of it becomes paths, names of programs to fetch and text for people on
-the machine where Ansible runs.
+Root of a host decides what it answers. Parts of that become paths, names of programs to fetch, and text shown on the
+machine where Ansible runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..document import crd
 
-#: More problems of one answer help nobody.
+#: Problems shown of one answer; more would help nobody.
 _SHOWN = 3
 
 
@@ -47,7 +47,7 @@ _STORED = {
         "previous": _COPY,
     },
 }
-#: As ``host_state.facts`` tells them.
+#: Facts in the form of ``host_state.facts``.
 _FACTS = _fields(
     architecture=_WORD,
     python=_WORD,
@@ -79,7 +79,7 @@ _ANSWER = {
 
 
 def refusal(answer: Mapping[str, Any]) -> str:
-    """Why what a host answered is not used; empty if it has the form that ``host_state`` gives it."""
+    """Reason to refuse a host's answer; empty if it has the form that ``host_state`` gives it."""
     if crd.fits(answer, _ANSWER):
         return ""
     found = islice(crd.structure_findings(answer, _ANSWER), _SHOWN)

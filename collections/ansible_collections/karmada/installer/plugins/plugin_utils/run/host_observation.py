@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the steps of a run have seen of one plain host, and how far they came there. No I/O.
+"""Observations of one plain host by the steps of a run, and how far they came there. No I/O.
 
-It is JSON in the ``Handover``, whose keys are the names of the fields.
+The ``Handover`` keeps them as JSON whose keys are the names of the fields.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from .state_on_hosts import Kept
 
 @dataclass(frozen=True)
 class _Part:
-    """A record whose plain form has its fields by name."""
+    """Record whose plain form is a map of its fields."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """From its plain form."""
+        """Instance from its plain form."""
         return cls(**plain)
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Interface(_Part):
-    """A network interface. ``addresses`` have the length of their prefix: ``192.0.2.1/24``."""
+    """Network interface. ``addresses`` include the prefix length: ``192.0.2.1/24``."""
 
     name: str
     mac: str
@@ -39,13 +39,13 @@ class Interface(_Part):
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """From its plain form."""
+        """Interface from its plain form."""
         return cls(plain["name"], plain["mac"], tuple(plain["addresses"]))
 
 
 @dataclass(frozen=True)
 class Listener(_Part):
-    """A TCP socket that listens. ``group`` is the control group of a process that has it, empty if not known."""
+    """Listening TCP socket. ``group`` is the control group of a process that has it, empty if unknown."""
 
     address: str
     port: int
@@ -54,7 +54,7 @@ class Listener(_Part):
 
 @dataclass(frozen=True)
 class UnitFile(_Part):
-    """A unit by its file: the owner UUID that it carries, and its description; each empty if there is none."""
+    """Unit file: the owner UUID in it, and its description; each empty if there is none."""
 
     owner: str
     description: str
@@ -62,7 +62,7 @@ class UnitFile(_Part):
 
 @dataclass(frozen=True)
 class UnitStatus(_Part):
-    """A unit that was looked at: the path of the program that runs, and why it is not healthy (empty if it is)."""
+    """Status of a unit: the path of the running program, and the reason why it is unhealthy (empty if healthy)."""
 
     program: str
     reason: str
@@ -70,7 +70,7 @@ class UnitStatus(_Part):
 
 @dataclass(frozen=True)
 class Brought(_Part):
-    """A program for a host, in a file of this machine; both empty in check mode. ``sha256`` in hex."""
+    """Program for a host, as a file on this machine; both empty in check mode. ``sha256`` in hex."""
 
     sha256: str = ""
     file: str = ""
@@ -78,7 +78,7 @@ class Brought(_Part):
 
 @dataclass(frozen=True)
 class Lost(_Part):
-    """The task in which the host did not answer any more, and why, in the words of ssh or Ansible."""
+    """Task during which the host stopped answering, and the reason in the words of ssh or Ansible."""
 
     step: str
     reason: str
@@ -86,7 +86,7 @@ class Lost(_Part):
 
 @dataclass(frozen=True)
 class Trouble(_Part):
-    """Why later steps leave a host of members alone: the task, what it said, and whether the host did not answer."""
+    """Reason why later steps skip a host of members: the task, its message, and whether the host stopped answering."""
 
     step: str
     reason: str
@@ -95,31 +95,31 @@ class Trouble(_Part):
 
 @dataclass(frozen=True)
 class HostFacts(_Part):
-    """What preflight wants to know of a machine, as ``module_utils.host_state.facts`` tells it.
+    """Facts of a machine for preflight, as ``module_utils.host_state.facts`` gives them.
 
-    Sizes are in bytes, times in seconds since 1970. A fact that cannot be had is empty.
+    Sizes are in bytes, times in seconds since 1970. Facts that cannot be determined are empty.
     """
 
-    #: as ``uname -m`` has it
+    #: as ``uname -m`` prints it
     architecture: str = ""
     python: str = ""
-    #: the number of the version; 0 where systemd is not what runs the machine
+    #: number of the version; 0 if the machine does not run systemd
     systemd: int = 0
     machine_id: str = ""
     boot_id: str = ""
     boot_time: int = 0
     memory: int = 0
     selinux_enforcing: bool = False
-    #: names of those that are enforced
+    #: names of the enforced profiles
     apparmor_profiles: tuple[str, ...] = ()
-    #: whether the address of the document is one of this machine's, and the name of the interface that carries it
+    #: whether this machine has the address of the document, and the name of the interface that carries it
     has_address: bool = False
     interface: str = ""
     interfaces: tuple[Interface, ...] = ()
-    #: hardware address of who has the virtual IP in a network of this host; empty if nobody, or this host, has it
+    #: hardware address of the holder of the virtual IP in a network of this host; empty if nobody or this host has it
     virtual_ip_at: str = ""
     listening: tuple[Listener, ...] = ()
-    #: folder → what is free there, and the number of the device that it is on
+    #: folder → free bytes, and the number of its device
     free: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
     #: unit with a name like ours → its file
@@ -127,12 +127,12 @@ class HostFacts(_Part):
     #: user with a name like ours → the comment
     users: Mapping[str, str] = field(default_factory=dict)
     missing_programs: tuple[str, ...] = ()
-    #: the clock of the host
+    #: clock of the host
     time: float = 0.0
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """From its plain form."""
+        """Facts from their plain form."""
         return cls(
             **{
                 **plain,
@@ -144,66 +144,66 @@ class HostFacts(_Part):
         )
 
     def is_same_machine(self, other: HostFacts) -> bool:
-        """Both were seen of one machine."""
-        # Machine ids are copied with disks, and all containers of a machine share one boot: only both together tell.
+        """Return whether both are facts of one machine."""
+        # Disk images duplicate machine ids, and containers of a machine share its boot id: only both together tell.
         ids = (self.machine_id, self.boot_id)
         return ids == (other.machine_id, other.boot_id) and all(ids)
 
 
 @dataclass(frozen=True)
 class HostObservation:
-    """One host. Each field says by which action it is written; all are empty until that has been done."""
+    """Observation of one host. Each field names the actions that write it, and is empty until one has."""
 
-    #: why the host could not be looked at, in the words of ssh, sudo or Ansible; ``host_observe``
+    #: reason why the host could not be looked at, in the words of ssh, sudo or Ansible; ``host_observe``
     refusal: str = ""
-    #: when the question left and the answer was here, seconds since 1970 by our clock; ``host_observe``
+    #: our clock when the question was sent and when the answer had arrived, seconds since 1970; ``host_observe``
     asked: float = 0.0
     answered: float = 0.0
-    #: the machine; ``host_observe``
+    #: facts of the machine; ``host_observe``
     facts: HostFacts | None = None
-    #: the files of our components: path → base64; ``host_observe``, ``host_components``
+    #: files of our components: path → base64; ``host_observe``, ``host_components``
     files: Mapping[str, str] = field(default_factory=dict)
-    #: the programs that are as they were installed: path → SHA-256 in hex; ``host_observe``, ``host_programs``
+    #: programs that are unchanged since we installed them: path → SHA-256 in hex; ``host_observe``, ``host_programs``
     programs: Mapping[str, str] = field(default_factory=dict)
-    #: the state that it keeps; ``host_observe``, ``journal``
+    #: state that the host keeps; ``host_observe``, ``journal``
     stored: Kept = field(default_factory=Kept)
-    #: whether anything there is not as it is to be; ``host_components``
+    #: whether anything there differs from its desired state; ``host_components``
     differs: bool = False
-    #: the programs that it needs: path there → file here; ``programs``, ``host_programs``
+    #: programs that it lacks: path there → file here; ``programs``, ``host_programs``
     lacking: Mapping[str, Brought] = field(default_factory=dict)
-    #: what it has to reach; ``reach_targets``
+    #: targets that it has to reach; ``reach_targets``
     targets: tuple[Target, ...] = ()
-    #: name of a target → why it is not reached from there; ``reach_from_host``
+    #: name of a target → reason why it is not reached from there; ``reach_from_host``
     unreached: Mapping[str, Fault] = field(default_factory=dict)
-    #: unit → how it does; ``host_components``, ``host_load_balancer``
+    #: unit → status; ``host_components``, ``host_load_balancer``
     units: Mapping[str, UnitStatus] = field(default_factory=dict)
-    #: mark of a member → the newest line of log with it; ``member_log``
+    #: mark of a member → the newest log line with it; ``member_log``
     member_log: Mapping[str, str] = field(default_factory=dict)
-    #: why a host of members is left alone; any action on hosts, ``place``
+    #: reason why a host of members is skipped; any action on hosts, ``place``
     trouble: Trouble | None = None
-    #: where the host was lost; any action on hosts
+    #: task in which the host was lost; any action on hosts
     lost: Lost | None = None
-    #: the last task that has changed something there, or found it right; any action on hosts
+    #: last task that changed something there or found it right; any action on hosts
     done: str = ""
-    #: the task that the host itself could not carry out; any action on hosts
+    #: task that the host itself could not carry out; any action on hosts
     stopped: str = ""
-    #: when its lock was renewed last, in seconds of ``host_lock.clock``; any action on hosts
+    #: last renewal of its lock, in seconds of ``host_lock.clock``; any action on hosts
     renewed: float = 0.0
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """From its plain form, of which any part may be missing."""
+        """Observation from its plain form, of which any part may be missing."""
         given = {name: value for name, value in plain.items() if value is not None}
         return cls(**{name: _PARTS[name](value) if name in _PARTS else value for name, value in given.items()})
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """JSON form."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
 
 class Notes(TypedDict, total=False):
-    """The fields of a ``HostObservation``, of which a step writes some."""
+    """Fields of a ``HostObservation`` that a step may write."""
 
     refusal: str
     asked: float
@@ -229,7 +229,7 @@ def _each(kind: Any, plain: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: kind.of(each) for name, each in (plain or {}).items()}
 
 
-#: field → its value from the plain form, where that is another one
+#: field → conversion from its plain form, where the two differ
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
     "facts": HostFacts.of,
     "stored": Kept.of,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that the plain hosts of an instance need: which they lack, whether these can be had, and bringing them."""
+"""Programs that the plain hosts of an instance lack: checking that they can be had, and fetching them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .run import Run
 
 
 def missing(run: Run, hosts: Iterable[str] | None = None) -> dict[str, dict[str, list[Component]]]:
-    """What hosts lack: host name → its architecture → components whose program is not there as we installed it.
+    """Programs missing on hosts: host name → its architecture → components whose program is not there as installed.
 
-    Of these ``hosts``, or of all that could be looked at and have not been given up since.
+    Covers ``hosts``, or all that could be looked at and have not been given up since.
     """
     found: dict[str, dict[str, list[Component]]] = {}
     for name in run.observed if hosts is None else hosts:
@@ -39,7 +39,7 @@ def missing(run: Run, hosts: Iterable[str] | None = None) -> dict[str, dict[str,
 
 
 def problems(run: Run, hosts: Iterable[str]) -> list[Problem]:
-    """Programs that these hosts lack and that cannot be had."""
+    """Problems with programs that these hosts lack and that cannot be had."""
     return [
         problem
         for architecture, lacking in _by_architecture(missing(run, hosts)).items()
@@ -50,14 +50,14 @@ def problems(run: Run, hosts: Iterable[str]) -> list[Problem]:
 
 
 def fetch(run: Run) -> dict[str, dict[str, Brought]]:
-    """Bring what hosts lack to this machine: host name → path there → file here; in check mode without one.
+    """Fetch the programs that hosts lack: host name → path there → file here; in check mode without a file.
 
-    What tags of images led to is on record before any host has a program out of them.
+    Digests that tags of images led to are recorded before any host gets a program out of them.
     """
     lacking_of = missing(run)
     brought, seen = {}, dict[str, str]()
     for architecture, lacking in _by_architecture(lacking_of).items() if not run.check else ():
-        # A tag that moves between two architectures would be two images under one name.
+        # One tag must lead to one digest on all architectures, even if it moves between two fetches.
         brought[architecture] = programs.programs(
             run.instance.release, architecture, lacking, run.spec, run.artifact_source, held=_held(run, seen)
         )
@@ -81,7 +81,7 @@ def fetch(run: Run) -> dict[str, dict[str, Brought]]:
 
 
 def _held(run: Run, more: Mapping[str, str]) -> Held:
-    """What tags of images have to lead to: that of the record, and what this step has found already."""
+    """Digests that tags of images must lead to: the recorded ones, and those that this step has found already."""
     return Held({**run.state.digests, **more}, set(run.confirmed_images) - set(more))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one plain host of an instance is to be."""
+"""Desired state of one plain host of an instance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HostView:
-    """What one host of an instance is to be. ``files`` is what it has, path → base64."""
+    """Desired state of one plain host. ``files`` are those it has, path → base64."""
 
     def __init__(self, run: Run, host: Host, files: Mapping[str, str]) -> None:
         self.run = run
@@ -36,16 +36,16 @@ class HostView:
         self.files = files
 
     def components(self, names: Iterable[str]) -> list[Component]:
-        """Those of the named components that run on this host."""
+        """Components of these rows that run on this host."""
         rows = set(names)
         return [each for each in component_hosts.components_on(self.run.instance, self.host) if each.row in rows]
 
     def tree(self, names: Iterable[str]) -> Object:
-        """These components on this host. All of them together are also the end of those that are not wanted there.
+        """Tree of these components on this host. Given all of them, it also removes those that are not wanted there.
 
-        One by itself does not end: an API server that is to go waits for its clients, which are to go with it. What a
-        member has one of ends with the member. That of one that is not joined yet is left as it is, and so is the agent
-        of one that is to leave and has not: it sees to the workloads.
+        Given one, it removes none: an API server that is to go waits for its clients, which are to go with it.
+        Components of a member are removed with the member. Those of a member that is not joined yet are left as they
+        are, and so is the agent of a member that is to leave and has not: it cleans up the workloads.
         """
         names = set(names)
         wanted = self.components(names)
@@ -66,7 +66,7 @@ class HostView:
         return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
 
     def may_have(self, absent: Mapping[str, Iterable[Any]]) -> bool:
-        """Whether something of this was seen here, in the form of ``absent`` of a tree, or it is not known."""
+        """Return whether anything in ``absent`` of a tree was seen here, or may be here because nobody has looked."""
         facts = self.run.observed[self.host.name].facts
         if facts is None:
             return True
@@ -78,11 +78,11 @@ class HostView:
         )
 
     def has_agents(self) -> bool:
-        """Whether agents are to run here, or may have been left here from when they were."""
+        """Return whether agents are to run here, or may be left here from an earlier run."""
         return self.host.is_of_members or self.may_have(self.tree([KARMADA_AGENT_ON_HOST.name])["absent"])
 
     def differs(self, names: Iterable[str]) -> bool:
-        """Whether files that these components read are not what they should be, as far as was seen."""
+        """Return whether files that these components read differ from the desired ones, as far as they were seen."""
         tree = self.tree(names)
         wanted = {file["path"]: file["content"] for file in tree["files"] if file["path"] not in _units_of(tree)}
         gone = tuple(f"{folder}/" for folder in tree["absent"]["folders"])
@@ -91,7 +91,7 @@ class HostView:
         )
 
     def _is_leaving(self, component: Component) -> bool:
-        """Whether this is the agent of a member that the document lists no more, and that is joined yet."""
+        """Return whether this is the agent of a member that has left the document and is still joined."""
         if component.row != KARMADA_AGENT_ON_HOST.name:
             return False
         listed = {entry["name"] for entry in self.run.spec["members"]}
@@ -99,16 +99,16 @@ class HostView:
 
     @cached_property
     def _agents(self) -> dict[str, AgentAccess]:
-        """Member → how its agent gets to it, of those that were looked at in this run."""
+        """Member → access of its agent, of members that were looked at in this run."""
         return {name: AgentAccess.of(plain) for name, plain in self.run.handover.agents.items()}
 
     @cached_property
     def _member_access(self) -> dict[str, bytes]:
-        """Member → the kubeconfig of its estimator or of its agent. No member has both."""
+        """Member → kubeconfig of its estimator or of its agent. No member has both."""
         return {**self._estimator_access(), **{name: each.kubeconfig for name, each in self._agents.items()}}
 
     def _estimator_access(self) -> dict[str, bytes]:
-        """What the control plane said of estimators in this run, else what is here."""
+        """Kubeconfigs of estimators: those read from the control plane in this run, else those on this host."""
         handed_on = self.run.handover.members
         if handed_on is not None:
             return files_of(handed_on["access"])
@@ -123,11 +123,11 @@ class HostView:
 
     @property
     def is_load_balancer(self) -> bool:
-        """Whether this host serves the virtual IP."""
+        """True if this host serves the virtual IP."""
         return self.host in load_balancer.load_balancers(self.run.spec)
 
     def load_balancer_tree(self) -> Object:
-        """HAProxy and keepalived on this host, or their end where it is no load balancer."""
+        """Tree of HAProxy and keepalived; removes them where this host is no load balancer."""
         run = self.run
         if not self.is_load_balancer:
             return load_balancer.absent(run.instance)
@@ -170,7 +170,7 @@ class HostView:
             where,
             replace(issued.material, member_access=self._member_access),
             run.state.etcd,
-            # Why an estimator does not serve may be its member, which is nothing to wait for.
+            # An estimator may be unready because of its member, which the run does not wait for.
             awaited=not component.member or component.member in ready,
             **more,
         )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in the inventory by which steps find what they work on; the inventory plugin makes them."""
+"""Names of hosts and groups in the inventory by which steps find their targets; the inventory plugin makes them."""
 
 from __future__ import annotations
 
-#: The host that knows the document.
+#: Host that has the document in its variables.
 CONTROL = "karmada_control"
-#: The group of all plain hosts of the document, and that of all members.
+#: Groups of all plain hosts of the document and of all members.
 HOSTS, MEMBERS = "karmada_hosts", "karmada_members"

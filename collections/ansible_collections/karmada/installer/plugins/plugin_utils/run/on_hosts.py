@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A control plane whose components are systemd units of plain hosts.
+"""Control plane whose components are systemd units of plain hosts.
 
-The hosts are reached by Ansible's connections only. So the installer's state, which lies on them, is read by the first
-step of a run, goes on through its ``Handover``, and is written back by steps that do nothing else.
+Hosts are reached by Ansible's connections only. So the first step of a run reads the installer's state from them, the
+``Handover`` carries it from step to step, and steps that do nothing else write it back.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ LOCALHOST = "localhost"
 
 
 class OnHosts(Place):
-    """All of it runs on plain hosts, which keep the state, too."""
+    """Place of a control plane that runs entirely on plain hosts, which also keep its state."""
 
     in_pods = False
 
     @property
     def where(self) -> str:
-        """The place in words."""
+        """Place in words."""
         return f"hosts {', '.join(self.hosts)}"
 
     @cached_property
     def host_cluster(self) -> Cluster:
-        """No host cluster."""
+        """``NoCluster``: there is no host cluster."""
         return NoCluster("host cluster")
 
     def store(self) -> StateStore:
@@ -71,7 +71,7 @@ class OnHosts(Place):
         return HostFiles(self.facts.name, observed, self.handover)
 
     def first_state(self) -> State:
-        """The state that a first install begins with."""
+        """State that a first install begins with."""
         spec = self.facts.spec
         state = State(
             owner=str(uuid4()),
@@ -81,34 +81,34 @@ class OnHosts(Place):
         return certificates.with_new_keys(state, spec, self.facts.now)
 
     def families(self) -> tuple[int, ...]:
-        """The versions of IP that the control-plane hosts have addresses of."""
+        """IP versions of the addresses of the control-plane hosts."""
         hosts = component_hosts.hosts_of(self.facts.spec, CONTROL_PLANE_ROLE)
         return tuple(dict.fromkeys(ip_families.IPV6 if ":" in host.address else ip_families.IPV4 for host in hosts))
 
     def likely_families(self) -> tuple[int, ...]:
-        """Nothing is open."""
+        """``families``, which are always known here."""
         return self.families()
 
     def possible_families(self) -> tuple[int, ...]:
-        """No others."""
+        """``families``: there are no others."""
         return self.families()
 
     def member_places(self, state: State) -> Mapping[str, int]:
-        """Which of the estimators and agents of a host is a member's own, and so which ports it has."""
+        """Member → place of its estimator and agent on a host, which decides their ports."""
         return table.member_places(self.facts.spec, state.member_places)
 
     def member_places_left(self, run: Run) -> Mapping[str, int]:
-        """Without those of members that have left, if every host has been brought to what the document says."""
+        """Places without those of members that have left, once every host matches the document; else all places."""
         places, state = self.member_places(run.state), run.state
         if run.leaving or any(self.trouble_of(name) for name in self.hosts):
             return places
-        # The agent of one that could not leave is at work yet.
+        # The agent of a member that could not leave is still at work.
         leaving = {name for name, record in state.members.items() if agent_hosts(record)}
         there = {*members_on_hosts(self.facts.spec), *leaving}
         return {member: place for member, place in places.items() if member in there}
 
     def addresses(self, seen: Snapshot) -> Addresses:
-        """Each API server asks the helpers of its own host, which listen on loopback only."""
+        """Addresses on loopback: each API server uses the helpers of its own host."""
         spec = self.facts.spec
         return Addresses(
             webhook_url=f"https://{LOCALHOST}:{KARMADA_WEBHOOK.listens(spec)[KARMADA_WEBHOOK.served_port]}",
@@ -122,12 +122,12 @@ class OnHosts(Place):
         )
 
     def estimator_address(self, instance: Instance, component: Component) -> tuple[str, int]:
-        """Each scheduler asks the estimators of its own host."""
+        """Address on loopback: each scheduler uses the estimators of its own host."""
         del instance
         return LOCALHOST, component.listens(self.facts.spec)[component.served_port]
 
     def issued(self, seen: Snapshot) -> certificates.Issued:
-        """The administrator's certificate: that of the kubeconfig that is there, or a new one."""
+        """Administrator's certificate: the one in the kubeconfig that exists, or a new one."""
         leaf, authority = administrator(self.facts.spec), seen.state.authorities[ADMIN.authority]
         present = _admin_of(self.facts.connection.kubeconfig_output)
         settings = self.facts.spec["certificates"]
@@ -146,7 +146,7 @@ class OnHosts(Place):
         return certificates.Issued(material, {ADMIN.name: why} if why else {})
 
     def connect(self, seen: Snapshot) -> Cluster:
-        """The API server: at its endpoint, or on the first host that answers."""
+        """API server at its endpoint, or on the first host that answers."""
         own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
         ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         port = KARMADA_APISERVER.listens(self.facts.spec)["https"]
@@ -176,13 +176,13 @@ class OnHosts(Place):
         )
 
     def control_plane_exists(self, seen: Snapshot) -> bool:
-        """Whether any host has files of an API server."""
+        """Return whether any host has files of an API server."""
         del seen
         folder = f"{units.CONFIGURATION}/{self.facts.name}/{KARMADA_APISERVER.name}/"
         return any(path.startswith(folder) for each in self.observed.values() for path in each.files)
 
     def pods(self) -> Sequence[Object]:
-        """None."""
+        """No pods."""
         return ()
 
     def begin(self, run: Run) -> bool:
@@ -220,11 +220,11 @@ class OnHosts(Place):
     # -- members ---------------------------------------------------------------------------------------------------
 
     def has_agents(self, run: Run) -> bool:
-        """Whether any host has agents of members, is to have them, or had them."""
+        """Return whether any host has agents of members, is to have them, or had them."""
         return any(run.on_host(name).has_agents() for name in self.hosts)
 
     def hand_on_agents(self, run: Run, access: Mapping[str, AgentAccess], *, more: bool) -> None:
-        """How agents get to their members, for the steps on hosts; with a record of what these are about to have."""
+        """Hand the agents' access to members on to the steps on hosts, and record what these are about to install."""
         before = self.handover.agents if more else {}
         self.handover.agents = {**before, **{name: each.plain for name, each in access.items()}}
         if members_with_agent_hosts(run.spec) and not run.check:
@@ -233,7 +233,7 @@ class OnHosts(Place):
             run.save(replace(state, hosts={**state.hosts, **hosts}, member_places=self.member_places(state)))
 
     def hand_on_members(self, run: Run, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
-        """What hosts need to look at members, for the steps that follow; returns whether any host lacks something."""
+        """Hand access to members on to the steps on hosts; returns whether any host lacks something of it."""
         encoded = {name: base64.b64encode(config).decode() for name, config in access.items()}
         self.handover.members = {"access": encoded, "ready": list(ready)}
         differs = any(run.on_host(name).differs([KARMADA_SCHEDULER_ESTIMATOR.name]) for name in self.hosts)
@@ -243,7 +243,7 @@ class OnHosts(Place):
 
 
 def _admin_of(kubeconfig: str | None) -> KeyPair | None:
-    """The client certificate of a kubeconfig that an earlier run wrote; None where there is none to be had."""
+    """Client certificate in a kubeconfig of an earlier run; None if there is none that can be read."""
     try:
         user = yaml.safe_load(Path(kubeconfig or "").read_text())["users"][0]["user"]
         return KeyPair(*(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))

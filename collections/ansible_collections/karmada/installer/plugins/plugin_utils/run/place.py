@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a control plane runs, and all that differs by it: addresses, who serves what, certificates, hosts, the state.
+"""Place of a control plane, and all that depends on it: addresses, certificates, hosts, the state.
 
-Another way to install is another place. What differs is a method here, and no step asks for the class. Where a step has
-two forms as a whole, one that looks at a host cluster and one that looks at hosts (most of them in preflight, report
-and uninstall), it takes the form by ``in_pods``.
+Another way to install is another place. Differences are methods here, and no step asks for the class. Where a whole
+step has two forms, one for a host cluster and one for hosts (mostly in preflight, report and uninstall), ``in_pods``
+chooses the form.
 """
 
 from __future__ import annotations
@@ -55,16 +55,15 @@ DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
 class Place(ABC):
-    """Where the instance of a document runs, or is to run.
+    """Place where the instance of a document runs, or is to run.
 
-    ``hosts`` are the plain hosts of the document, by name, and ``observed`` is what earlier steps have seen of them
-    ; both are empty where all of it runs in pods. What this step sees of them goes
-    to the next ones through ``handover``.
+    ``hosts`` are the plain hosts of the document, by name, and ``observed`` their observations by earlier steps; both
+    are empty where everything runs in pods. Observations of this step reach later ones through ``handover``.
     """
 
     #: whether the control plane consists of pods of a host cluster
     in_pods: ClassVar[bool]
-    #: whether etcd runs on plain hosts beneath pods, with steps of its own
+    #: whether etcd runs on plain hosts below pods, with steps of its own
     etcd_apart: ClassVar[bool] = False
 
     def __init__(self, facts: Facts, handover: Handover | None = None) -> None:
@@ -76,34 +75,34 @@ class Place(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """The place in words."""
+        """Place in words."""
 
     @property
     @abstractmethod
     def host_cluster(self) -> Cluster:
-        """The host cluster; one in which nothing is found where there is none."""
+        """Host cluster, or ``NoCluster``, in which nothing is found."""
 
     @abstractmethod
     def store(self) -> StateStore:
-        """Where the state of the instance is kept."""
+        """Store of the instance's state."""
 
-    # -- what the instance is to be --------------------------------------------------------------------------------
+    # -- desired instance ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def first_state(self) -> State:
-        """The state that a first install begins with."""
+        """State that a first install begins with."""
 
     @abstractmethod
     def families(self) -> tuple[int, ...]:
-        """The versions of IP that the API server has for certain, the preferred one first; empty if that is open."""
+        """IP versions that the API server is certain to have, the preferred one first; empty if that is undecided."""
 
     @abstractmethod
     def likely_families(self) -> tuple[int, ...]:
-        """Those that it would have, as far as this can be seen while it is open; empty if it cannot."""
+        """IP versions that it would probably have while that is undecided; empty if this cannot be seen."""
 
     @abstractmethod
     def possible_families(self) -> tuple[int, ...]:
-        """Every version of IP that processes of the control plane may have; empty where nothing is to be seen."""
+        """Every IP version that processes of the control plane may have; empty if this cannot be seen."""
 
     @abstractmethod
     def member_places(self, state: State) -> Mapping[str, int]:
@@ -111,45 +110,45 @@ class Place(ABC):
 
     @abstractmethod
     def member_places_left(self, run: Run) -> Mapping[str, int]:
-        """Those that stay on record when a run has come to its end."""
+        """Places of members that stay on record when a run has finished."""
 
     @abstractmethod
     def addresses(self, seen: Snapshot) -> Addresses:
-        """How the control plane's API server finds its helpers, as its own objects have to say it."""
+        """Addresses of the API server's helpers, as objects in the control plane name them."""
 
     @abstractmethod
     def estimator_address(self, instance: Instance, component: Component) -> tuple[str, int]:
-        """Where schedulers reach the estimator of a member: a name that is in its certificate, and the port."""
+        """Host and port at which schedulers reach the estimator of a member; the host is in its certificate."""
 
     @abstractmethod
     def issued(self, seen: Snapshot) -> certificates.Issued:
-        """The certificates that this step deals with, those that have to be made anew included (not yet stored)."""
+        """Certificates that this step deals with, including those newly issued and not yet stored."""
 
     @property
     def crd_source(self) -> Source:
-        """Where the CRDs come from: on a mirror that has programs for hosts, too, from the folder of Karmada."""
+        """Source of the CRDs: on a mirror that also has programs for hosts, its folder ``karmada``."""
         source = self.facts.artifact_source
         if self.hosts and source.url and source.kind != "GoModules":
             return replace(source, url=f"{source.url.rstrip('/')}/karmada")
         return source
 
-    # -- what is there ---------------------------------------------------------------------------------------------
+    # -- live instance ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def connect(self, seen: Snapshot) -> Cluster:
-        """The API server of the instance. Raises ProblemsError if it cannot be reached from here."""
+        """API server of the instance. Raises ProblemsError if it cannot be reached from here."""
 
     @abstractmethod
     def control_plane_exists(self, seen: Snapshot) -> bool:
-        """Whether the API server of the instance has been deployed; in check mode it may not have been."""
+        """Return whether the API server of the instance has been deployed; in check mode it may not have been."""
 
     @abstractmethod
     def pods(self) -> Sequence[Object]:
-        """The pods of the instance in the host cluster."""
+        """Pods of the instance in the host cluster."""
 
     @cached_property
     def ingress_controller(self) -> str:
-        """Who serves the Ingress, as its IngressClass says; empty where the endpoint is none or there is no class."""
+        """Controller named by the IngressClass; empty if the endpoint is no Ingress or there is no class."""
         settings = self.facts.spec["endpoint"]
         if settings["type"] != "Ingress":
             return ""
@@ -157,7 +156,7 @@ class Place(ABC):
         return str(found["spec"].get("controller", "")) if found else ""
 
     def trouble_of(self, host: str) -> Problem | None:
-        """What keeps this run from working on a host, if anything does; such a host is only there for members."""
+        """Problem that keeps this run from working on a host (then one of members only); None if there is none."""
         address, seen = self.hosts[host].address, self.observed[host]
         trouble = seen.trouble or Trouble("", seen.refusal, lost=True)
         if not trouble.reason:
@@ -169,47 +168,47 @@ class Place(ABC):
         return Problem(what, f"host {host} ({address})", "mend that on the host", reason=Reason.HOST_STEP_FAILED)
 
     def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong with the hosts that are to run this member's agent; none where it runs in pods."""
+        """Problems of the hosts that are to run this member's agent; none where it runs in pods."""
         there = [host for host in agent_hosts(entry) if host in self.hosts]
         return [problem for host in there if (problem := self.trouble_of(host))]
 
     def leave_alone(self, host: str, reason: str) -> None:
-        """Have the steps that follow leave this host as it is, because it does not fit."""
+        """Have later steps skip this host, because it does not fit."""
         if not self.observed[host].refusal:
             self.handover.note(host, trouble=Trouble("preflight", reason, lost=False))
 
-    # -- what is done on hosts -------------------------------------------------------------------------------------
+    # -- work on hosts ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def begin(self, run: Run) -> bool:
-        """Record what is about to be done on hosts, before it is; returns whether there is anything to do."""
+        """Record planned changes of hosts before they are made; returns whether there are any."""
 
     @abstractmethod
     def has_agents(self, run: Run) -> bool:
-        """Whether any host has agents of members, is to have them, or had them."""
+        """Return whether any host has agents of members, is to have them, or had them."""
 
     @abstractmethod
     def hand_on_agents(self, run: Run, access: Mapping[str, AgentAccess], *, more: bool) -> None:
-        """How agents on hosts get to their members, for the steps there; ``more``: beside those handed on already."""
+        """Hand agents' access to members on to the steps on hosts; ``more`` adds to the access handed on already."""
 
     @abstractmethod
     def hand_on_members(self, run: Run, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
-        """What hosts need to look at members, for the steps there; returns whether any host lacks something."""
+        """Hand access to members on to the steps on hosts; returns whether any host lacks something of it."""
 
 
 class InPods(Place):
-    """All of it runs in pods of the host cluster, where the state is kept, too."""
+    """Place of a control plane that runs entirely in pods of the host cluster, which also keeps its state."""
 
     in_pods = True
 
     @property
     def where(self) -> str:
-        """The place in words."""
+        """Place in words."""
         return f"namespace {self.facts.namespace} of the host cluster"
 
     @cached_property
     def host_cluster(self) -> Cluster:
-        """The cluster whose nodes run the control plane."""
+        """Cluster whose nodes run the control plane."""
         facts, settings = self.facts, self.facts.spec["hostCluster"]
         reference = settings.get("secretRef")
         if reference:
@@ -224,11 +223,11 @@ class InPods(Place):
         return facts.kept(found)
 
     def store(self) -> StateStore:
-        """A Secret of the host cluster, with a Lease beside it."""
+        """Secret of the host cluster, with a Lease beside it."""
         return SecretStore(self.facts, lambda: self.host_cluster)
 
     def first_state(self) -> State:
-        """The state that a first install begins with."""
+        """State that a first install begins with."""
         storage = self.etcd_storage()
         state = State(
             owner=self._owner_of_namespace() or str(uuid.uuid4()),
@@ -238,7 +237,7 @@ class InPods(Place):
         return certificates.with_new_keys(state, self.facts.spec, self.facts.now)
 
     def _owner_of_namespace(self) -> str | None:
-        """A run killed between making the namespace and writing its state left the owner on the namespace."""
+        """Owner that a run left on the namespace when it was killed between creating that and writing its state."""
         found = self.host_cluster.get("v1", "Namespace", self.facts.namespace)
         labels = (found or {}).get("metadata", {}).get("labels") or {}
         ours = labels.get(MANAGED_BY_LABEL) == FIELD_MANAGER and labels.get(INSTANCE_LABEL) == self.facts.name
@@ -246,7 +245,7 @@ class InPods(Place):
         return owner if ours else None
 
     def etcd_storage(self) -> str:
-        """What the document says; else a claim where the host cluster has a default class, else the pod's own disk."""
+        """Storage in the document; else a claim if the host cluster has a default class, else the pod's own disk."""
         spec = self.facts.spec
         if external_etcd(spec):
             return "external"
@@ -262,13 +261,13 @@ class InPods(Place):
         return "volumeClaim" if any(defaults) else "emptyDir"
 
     def _etcd_nodes(self, storage: str) -> Sequence[str]:
-        """Those that keep etcd's data, where the document wants it in a directory of theirs."""
+        """Nodes that keep etcd's data, if the document wants it in a directory of a node."""
         if storage != "hostPath":
             return ()
         return etcd_nodes.choose(self.host_cluster.list("v1", "Node"), settings_of(ETCD, self.facts.spec))
 
     def families(self) -> tuple[int, ...]:
-        """Those of the API server's Service, or that it would have; empty while there is no namespace."""
+        """IP versions of the API server's Service, or those it would have; empty while there is no namespace."""
         facts = self.facts
         name, policy = f"{facts.name}-apiserver", facts.spec["endpoint"]["ipFamilyPolicy"]
         live = self.host_cluster.get("v1", "Service", name, facts.namespace)
@@ -277,7 +276,7 @@ class InPods(Place):
         return ip_families.of_service(live)
 
     def likely_families(self) -> tuple[int, ...]:
-        """The preferred family as the host cluster's own API server shows it; not a second one."""
+        """Preferred IP version, as the host cluster's own API server shows it; never a second one."""
         if not self.host_cluster.can_i([("get", "", "services", "default")]):
             found = ip_families.of_service(self.host_cluster.get("v1", "Service", "kubernetes", "default"))
             if found:
@@ -290,7 +289,7 @@ class InPods(Place):
         return own
 
     def possible_families(self) -> tuple[int, ...]:
-        """Every version of IP that pods may have; empty where the account may not look, or nothing is to be seen."""
+        """Every IP version that pods may have; empty if the account may not look, or nothing shows it."""
         if self.host_cluster.can_i([("list", "", "nodes", None), ("get", "", "services", "default")]):
             return ()
         of_nodes = ip_families.of_nodes(self.host_cluster.list("v1", "Node"))
@@ -298,17 +297,17 @@ class InPods(Place):
         return tuple(dict.fromkeys([*first, *of_nodes])) if of_nodes else ()
 
     def member_places(self, state: State) -> Mapping[str, int]:
-        """No component of a member shares ports with another one."""
+        """No places: components of members share no ports in pods."""
         del state
         return {}
 
     def member_places_left(self, run: Run) -> Mapping[str, int]:
-        """None."""
+        """No places."""
         del run
         return {}
 
     def addresses(self, seen: Snapshot) -> Addresses:
-        """Each helper has a Service."""
+        """Addresses of the helpers' Services."""
         instance = seen.instance
         return Addresses(
             webhook_url=cluster_layout.service_url(instance, KARMADA_WEBHOOK),
@@ -322,11 +321,11 @@ class InPods(Place):
         )
 
     def estimator_address(self, instance: Instance, component: Component) -> tuple[str, int]:
-        """Its Service."""
+        """Address of the estimator's Service."""
         return instance.service_host(component.name), cluster_layout.SERVICE_PORTS[component.row]
 
     def issued(self, seen: Snapshot) -> certificates.Issued:
-        """All certificates of the instance; those that are there are in Secrets."""
+        """All certificates of the instance; existing ones are read from Secrets."""
         labels = f"{INSTANCE_LABEL}={self.facts.name},{OWNER_LABEL}={seen.state.owner}"
         is_new = seen.recorded is None
         found = [] if is_new else self.host_cluster.list("v1", "Secret", self.facts.namespace, labels=labels)
@@ -336,7 +335,7 @@ class InPods(Place):
         )
 
     def connect(self, seen: Snapshot) -> Cluster:
-        """The API server: directly where it can be reached, else through the host cluster."""
+        """API server, directly if it can be reached, else through the host cluster."""
         from ..kube.port_forward import cluster_behind  # noqa: PLC0415 - a library that few runs need
 
         own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
@@ -367,39 +366,38 @@ class InPods(Place):
         )
 
     def control_plane_exists(self, seen: Snapshot) -> bool:
-        """Whether there is a Deployment of the API server."""
+        """Return whether there is a Deployment of the API server."""
         name = seen.instance.object_name(KARMADA_APISERVER.name)
         return bool(self.host_cluster.get("apps/v1", "Deployment", name, self.facts.namespace))
 
     def pods(self) -> Sequence[Object]:
-        """The pods of the instance in the host cluster."""
+        """Pods of the instance in the host cluster."""
         return self.host_cluster.list("v1", "Pod", self.facts.namespace, labels=f"{INSTANCE_LABEL}={self.facts.name}")
 
     def begin(self, run: Run) -> bool:
-        """There are no hosts."""
+        """Nothing to record: there are no hosts."""
         del run
         return False
 
     def has_agents(self, run: Run) -> bool:
-        """Agents of members run in pods."""
+        """No agents on hosts: they run in pods."""
         del run
         return False
 
     def hand_on_agents(self, run: Run, access: Mapping[str, AgentAccess], *, more: bool) -> None:
-        """No host needs it."""
+        """Nothing to hand on."""
 
     def hand_on_members(self, run: Run, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:
-        """No host needs it."""
+        """Nothing to hand on."""
         del run, access, ready
         return False
 
 
 class PodsAboveHosts(InPods):
-    """The control plane runs in pods, and its etcd on plain hosts.
+    """Place of a control plane that runs in pods, with its etcd on plain hosts.
 
-    There is one state, the Secret that every control plane in pods has, and the Lease beside it admits one writing run.
-    The hosts keep what they run and a lock of their own, which keeps out a run for another control plane of the same
-    name.
+    There is one state, the Secret of every control plane in pods, and its Lease admits one writing run. Hosts keep what
+    they run and a lock of their own, which keeps out runs for another control plane of the same name.
     """
 
     etcd_apart = True
@@ -416,10 +414,10 @@ class PodsAboveHosts(InPods):
 
 
 def with_hosts(state: State, spec: Mapping[str, Any]) -> State:
-    """The state with the hosts of the document, and with those that are members of etcd from now on.
+    """State with the hosts of the document, and with those that are members of etcd from now on.
 
-    Before anything is put there: a run that ends early, and a document that changes after it, forget no host. A member
-    that has been started once knows the others by what it has on its disk.
+    Saved before anything is put on them, so that no host is forgotten if the run ends early and the document changes. A
+    member of etcd that has been started once knows the others from its disk.
     """
     members = tuple(host.name for host in component_hosts.hosts_of(spec, ETCD_ROLE))
     return replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain data out of what Ansible wraps."""
+"""Conversion of Ansible's wrapped values to plain data."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The same without the tags that Ansible's strings carry, which serializers do not know."""
+    """Copy of a value without the tags on Ansible's strings, which serializers do not know."""
     return json.loads(json.dumps(value))

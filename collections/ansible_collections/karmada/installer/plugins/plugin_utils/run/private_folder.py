@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private folder of a run, for what one of its steps leaves for another and nobody else may see.
+"""Private folder of a run, for data that one step leaves for another and nobody else may see.
 
-It lies in memory where there is a place for it, so that no disk and no backup ever has it, and it is named after the
-run, so that each of its processes finds it and others can tell whether it is still needed. It goes when the run ends;
-what a run could not take away itself, because it was killed, the next one does.
+It is in memory if possible, so that no disk and no backup ever holds it, and it is named after the run, so that each
+process of the run finds it and others can tell whether it is still needed. It is removed when the run ends; if the run
+was killed, the next run removes it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .. import run_process
 from ..problems import Problem, ProblemsError, Reason
 
 _STEM = "karmada-installer"
-#: Where every user of a machine may keep something in memory.
+#: Where every user of a machine may keep files in memory.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there is checked: see ``make``
-#: Where sessions have theirs: a run without one, as by cron, takes away what one with it left.
+#: Parent of the sessions' runtime folders: a run without a session, as by cron, removes those of runs with one.
 SESSIONS = Path("/run/user")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
-#: Of folders that do not say whose they are: how long nothing in them has changed when their run is over.
+#: Seconds without a change after which a folder that names no run is taken for one of a run that is over.
 _OLD_SECONDS = 24 * 3600
 
 
 def of_this_run() -> Path:
-    """That of the playbook run which this process belongs to, whether it is there or not. It makes nothing."""
+    """Private folder of the playbook run that this process belongs to. It may not exist; it is not created."""
     name = _name_of(run_process.holder_identity(run_process.main_pid()))
     for place in places():
         if _fits(place):
@@ -42,12 +42,12 @@ def of_this_run() -> Path:
 
 
 def make(folder: Path) -> None:
-    """Make a folder for this user only, in that of this run or elsewhere.
+    """Create a folder that only this user can read, in the private folder of this run or elsewhere.
 
-    Raises ProblemsError if there is something of that name that others made or can look into.
+    Raises ProblemsError if a folder of that name is another user's, or readable by others.
     """
     base = of_this_run()
-    # What ``mkdir`` makes on the way is for others, too.
+    # ``mkdir`` creates missing parents with the default mode, which others can read.
     for each in (base, folder) if base in folder.parents else (folder,):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(each):
@@ -60,12 +60,12 @@ def make(folder: Path) -> None:
 
 
 def remove() -> None:
-    """Take away that of this run. Nothing is said of what cannot be removed: the next run tries again."""
+    """Remove the private folder of this run. Failures are ignored: the next run tries again."""
     shutil.rmtree(of_this_run(), ignore_errors=True)
 
 
 def sweep() -> list[Path]:
-    """Remove what dead runs of this user left on this machine; returns what it was."""
+    """Remove folders that dead runs of this user left on this machine; returns their paths."""
     home = Path(constants.DEFAULT_LOCAL_TMP).parent
     left = [
         folder
@@ -78,13 +78,13 @@ def sweep() -> list[Path]:
     for folder in swept:
         shutil.rmtree(folder, ignore_errors=True)
         if folder.parent.name.startswith("ansible-local-"):
-            with contextlib.suppress(OSError):  # what else is in it is Ansible's
+            with contextlib.suppress(OSError):  # the rest of that folder is Ansible's
                 folder.parent.rmdir()
     return swept
 
 
 def places() -> Iterator[Path]:
-    """Where it could be, the best first."""
+    """Candidates for the parent of private folders, best first."""
     of_session = os.environ.get("XDG_RUNTIME_DIR", "")
     if Path(of_session).is_absolute():
         yield Path(of_session)
@@ -92,7 +92,7 @@ def places() -> Iterator[Path]:
 
 
 def _fits(place: Path) -> bool:
-    """Whether it is in memory, and nobody else can put something else in the place of what we make there."""
+    """Return whether a folder is in memory, and nobody else can replace entries that we create in it."""
     try:
         found = place.stat()
     except OSError:
@@ -114,7 +114,7 @@ def _is_in_memory(device: int) -> bool:
 
 
 def _is_private(folder: Path) -> bool:
-    """A folder of ours, no link to one, that nobody else can look into."""
+    """Return whether this is a folder of this user, not a link to one, without access for others."""
     try:
         found = folder.lstat()
     except OSError:
@@ -128,7 +128,7 @@ def _name_of(identity: str) -> str:
 
 
 def _identity_of(name: str) -> str:
-    """The process of which a folder has its name; empty for a name of another form."""
+    """Identity of the process that a folder is named after; empty for names of another form."""
     matched = re.fullmatch(rf"{_STEM}-(.+)-(\d+)-(\d+)", name)
     if matched is None:
         return ""
@@ -137,10 +137,10 @@ def _identity_of(name: str) -> str:
 
 
 def _is_of_earlier_version(folder: Path) -> bool:
-    """Whether an earlier version of this collection left this, and its run is over.
+    """Return whether an earlier version of this collection left this folder, and its run is over.
 
-    All that is known of that run is a pid in the name of Ansible's folder, perhaps of another machine that has the same
-    home: so nothing in it may have changed for a day, either.
+    The only trace of that run is a pid in the name of Ansible's folder, perhaps that of another machine with the same
+    home. So, in addition, nothing in the folder may have changed for a day.
     """
     matched = re.fullmatch(r"ansible-local-(\d+)\w{8}", folder.parent.name)
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others than this machine are asked to reach, and in words what keeps them from it. No I/O.
+"""Targets that other machines are asked to reach, and the faults they met, in words. No I/O.
 
-``module_utils.host_reach`` looks from a plain host, ``reach_probe`` from a pod; what they find has one form.
+``module_utils.host_reach`` looks from a plain host, ``reach_probe`` from a pod; both report in this form.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PORTS: Mapping[str, int] = {"https": 443, "http": 80, "socks5": 1080}
 
 @dataclass(frozen=True)
 class Target:
-    """A place to reach.
+    """Endpoint to reach.
 
-    ``name`` is for whoever asks, ``url`` for people. With ``tls`` more than the port is tried: the other side's
-    certificate has to be for ``server_name`` and of one of the PEM certificates ``authority``; where that is empty, it
+    ``name`` identifies it for the caller, ``url`` for people. With ``tls``, a TLS handshake follows the connection: the
+    certificate has to be for ``server_name`` and signed by one of the PEM certificates ``authority``; without these it
     is not verified.
     """
 
@@ -35,51 +35,51 @@ class Target:
 
     @classmethod
     def of_url(cls, name: str, url: str, authority: str = "") -> Target:
-        """An API server at this address."""
+        """API server at this address."""
         host, port = _place(url)
         return cls(name, url, host, port, tls=True, authority=authority, server_name=host if authority else "")
 
     @classmethod
     def of_proxy(cls, name: str, url: str) -> Target:
-        """A proxy, of which no more than the port is tried."""
+        """Proxy, of which only the port is tried."""
         host, port = _place(url)
         return cls(name, url, host, port, tls=False)
 
     @classmethod
     def of_name(cls, name: str, url: str) -> Target:
-        """An API server that does not answer yet, of which no more than its name is looked up."""
+        """API server that does not answer yet, of which only the name is looked up."""
         return cls(name, url, _place(url)[0], 0, tls=True)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Target:
-        """From its plain form."""
+        """Target from its plain form."""
         return cls(**plain)
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As it is handed to hosts."""
+        """Form in which hosts get it."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What keeps one from a target: a kind of ``module_utils.host_reach``, and what was said beside."""
+    """Reason why a target is not reached: a kind of ``module_utils.host_reach``, and details in its words."""
 
     kind: str
     detail: str = ""
 
     @classmethod
     def of(cls, plain: Mapping[str, str]) -> Fault:
-        """From its plain form."""
+        """Fault from its plain form."""
         return cls(plain["fault"], plain["detail"])
 
     @property
     def plain(self) -> dict[str, str]:
-        """As ``module_utils.host_reach`` tells it."""
+        """Form of ``module_utils.host_reach``."""
         return {"fault": self.kind, "detail": self.detail}
 
     def words(self, target: Target) -> str:
-        """For people, after the words that it is not reached."""
+        """Text for people, to follow the statement that the target is not reached."""
         host = target.host
         text = {
             kinds.UNKNOWN_NAME: f"the name {host} is not known there",
@@ -98,12 +98,12 @@ class Fault:
 
     @property
     def is_of_certificate(self) -> bool:
-        """Whether the other side was reached and is not who it should be."""
+        """True if the other side was reached but cannot prove that it is the expected one."""
         return self.kind in (kinds.OTHER_NAME, kinds.OTHER_AUTHORITY, kinds.EXPIRED, kinds.NOT_YET_VALID)
 
 
 def sentences(target: Target, faults: Mapping[str, Fault]) -> Iterable[tuple[str, Fault]]:
-    """Who does not reach the target and why, once for each reason; ``faults`` is by the name of who looked."""
+    """Sentences on who does not reach the target, one per fault; ``faults`` is by the name of the one that looked."""
     looked: dict[Fault, list[str]] = {}
     for name, fault in faults.items():
         looked.setdefault(fault, []).append(name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one action has at hand: what it was given, the place of the instance, its state, and the lock.
+"""Everything one action works with: its inputs, the place of the instance, its state, and the lock.
 
-A run reads as much as it likes. It writes only inside ``writing``, which takes the lock first and reads the state
-again, so that a run with nothing to change sends nothing at all, and two runs never write side by side.
+A run may read at any time. It writes only inside ``writing``, which takes the lock first and reads the state again. So
+a run that has nothing to change sends no write, and two runs never write side by side.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from .host_observation import HostObservation
     from .host_view import HostView
 
-#: Under what name the state keeps what is ours in the host cluster.
+#: Name under which the state records our objects of the host cluster.
 HOST_CLUSTER = "host"
 
 
 class Run(Facts):
-    """One action's view of one instance, and its hand on it.
+    """One action's access to one instance.
 
-    ``place`` says where the instance runs and what follows from that, ``store`` keeps its state.
+    ``place`` tells where the instance runs and what depends on that, ``store`` keeps its state.
     """
 
     def __init__(
@@ -73,45 +73,45 @@ class Run(Facts):
 
     @property
     def host_cluster(self) -> Cluster:
-        """The host cluster; one in which nothing is found where there is none."""
+        """Host cluster, or ``NoCluster``, in which nothing is found."""
         return self.place.host_cluster
 
     @cached_property
     def control_plane(self) -> Cluster:
-        """The instance's API server. Raises ProblemsError if it cannot be reached from here."""
+        """API server of the instance. Raises ProblemsError if it cannot be reached from here."""
         return self.kept(self.place.connect(self.snapshot))
 
     @property
     def control_plane_exists(self) -> bool:
-        """Whether the API server of the instance has been deployed; in check mode it may not have been."""
+        """True if the API server of the instance has been deployed; in check mode it may not have been."""
         return self.place.control_plane_exists(self.snapshot)
 
     @property
     def hosts(self) -> Mapping[str, Host]:
-        """The plain hosts of the document, by name."""
+        """Plain hosts of the document, by name."""
         return self.place.hosts
 
     @property
     def observed(self) -> Mapping[str, HostObservation]:
-        """What was seen of these hosts by earlier steps."""
+        """Observations of these hosts by earlier steps, by name."""
         return self.place.observed
 
     @property
     def handover(self) -> Handover:
-        """What earlier steps have left, and this one leaves for the next."""
+        """Handover from earlier steps and to later ones."""
         return self.place.handover
 
     def on_host(self, name: str) -> HostView:
-        """What one of the hosts is to be."""
+        """Desired state of one host."""
         from .host_view import HostView  # noqa: PLC0415 - of no use where all runs in pods
 
         return HostView(self, self.hosts[name], self.observed[name].files)
 
     @property
     def leaving(self) -> dict[str, Mapping[str, Any]]:
-        """Hosts that the document has no more and something of ours may be left on: name → their former entry of it.
+        """Hosts that have left the document and may still have files of ours: name → former entry of the document.
 
-        One that has only got another name is none of them: what is there belongs to the new name.
+        A host that was only renamed is not among them: its files belong to the new name.
         """
         there = {(host["address"], host.get("port")) for host in self.spec.get("hosts", ())}
         known = self.stored_state.hosts if self.stored_state else {}
@@ -121,23 +121,23 @@ class Run(Facts):
             if name not in self.hosts and (entry["address"], entry.get("port")) not in there
         }
 
-    # -- what is known of the instance -----------------------------------------------------------------------------
+    # -- state and what follows from it ----------------------------------------------------------------------------
 
     @property
     def stored_state(self) -> State | None:
-        """The state as it is kept; None before the first install and after an uninstall."""
+        """State as it is stored; None before the first install and after an uninstall."""
         return self.store.state
 
     @property
     def state(self) -> State:
-        """The stored state, or the one that a first install would begin with."""
+        """Stored state, or the one that a first install would begin with."""
         if self._state is None:
             self._state = self.stored_state or self.place.first_state()
         return self._state
 
     @property
     def snapshot(self) -> Snapshot:
-        """What follows from the state, as it was when the run last looked."""
+        """Snapshot of the instance, by the state as of the last look."""
         if self._snapshot is None:
             self._snapshot = Snapshot(
                 self, self.place, self.live, state=lambda: self.state, stored=lambda: self.stored_state
@@ -145,40 +145,40 @@ class Run(Facts):
         return self._snapshot
 
     def look_again(self, stored: State | None = None) -> None:
-        """Find out anew what the place shows, and what follows from that and from the state: ``stored``, if any."""
+        """Discard what was seen of the place and derived from the state; continue with ``stored``, if given."""
         self._state, self._snapshot, self.live = stored or self._state, None, Live(self, self.place)
 
     def go_on_with(self, state: State) -> None:
-        """Take this for the state from now on, and render the instance by it. It is not stored by this."""
+        """Continue with this state and render the instance by it, without storing it."""
         self._state, self._snapshot = state, None
 
     @property
     def instance(self) -> Instance:
-        """The instance as renderers want it."""
+        """Instance, the input of renderers."""
         return self.snapshot.instance
 
     @property
     def layout(self) -> Layout:
-        """Where the processes of the instance find each other in the host cluster."""
+        """Addresses and URLs by which processes of the instance find each other in the host cluster."""
         return self.snapshot.layout
 
     @property
     def material(self) -> Material:
-        """The keys and certificates of the instance that this step deals with."""
+        """Keys and certificates of the instance that this step deals with."""
         return self.snapshot.material
 
     @property
     def endpoint_host(self) -> str:
-        """The name or address at which people outside find the API server; empty where there is none."""
+        """Name or address of the API server for clients outside the host cluster; empty if there is none."""
         return self.snapshot.endpoint_host
 
     @property
     def public_url(self) -> str:
-        """Where the API server is for those outside; within the host cluster where it has no such address."""
+        """URL of the API server for clients outside; the one within the host cluster if there is no such address."""
         return self.snapshot.public_url
 
     def crds(self) -> list[Object]:
-        """Karmada's CRDs of the instance's release, verified; none if the document does not want them."""
+        """CRDs of the instance's Karmada release, verified; none if the document does not want them."""
         return self._crds if self.spec["installCRD"] else []
 
     @cached_property
@@ -186,14 +186,14 @@ class Run(Facts):
         return crd_files.crds(self.instance.release.karmada, self.place.crd_source)
 
     def host_cluster_objects(self) -> list[Object]:
-        """Everything that the instance consists of in the host cluster, before any overlay, but for its state."""
+        """All objects of the instance in the host cluster except its state, before overlays."""
         admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
         workloads = self._rendered(pod_components(self.spec))
         passage = render.passage(self.instance, self.place.ingress_controller)
         return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads, *passage]
 
     def workloads(self, components: Iterable[str]) -> list[Object]:
-        """What these rows of the component table consist of in the host cluster, before any overlay."""
+        """Objects of these rows of the component table in the host cluster, before overlays."""
         return self._rendered(BY_NAME[name] for name in components)
 
     def _rendered(self, components: Iterable[Component]) -> list[Object]:
@@ -206,15 +206,14 @@ class Run(Facts):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def require_lock(self) -> None:
-        """Raise LockLost if the lock that this run holds was lost; called before each write to a cluster."""
+        """Raise LockLost if the lock that this run held is lost; called before each write to a cluster."""
         self.store.require_lock()
 
     @contextmanager
     def writing(self, step: str) -> Iterator[None]:
-        """Hold the lock, with the state read after it was taken. ``step`` goes into the journal before anything is
-        done.
+        """Hold the lock, with the state read after it was taken, and ``step`` in the journal before anything changes.
 
-        What was derived from an older state is derived anew; ask again inside.
+        Values derived from an older state are derived again, so they must be read inside the context.
         """
         if self.check:
             raise AssertionError("a check run must not write")
@@ -222,7 +221,7 @@ class Run(Facts):
             yield
 
     def ensure_namespace(self) -> str | None:
-        """The UID of the namespace if this call made it, or a run that was killed before it could record that."""
+        """UID of the namespace if this call created it, or a run that was killed before it could record that."""
         found = self.host_cluster.get("v1", "Namespace", self.namespace)
         if found:
             return str(found["metadata"]["uid"]) if owned_by(found, self.state.owner, ()) else None
@@ -230,7 +229,7 @@ class Run(Facts):
         return str(applied.object["metadata"]["uid"])
 
     def journaled(self, step: str) -> State:
-        """The state with this step in its journal, and with what this run has found out by then."""
+        """State with this step in its journal, and with what this run has found out so far."""
         journal = self.state.journal
         if journal.operation != self.operation or journal.run != self.holder or journal.finished:
             journal = replace(
@@ -248,23 +247,23 @@ class Run(Facts):
         )
 
     def begin(self) -> bool:
-        """Record what is about to be done on hosts, before it is; returns whether there is anything to do."""
+        """Record planned changes of hosts before they are made; returns whether there are any."""
         return self.place.begin(self)
 
     def etcd_bootstrapped(self) -> None:
-        """Note that from now on no member of etcd may found a cluster again."""
+        """Record that members of etcd must not bootstrap a cluster again."""
         with self.writing("end the bootstrap of etcd"):
             self.save(replace(self.state, etcd=replace(self.state.etcd, bootstrapped=True)))
 
     def hosts_left(self) -> None:
-        """Forget the hosts that have left: nothing is on them any more, or they were given up by name."""
+        """Forget the hosts that have left: they are clean, or were given up by name."""
         with self.writing("forget hosts that have left"):
             self.save(replace(self.state, hosts={host["name"]: host for host in self.spec["hosts"]}))
 
     def finish(self) -> bool:
-        """Mark the operation as brought to its end and keep the document. False: there was nothing to do.
+        """Mark the operation as finished and keep the document; returns False if there was nothing to do.
 
-        What images in pods turned out to be is recorded with it, for each name once, and anew where that was asked for.
+        Records the digests of images that run in pods, once for each reference, and again where that was asked for.
         """
         stored = self.stored_state
         if stored is None:
@@ -288,24 +287,23 @@ class Run(Facts):
         return True
 
     def hold_to(self, digests: Mapping[str, str]) -> None:
-        """Record what tags of images (by reference) led to, for every run that comes."""
+        """Record digests that tags of images led to (by reference), for all later runs."""
         if digests.items() - self.state.digests.items():
             with self.writing("record images"):
                 self.save(replace(self.state, digests={**self.state.digests, **digests}))
 
     def save(self, state: State, namespace_uid: str | None = None) -> None:
-        """Keep the state. Only inside ``writing``. Raises LockLost if something else than was read is there by now."""
+        """Store the state; only inside ``writing``. Raises LockLost if it has changed since it was read."""
         if namespace_uid:
             state = state.with_owned(HOST_CLUSTER, {f"Namespace {self.namespace}": namespace_uid})
         self.store.write(state, self.instance)
         self._state = self.store.state
 
     def apply_to_host_cluster(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
-        """Bring objects of the host cluster to what ``render_objects`` says, and record those that we created.
+        """Apply the objects that ``render_objects`` gives to the host cluster, and record those that we created.
 
-        Nothing is sent when nothing differs and everything is recorded. The objects are rendered again under the lock,
-        from the state as it is then. Overlays of the document are laid over them. Nothing is applied where there is no
-        host cluster.
+        Nothing is sent if nothing differs and everything is recorded. Objects are rendered again under the lock, from
+        the state at that time, with the overlays of the document. Does nothing where there is no host cluster.
         """
         if not self.place.in_pods:
             return []
@@ -325,7 +323,7 @@ class Run(Facts):
         return changes
 
     def apply_to_control_plane(self, step: str, render_objects: Callable[[], list[Object]]) -> list[Change]:
-        """Bring objects inside the control plane to what ``render_objects`` says. They go with it: no record."""
+        """Apply objects inside the control plane. They are deleted with it, so they are not recorded."""
         if self.check:
             return apply_all(self.control_plane, render_objects(), check=True)
         planned = survey(self.control_plane, render_objects())
@@ -335,11 +333,11 @@ class Run(Facts):
             return apply_all(self.control_plane, render_objects())
 
     def remove_from_control_plane(self, step: str, refs: Iterable[Ref]) -> list[Change]:
-        """Delete these objects inside the control plane where they exist and are ours."""
+        """Delete these objects inside the control plane, as far as they exist and are ours."""
         return self._remove(step, self.control_plane, self.ours_in_control_plane(refs))
 
     def ours_in_control_plane(self, refs: Iterable[Ref]) -> list[tuple[Ref, str | None]]:
-        """Those of these objects inside the control plane that exist and are ours, with their UIDs."""
+        """Objects inside the control plane, of those given, that exist and are ours, with their UIDs."""
         found = ((ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
         return [
             (ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner
@@ -350,7 +348,7 @@ class Run(Facts):
         return self._remove(step, self.host_cluster, self.ours_in_host_cluster(objects))
 
     def ours_in_host_cluster(self, objects: Iterable[Object]) -> list[tuple[Ref, str | None]]:
-        """Those of these objects of the host cluster that are ours by label and by record, with their UIDs."""
+        """Objects of the host cluster, of those given, that are ours by label and by record, with their UIDs."""
         return [
             (Ref.of(each), each["metadata"]["uid"])
             for each in objects
@@ -358,7 +356,7 @@ class Run(Facts):
         ]
 
     def remove_former_passages(self) -> list[Change]:
-        """Delete the Ingress or Route of a type that the endpoint had before."""
+        """Delete the Ingress or Route of a former endpoint type."""
         former = [kind for kind in self.state.passages if kind != self.spec["endpoint"]["type"]]
         if not former:
             return []
@@ -384,7 +382,7 @@ class Run(Facts):
         return changes
 
     def unrecorded(self, changes: Iterable[Change]) -> dict[str, str]:
-        """Objects of the host cluster that exist and are not on record as ours: reference → UID."""
+        """Objects of the host cluster that exist and are not recorded as ours: reference → UID."""
         known = self.state.owned.get(HOST_CLUSTER, {})
         found = {str(change.ref): change.uid for change in changes if change.uid}
         return {ref: uid for ref, uid in found.items() if known.get(ref) != uid}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which members a run works on: all, unless somebody has named some, with ``--limit`` or ``karmada_members``.
+"""Selection of the members that a run works on: all, unless ``--limit`` or ``karmada_members`` names some.
 
-The control plane is one and the same for all of them, and so is what plain hosts have of them; only what joins, changes
-and leaves is selected.
+The control plane serves all members alike, and so do their components on plain hosts; only joining, changing and
+leaving are restricted to the selection.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .inventory_names import MEMBERS
 if TYPE_CHECKING:
     from .run import Run
 
-#: How many of the names that there are a message shows.
+#: Number of existing names that a message lists.
 SHOWN = 20
 
 
 def of_variables(variables: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the members that were named, sorted; empty means all. ``variables`` are those of a task.
+    """Names of the selected members, sorted; empty means all. ``variables`` are those of a task.
 
-    ``karmada_members`` is a list, or a text with commas. It comes before ``--limit``, which counts if it has left
-    members in the play; what else it names says nothing about members.
+    ``karmada_members`` is a list, or a string with commas. It takes precedence over ``--limit``, which counts if it
+    leaves members in the play; the other hosts in it do not matter.
     """
     named = variables.get("karmada_members") or ()
     if isinstance(named, str):
@@ -38,20 +38,20 @@ def of_variables(variables: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def holds(run: Run, name: str) -> bool:
-    """Whether this run works on the member of this name."""
+    """Return whether this run works on this member."""
     return not run.selected or name in run.selected
 
 
 def entries(run: Run) -> list[Mapping[str, Any]]:
-    """The members of the document that this run works on."""
+    """Members of the document that this run works on."""
     return [entry for entry in run.spec["members"] if holds(run, entry["name"])]
 
 
 def problems(run: Run, registered: Callable[[], Collection[str]]) -> Iterable[Problem]:
-    """Names that nobody has. ``registered`` gives those of the clusters in the control plane.
+    """Selected names that no member has. ``registered`` returns the names of the clusters in the control plane.
 
-    A member that is not listed any more may be named: it leaves. Clusters of others, which a limit to all members
-    holds, too, are left alone.
+    A member that is no longer listed may be selected: it leaves. Clusters of others, which a limit to all members
+    includes, are left alone.
     """
     if not run.selected:
         return

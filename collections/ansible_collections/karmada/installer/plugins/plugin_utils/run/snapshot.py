@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at an instance: what the place shows of it, and what follows from that and from one state. Nothing writes.
+"""One look at an instance: the facts of its place, and what follows from these and one state. Nothing writes.
 
-Nothing in a snapshot changes. Each fact is found when it is first asked for, and never again: who wants to look again,
-because the lock was taken or the host cluster has said something new, makes another snapshot.
+A snapshot is immutable. Each fact is determined when it is first asked for, and only once: to look again, because the
+lock was taken or the host cluster has new information, make another snapshot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP_LIFETIME = timedelta(hours=12)  # longer than any step works
 
 
 class Live:
-    """What the place shows of the endpoint and of addresses at one time, whatever the state is."""
+    """Facts of the endpoint and of addresses that the place shows at one time, whatever the state is."""
 
     def __init__(self, facts: Facts, place: Place) -> None:
         self._facts, self._place = facts, place
@@ -39,35 +39,35 @@ class Live:
 
     @cached_property
     def seen_families(self) -> tuple[int, ...]:
-        """The versions of IP that the API server has for certain, the preferred one first; empty if that is open."""
+        """IP versions that the API server is certain to have, the preferred one first; empty if that is undecided."""
         return self._place.families()
 
     @cached_property
     def likely_families(self) -> tuple[int, ...]:
-        """Those that it has, or would have as far as this can be seen before its namespace exists.
+        """IP versions that it has, or would probably have before its namespace exists.
 
-        Until there is a namespace to ask in, a check run looks at what else it may read, and a run that writes says
-        IPv4 until it has made the namespace: nothing is rendered with that.
+        While there is no namespace to ask in, a check run uses what else it may read. A run that writes assumes IPv4
+        until it has created the namespace, and renders nothing with that.
         """
         return self.seen_families or (self._place.likely_families() if self._facts.check else ()) or (ip_families.IPV4,)
 
     @cached_property
     def node_addresses(self) -> list[list[str]]:
-        """The addresses of each node of the host cluster, where they matter for the endpoint."""
+        """Addresses of each node of the host cluster; empty if the endpoint does not depend on them."""
         if self._settings["type"] != "NodePort" or self._settings.get("host"):
             return []
         return endpoint.internal_addresses(self._place.host_cluster.list("v1", "Node"))
 
     @cached_property
     def api_service(self) -> Object | None:
-        """The API server's Service as the host cluster has it, where it matters for the endpoint."""
+        """Live Service of the API server; None if the endpoint does not depend on it."""
         if self._settings["type"] not in ("NodePort", "LoadBalancer"):
             return None
         return self._place.host_cluster.get("v1", "Service", f"{self._facts.name}-apiserver", self._facts.namespace)
 
     @cached_property
     def route(self) -> Object | None:
-        """The Route to the API server as the host cluster has it, where it says the name."""
+        """Live Route to the API server; None if the endpoint does not get its name from it."""
         if self._settings["type"] != "Route" or self._settings.get("host"):
             return None
         kind, name = endpoint.PASSAGES["Route"], f"{self._facts.name}-apiserver"
@@ -75,9 +75,9 @@ class Live:
 
 
 class Snapshot:
-    """What follows from the document, one state and what the place shows.
+    """Values that follow from the document, one state and the facts of the place.
 
-    ``state`` and ``stored`` give the state, and the one that is kept if there is any; each is asked once, if at all.
+    ``state`` returns the state, ``stored`` the stored one or None; each is called at most once.
     """
 
     def __init__(
@@ -94,19 +94,19 @@ class Snapshot:
 
     @cached_property
     def state(self) -> State:
-        """The state that all of this follows from."""
+        """State that all of this follows from."""
         return self._state()
 
     @cached_property
     def recorded(self) -> str | None:
-        """The Karmada version of the instance that is installed; None where there is none."""
+        """Karmada version of the installed instance; None if there is none."""
         stored = self._stored()
         return stored.version if stored else None
 
     @cached_property
     def instance(self) -> Instance:
-        """The instance as renderers want it."""
-        # What is to be removed is removed as what it is, whatever version the document has come to ask for.
+        """Instance, the input of renderers."""
+        # An uninstall removes the installed version, even if the document asks for another one by now.
         removing = self.facts.operation == "uninstall" and self.recorded is not None
         release = releases.choose(None if removing else self.facts.spec.get("version"), self.recorded)
         return Instance.of(
@@ -122,15 +122,15 @@ class Snapshot:
 
     @property
     def service_subnet(self) -> str:
-        """The ranges for Services of the control plane: the document's, else what the first install has chosen."""
+        """Service CIDRs of the control plane: those of the document, else those that the first install chose."""
         wanted: str | None = self.facts.spec["components"][KARMADA_APISERVER.field].get("serviceSubnet")
         return wanted or self.state.service_subnet or ip_families.default_service_subnet(self.live.likely_families)
 
     @cached_property
     def endpoint_host(self) -> str:
-        """The name or address at which people outside find the API server; empty where there is none."""
+        """Name or address of the API server for clients outside the host cluster; empty if there is none."""
         settings, live = self.facts.spec["endpoint"], self.live
-        # An address of another type leads nowhere any more.
+        # The recorded address is void once the type of the endpoint has changed.
         recorded = self.state.endpoint_host if self.state.endpoint_type in ("", settings["type"]) else ""
         return endpoint.named(settings) or endpoint.host(
             settings, recorded, live.node_addresses, live.api_service, live.route
@@ -138,21 +138,21 @@ class Snapshot:
 
     @cached_property
     def public_url(self) -> str:
-        """Where the API server is for those outside; within the host cluster where it has no such address."""
+        """URL of the API server for clients outside; the one within the host cluster if there is no such address."""
         if not self.endpoint_host:
             return self.layout.apiserver_url
         return endpoint.url(self.endpoint_host, endpoint.port(self.facts.spec["endpoint"], self.live.api_service))
 
     @cached_property
     def layout(self) -> Layout:
-        """Where the processes of the instance find each other in the host cluster."""
+        """Addresses and URLs by which processes of the instance find each other in the host cluster."""
         settings, live = self.facts.spec["endpoint"], self.live
         others = endpoint.same_place(settings, self.endpoint_host, live.node_addresses, live.api_service)
         return cluster_layout.layout(self.instance, self.endpoint_host, *others)
 
     @cached_property
     def issued(self) -> certificates.Issued:
-        """All certificates, with those that are missing or not as they should be made anew (not yet stored)."""
+        """All certificates, with new ones (not yet stored) for those that are missing or invalid."""
         return self.place.issued(self)
 
     @property
@@ -162,11 +162,11 @@ class Snapshot:
 
     @property
     def addresses(self) -> Addresses:
-        """How the control plane's API server finds its helpers, as its own objects have to say it."""
+        """Addresses of the API server's helpers, as objects in the control plane name them."""
         return self.place.addresses(self)
 
     @cached_property
     def own_identity(self) -> KeyPair:
-        """As whom this step works in the control plane, where there may be no rights yet."""
+        """Superuser certificate of this step, for a control plane that may have no RBAC objects yet."""
         facts = self.facts
         return certificates.superuser("system:karmada:installer", self.state, facts.spec, facts.now, STEP_LIFETIME)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private key and the host keys that SSH reads, where Secrets are objects of a cluster.
+"""Private key and host keys that SSH reads, where Secrets are objects of a cluster.
 
-They are files in the private folder of the run (``private_folder``), for their owner alone, and go with it when the run
-ends. Their content is never a variable, an argument or part of a message.
+They are files in the private folder of the run (``private_folder``), readable by their owner only, and are removed with
+it when the run ends. Their content is never in a variable, an argument or a message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .facts import Facts
 
 
 def fetch(run: Facts) -> list[Path]:
-    """Make the files that the document asks for, and say which. Raises ProblemsError with all that is wrong."""
+    """Write the files that the document asks for; returns their paths. Raises ProblemsError with all problems."""
     if run.connection.secrets:
         return []
     return _write(run, run.spec["ssh"], "spec.ssh", ssh_folder.of_this_run())
@@ -30,12 +30,12 @@ def fetch(run: Facts) -> list[Path]:
 def of_settings(run: Facts, settings: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str | None]]:
     """Files with the private key and the host keys that these settings refer to, while the context lasts.
 
-    ``where`` is the field of the settings. Raises ProblemsError with all that is wrong.
+    ``where`` is the path of the settings in the document. Raises ProblemsError with all problems.
     """
     if run.connection.secrets or not any(field in settings for field in ssh.REFERENCES):
         yield _files(settings, run.connection.secrets, "")
         return
-    # In the folder of the run, so that they end with it if this process does not come to that.
+    # In the folder of the run, so that they are removed with it if this process is killed.
     private_folder.make(ssh_folder.of_this_run())
     with tempfile.TemporaryDirectory(dir=ssh_folder.of_this_run()) as folder:
         _write(run, settings, where, Path(folder))
@@ -59,7 +59,7 @@ def _write(run: Facts, settings: Mapping[str, Any], where: str, folder: Path) ->
             problems += error.problems
             continue
         private_folder.make(folder)
-        # ssh does not read a key whose last line has no end, as it may be after copying it.
+        # ssh does not read a key whose last line has no newline, which copying may have lost.
         private_file.write(folder / key, text if text.endswith("\n") else f"{text}\n")
         found.append(folder / key)
     if problems:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run keeps what SSH needs of Secrets. Apart from ``ssh_files``, so that a template need not load that."""
+"""Folder for the SSH files of a run. Apart from ``ssh_files``, so that the template's lookup need not import that."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from . import private_folder
 
 
 def of_this_run() -> Path:
-    """That of the playbook run which this process belongs to; it ends with the run."""
+    """SSH folder of the playbook run that this process belongs to; it is removed with the run."""
     return private_folder.of_this_run() / "ssh"

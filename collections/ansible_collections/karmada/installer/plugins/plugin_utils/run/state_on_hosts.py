@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installer's state where it lies on plain hosts: one step after another, and which one counts. No I/O.
+"""Versions of the installer's state on plain hosts, and the choice of the valid one. No I/O.
 
 Any of the hosts may lie, and a run may have been killed while it wrote. A run writes its next state to every host
-before it does what that state records, so hosts that tell the truth differ by one step at the most. Therefore a state
-counts that more than half of the hosts have, or had right before the one they have now. What one host says alone,
-however new, does not; and a host whose state the others do not know is named.
+before it does what that state records, so the states of honest hosts differ by at most one version. Therefore a state
+is valid if more than half of the hosts have it, or had it directly before their current one. A state that only one host
+has does not count, however new it is; and a host whose state the others do not know is named.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ..problems import Problem, ProblemsError, Reason
 if TYPE_CHECKING:
     from .host_observation import HostObservation
 
-#: How many states before the last one a host is known by, when it was away and comes back.
+#: Number of earlier states by which a host is recognised when it comes back after an absence.
 LINEAGE = 32
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A state as it lies on hosts; ``serial`` 0 is none at all. ``lineage``: digests before it, newest first."""
+    """State as stored on hosts; ``serial`` 0 means none. ``lineage`` has the digests before it, newest first."""
 
     serial: int = 0
     files: Mapping[str, str] | None = None
@@ -40,43 +40,43 @@ class Stored:
 
     @classmethod
     def of(cls, found: Mapping[str, Any] | None) -> Stored:
-        """From its plain form, ``{serial, files, lineage}``; an earlier version of this collection kept no lineage."""
+        """State from its plain form, ``{serial, files, lineage}``; our earlier versions kept no lineage."""
         return cls(found["serial"], found["files"], tuple(found.get("lineage", ()))) if found else cls()
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Its plain form, with the digest that names it."""
+        """Plain form, with the digest that identifies it."""
         files = dict(self.files or {})
         return {"serial": self.serial, "files": files, "digest": self.digest, "lineage": list(self.lineage)}
 
     @property
     def without_files(self) -> dict[str, Any]:
-        """What a host gets that only has to know which state it is: no key of any authority."""
+        """Plain form for a host that only needs to identify the state: without any key of an authority."""
         return {**self.plain, "files": {}}
 
     def for_host(self, host: Host) -> dict[str, Any]:
-        """What a host of the control plane is to keep of it: keys of authorities beside API servers only."""
+        """Plain form for a host of the control plane; only hosts with an API server get the keys of authorities."""
         return self.plain if CONTROL_PLANE_ROLE in host.roles else self.without_files
 
     def is_kept(self, host: Host, kept: Kept | None) -> bool:
-        """Whether a host of the control plane keeps what it is to keep, and nothing else."""
+        """Return whether a host of the control plane keeps exactly what ``for_host`` gives it."""
         wanted = self.for_host(host)
         return kept is not None and kept.digest == wanted["digest"] and bool(kept.copies) == bool(wanted["files"])
 
     @cached_property
     def digest(self) -> str:
-        """The name of the whole, its serial included; empty where there is none."""
+        """Digest of the whole, including its serial; empty if there is no state."""
         return digest_of(self.serial, dict(self.files or {})) if self.serial else ""
 
     def state(self) -> State | None:
-        """What it says. Raises ProblemsError when it cannot be read."""
+        """Parse the state; None if there is none. Raises ProblemsError when it cannot be read."""
         if not self.serial:
             return None
         files = files_of(self.files)
         return read_state(files, f"{STATE_FOLDER} of the hosts")
 
     def after(self, state: State, *, on_hosts: bool = True) -> Stored:
-        """The next one, or this one if nothing differs. ``on_hosts``: whether any host has got this one."""
+        """Next version, or this one if nothing differs. ``on_hosts``: whether any host already has this one."""
         files = base64_files(to_files(state))
         if files == self.files:
             return self
@@ -86,77 +86,77 @@ class Stored:
 
 @dataclass(frozen=True)
 class Kept:
-    """What one host keeps: which state it has, those before that, and the copies it can give of them."""
+    """Record of one host: its state, the digests before that, and the copies that it holds."""
 
-    #: its own, without files where it keeps no copy, and the copy before that
+    #: its own state, without files if it keeps no copy, and the copy before that
     own: Stored = Stored()
     previous: Stored = Stored()
-    #: the digest that the host told; that of a copy is computed here
+    #: digest that the host reported; that of a copy is computed here
     told: str = ""
-    #: whether it noted what was before; an earlier version of this collection did not
+    #: whether it keeps digests of earlier states; an earlier version of this collection did not
     has_lineage: bool = False
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Kept:
-        """From its plain form, which is what the host answered (``host_state.read_state``)."""
+        """Record from its plain form, the answer of the host (``host_state.read_state``)."""
         own, previous = Stored.of(plain), Stored.of(plain.get("previous"))
         return cls(own, previous, plain.get("digest", ""), "lineage" in plain)
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """JSON form."""
         previous = {"serial": self.previous.serial, "files": dict(self.previous.files or {})}
         found = {"serial": self.serial, "files": dict(self.own.files or {}), "digest": self.told, "previous": previous}
         return {**found, "lineage": list(self.lineage)} if self.has_lineage else found
 
     @property
     def serial(self) -> int:
-        """The number of the state; 0 if it keeps none."""
+        """Serial of the state; 0 if the host keeps none."""
         return self.own.serial
 
     @property
     def lineage(self) -> tuple[str, ...]:
-        """Digests before it, newest first, as far as it noted them."""
+        """Digests before it, newest first, as far as the host keeps them."""
         return self.own.lineage
 
     @property
     def is_first(self) -> bool:
-        """Whether it is known that there was none before it."""
+        """True if it is known to be the first state."""
         return self.has_lineage and not self.lineage
 
     @property
     def digest(self) -> str:
-        """The name of its state. A host cannot give something else than its copy under the name of a state."""
+        """Digest of its state; computed from its copy, if any, so it cannot pass off other content under a digest."""
         return self.own.digest if self.own.files else self.told
 
     @cached_property
     def copies(self) -> tuple[Stored, ...]:
-        """The states that it can give."""
+        """States of which it holds a copy."""
         both = (self.own, replace(self.previous, lineage=self.lineage[1:]))
         return tuple(each for each in both if each.files)
 
     @property
     def vouches_for(self) -> set[str]:
-        """The state it has, and the one right before."""
+        """Digests of its state and of the one directly before."""
         return {self.digest, *self.lineage[:1]}
 
     def is_of_line(self, chosen: Stored) -> bool:
-        """Whether this is the chosen state or one before it, or an unfinished step that followed on any of these."""
+        """Return whether its state is the chosen one, an earlier one, or an unfinished successor of one of these."""
         if self.vouches_for & {chosen.digest, *chosen.lineage}:
             return True
-        # Of two that are the first, one is of a run that was killed. Earlier versions noted nothing of what was before.
+        # Of two first states, one is of a run that was killed. Earlier versions of the collection kept no lineage.
         return not chosen.lineage and (self.is_first or self.serial < chosen.serial)
 
 
 def kept_by(observed: Mapping[str, HostObservation]) -> dict[str, Kept]:
-    """Host → what it keeps, of the hosts that were looked at and keep anything."""
+    """Host → record, of the hosts that were looked at and keep a state."""
     return {name: each.stored for name, each in observed.items() if each.stored.serial}
 
 
 def choose(kept: Mapping[str, Kept], instance: str) -> Stored:
-    """The state to go on with. ``kept`` is what hosts of the control plane keep, of those that keep anything.
+    """Choose the state to continue with, from the records of the control-plane hosts that keep one.
 
-    Raises ProblemsError if more than half of them agree on none, or if some have one that the others do not know.
+    Raises ProblemsError if no more than half of them agree on a state, or if some have one that the others do not know.
     """
     if not kept:
         return Stored()
@@ -164,7 +164,7 @@ def choose(kept: Mapping[str, Kept], instance: str) -> Stored:
     copies = [copy for each in kept.values() for copy in each.copies]
     agreed = [copy for copy in copies if 2 * vouched[copy.digest] > len(kept)]
     if not agreed and all(each.is_first for each in kept.values()):
-        # The first state was on its way to the hosts when a run ended, perhaps more than once: nothing had begun.
+        # Runs ended, perhaps repeatedly, while they distributed a first state: nothing had begun.
         return Stored()
     if not agreed:
         raise ProblemsError(_disagreement(kept, instance))

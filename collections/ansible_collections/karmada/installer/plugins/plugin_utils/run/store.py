@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the installer's state is kept, and who may write it: a Secret with a Lease, or files on plain hosts."""
+"""Storage of the installer's state, with its lock: a Secret with a Lease, or files on plain hosts."""
 
 from __future__ import annotations
 
@@ -32,81 +32,80 @@ if TYPE_CHECKING:
     from .host_observation import HostObservation
     from .run import Run
 
-#: How long a run waits for another one to end before it gives up.
+#: Longest wait for another run to release the lock.
 LOCK_WAIT_SECONDS = 120
-#: How often a write of the state may be refused although nobody has written it, 15 s in all.
+#: Retries of a state write that is refused although nobody else has written, 15 s in total.
 REFUSALS = 12
-#: In the place of an object's version: it must not be there. No object has this one, which is that of an empty etcd.
+#: Version of an object that must not exist: resourceVersion 1 is that of an empty etcd, and no object has it.
 NOT_STORED: Mapping[str, str] = {"resourceVersion": "1"}
 
 
 def version_of(live: Object) -> dict[str, str]:
-    """Which object this is, and as who last wrote it; an apply that says so is refused when that has changed."""
+    """UID and resourceVersion of an object; an apply with these is refused if the object has changed since."""
     return {key: live["metadata"][key] for key in ("uid", "resourceVersion")}
 
 
 class StateStore(ABC):
-    """The state of one instance as it is kept, and the lock that goes with it.
+    """Store of one instance's state, and of the lock that goes with it.
 
-    ``later`` says whether what is written here is only handed on, and reaches the place where it is kept with a later
-    step.
+    ``later``: writes are only handed on, and a later step brings them to where the state is kept.
     """
 
     later: ClassVar[bool] = False
-    #: Told that the lock is about to be taken, or has been let go of.
+    #: Called with True before the lock is taken, and with False after its release.
     on_lock: Callable[[bool], None] = staticmethod(lambda _held: None)
 
     @cached_property
     def state(self) -> State | None:
-        """The state as it was last read or written; None before the first install and after an uninstall."""
+        """State as last read or written; None before the first install and after an uninstall."""
         return self._read()
 
     @abstractmethod
     def _read(self) -> State | None:
-        """The state as it is now. Raises ProblemsError if it cannot be read."""
+        """Read the current state. Raises ProblemsError if it cannot be read."""
 
     @abstractmethod
     def write(self, state: State, instance: Instance) -> None:
-        """Keep this. Only inside ``writing``. Raises LockLost if somebody else has written since it was read."""
+        """Store the state; only inside ``writing``. Raises LockLost if somebody else has written since it was read."""
 
     @abstractmethod
     def writing(self, run: Run, step: str) -> AbstractContextManager[None]:
-        """The right to write, with the state as it is when nobody else may."""
+        """Context with the right to write, and with the state as read under the lock."""
 
     @property
     def stored(self) -> Stored | None:
-        """The state in the form in which plain hosts keep it; None where they do not."""
+        """State in the form of plain hosts; None where these do not keep it."""
         return None
 
     @property
     def kept_by_hosts(self) -> Mapping[str, Kept]:
-        """What each plain host keeps of the state, of those that keep anything."""
+        """Records of the plain hosts that keep a state, by host."""
         return {}
 
     @abstractmethod
     def require_lock(self) -> None:
-        """Raise LockLost if the lock that this run holds was lost."""
+        """Raise LockLost if the lock that this run held is lost."""
 
     @abstractmethod
     def resume_lock(self) -> None:
-        """Keep renewing the lock through this action if an earlier step of the same run took it."""
+        """Keep renewing the lock through this action if an earlier step of the run took it."""
 
     @abstractmethod
     def release_lock(self) -> None:
-        """Let go of the lock if this run holds it."""
+        """Release the lock if this run holds it."""
 
     @abstractmethod
     def retire_lock(self) -> None:
-        """The lock is among what is deleted next: do not miss it."""
+        """Expect the deletion of the lock, which is deleted with other objects next."""
 
 
 class SecretStore(StateStore):
-    """A Secret in the instance's namespace of the host cluster, and a Lease beside it that admits one writing run."""
+    """Secret in the instance's namespace of the host cluster, with a Lease beside it that admits one writing run."""
 
     def __init__(self, facts: Facts, cluster: Callable[[], Cluster]) -> None:
         self._facts, self._cluster_of = facts, cluster
         self._lock_kept = False
-        #: as what object the state was read or written
+        #: version of the Secret as last read or written
         self._version = NOT_STORED
 
     @property
@@ -131,7 +130,7 @@ class SecretStore(StateStore):
 
     @contextmanager
     def writing(self, run: Run, step: str) -> Iterator[None]:
-        """The lock is taken and the state read again. ``step`` goes into the journal before anything is done."""
+        """Take the lock and read the state again; ``step`` is in the journal before anything changes."""
         created = run.ensure_namespace()
         self._hold_lock()
         self.state = self._read()
@@ -143,10 +142,10 @@ class SecretStore(StateStore):
         self._lock.check()
 
     def _make_way_for_clashing_instance(self) -> None:
-        """Preflight refuses names that are taken; two first installs at the same moment take none from each other yet.
+        """Resolve two first installs, with names that clash, that start at the same moment.
 
-        Each has put its name into its Lease before it looks for the other's, so at least one of them sees it. Raises
-        ProblemsError, with the lock released.
+        Preflight refuses names that are taken, and neither has taken one yet. Each has written its Lease before it
+        looks for the other's, so at least one sees the other. Raises ProblemsError, with the lock released.
         """
         cluster, namespace = self._cluster, self._facts.namespace
         for other in clashing_names(self._facts.name):
@@ -173,27 +172,27 @@ class SecretStore(StateStore):
             return
         self.on_lock(True)
         self._lock.acquire(LOCK_WAIT_SECONDS, self._facts.say)
-        # Not released at the end of a step: the run as a whole excludes others.
+        # Not released at the end of a step: the lock belongs to the run as a whole.
         self._facts.until_closed(self._lock.held(release=False))
         self._lock_kept = True
 
     def require_lock(self) -> None:
-        """Raise LockLost if the lock that this run holds was lost."""
+        """Raise LockLost if the lock that this run held is lost."""
         if self._lock_kept:
             self._lock.check()
 
     def resume_lock(self) -> None:
-        """Keep renewing the lock through this action if an earlier step of the same run took it."""
+        """Keep renewing the lock through this action if an earlier step of the run took it."""
         if not self._facts.check and self._lock.is_ours():
             self._hold_lock()
 
     def release_lock(self) -> None:
-        """Let go of the lock if this run holds it."""
+        """Release the lock if this run holds it."""
         self._lock.release()
         self.on_lock(False)
 
     def retire_lock(self) -> None:
-        """The lock is among what is deleted next: do not miss it."""
+        """Expect the deletion of the lock, which is deleted with other objects next."""
         if self._lock_kept:
             self._lock.retire()
 
@@ -202,8 +201,8 @@ class SecretStore(StateStore):
     def write(self, state: State, instance: Instance) -> None:
         """Store the state.
 
-        The lock says who may write, and a machine that stood still for a while may not know yet that it was lost; so
-        only what was read under the lock is replaced. Raises LockLost if something else is there by now.
+        The lock decides who may write, but a machine that was suspended may not know yet that it lost the lock; so only
+        the version read under the lock is replaced. Raises LockLost if the Secret has changed since.
         """
         state = replace(state, collection=COLLECTION_VERSION)
         secret = workloads.secret(instance, "installer", "installer-state", to_files(state))
@@ -211,7 +210,7 @@ class SecretStore(StateStore):
         self.state = state
 
     def _written(self, secret: Object) -> Object:
-        """The state as it is there when it was written. Raises LockLost if something else is there by now."""
+        """Write the Secret; returns it as stored. Raises LockLost if it has changed since it was read."""
         wanted = {**secret, "metadata": {**secret["metadata"], **self._version}}
         for tried in range(REFUSALS):
             try:
@@ -219,15 +218,14 @@ class SecretStore(StateStore):
             except Conflict:
                 if live := self._written_unheard(secret):
                     return live
-            # Something on the way refused it, and what was read is there yet: the same write is as right as before.
+            # Something on the way refused the write, and the version read is still there, so the write may be repeated.
             time.sleep(min(2.0, 0.05 * 2**tried))
         return self._cluster.apply(wanted).object
 
     def _written_unheard(self, secret: Object) -> Object | None:
-        """The state as it is there, if that is what we meant to write: an attempt that we heard nothing of got through.
+        """Stored Secret, if it has the content that we meant to write: an attempt whose answer was lost succeeded.
 
-        Nobody else writes the same, since the journal in it names this run. None if nobody has written anything; raises
-        LockLost otherwise.
+        Nobody else wrote it: the journal in it names this run. None if nobody has written; raises LockLost otherwise.
         """
         live = self._cluster.get("v1", "Secret", secret["metadata"]["name"], self._facts.namespace)
         uid = self._version.get("uid")
@@ -243,35 +241,35 @@ class SecretStore(StateStore):
 
 
 class HostFiles(StateStore):
-    """Files on the plain hosts of the control plane, which Ansible's connections alone reach.
+    """Files on the plain hosts of the control plane, which only Ansible's connections reach.
 
-    What lies there is read by the first step of a run, goes on through its ``Handover``, and is written back by steps
-    that do nothing else. The lock is held on the hosts, from the first step to the last.
+    The first step of a run reads them, the ``Handover`` carries the state on, and steps that do nothing else write it
+    back. The lock is held on the hosts, from the first step to the last.
     """
 
     later = True
 
     def __init__(self, instance: str, observed: Mapping[str, HostObservation], handover: Handover) -> None:
-        #: of the hosts that keep the state, or know which one it is: not of those of members
+        #: records of the control-plane hosts only: hosts of members keep no state
         self._kept = state_on_hosts.kept_by(observed)
         self._instance, self._handover = instance, handover
 
     @property
     def stored(self) -> Stored:
-        """The state that this run goes on with: the one that the hosts agree on, until a step has handed on another."""
+        """State that this run continues with: the one that the hosts agree on, until a step has handed on another."""
         found = self._handover.stored
         return state_on_hosts.choose(self._kept, self._instance) if found is None else Stored.of(found)
 
     @property
     def kept_by_hosts(self) -> Mapping[str, Kept]:
-        """What each host of the control plane keeps of the state, of those that keep anything."""
+        """Records of the control-plane hosts that keep a state, by host."""
         return self._kept
 
     def _read(self) -> State | None:
         return self.stored.state()
 
     def write(self, state: State, instance: Instance) -> None:
-        """Hand the state on; the next step that writes to the hosts writes it there."""
+        """Hand the state on; the next step that writes to the hosts stores it there."""
         del instance
         before = self.stored
         on_hosts = any(each.digest == before.digest for each in self.kept_by_hosts.values())
@@ -280,18 +278,18 @@ class HostFiles(StateStore):
 
     @contextmanager
     def writing(self, run: Run, step: str) -> Iterator[None]:
-        """Nothing to take, and nobody else has written: the journal is opened when the work on hosts begins."""
+        """No lock to take, and no other writer: the journal is opened when the work on hosts begins."""
         del run, step
         yield
 
     def require_lock(self) -> None:
-        """The modules that change a host ask for its lock."""
+        """Nothing to check: the modules that change a host check its lock."""
 
     def resume_lock(self) -> None:
-        """It is renewed by these modules."""
+        """Nothing to resume: these modules renew the lock."""
 
     def release_lock(self) -> None:
-        """A step of its own lets go of each host."""
+        """Nothing to release: a step of its own releases the lock of each host."""
 
     def retire_lock(self) -> None:
-        """It goes with the files."""
+        """Nothing to expect: the lock is deleted with the files."""
