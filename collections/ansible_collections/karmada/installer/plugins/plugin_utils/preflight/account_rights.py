@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an account needs to be allowed to do at the host cluster, and which of it this one may not."""
+"""Permissions that the account needs in the host cluster, and those of them that it lacks."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("networking.k8s.io", "networkpolicies", (*READ, *WRITE)),
     ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
 )
-#: What is needed beside that where etcd keeps its data in directories of the nodes, on persistentvolumes.
+#: Verbs needed on persistentvolumes, in addition, where etcd keeps its data in directories of the nodes.
 HOST_PATH_RIGHTS = ("get", "list", "create", "patch", "delete")
 
 
 def problems(run: Run) -> Iterable[Problem]:
-    """The rights that this document needs and the account does not have."""
+    """Permissions that this document needs and the account lacks."""
     wanted = in_namespace(run.namespace)
     if namespace_is_missing(run):
-        # Made by server-side apply, and removed again by an uninstall.
+        # Created by server-side apply, and deleted by an uninstall.
         wanted += [
             (verb, "", "namespaces", None if verb == "create" else run.namespace, "", run.namespace) for verb in WRITE
         ]
@@ -53,7 +53,7 @@ def problems(run: Run) -> Iterable[Problem]:
 
 
 def in_namespace(namespace: str) -> list[tuple[str | None, ...]]:
-    """As can_i takes them. A Role suffices for all of them, for looking at the namespace itself, too."""
+    """Permissions in the namespace, in the form of ``can_i``. A Role can grant all, reading the namespace included."""
     inside: list[tuple[str | None, ...]] = [
         (verb, group, *_with_subresource(resource, namespace))
         for group, resource, verbs in HOST_RIGHTS
@@ -63,7 +63,7 @@ def in_namespace(namespace: str) -> list[tuple[str | None, ...]]:
 
 
 def told(permissions: Sequence[object]) -> Iterable[Problem]:
-    """One problem that names all of them; none where there are none."""
+    """One problem that names all of these permissions; none if there are none."""
     if permissions:
         yield Problem(
             what=f"the account may not: {'; '.join(str(each) for each in permissions)}",
@@ -74,7 +74,7 @@ def told(permissions: Sequence[object]) -> Iterable[Problem]:
 
 
 def _of_endpoint(settings: Mapping[str, Any], namespace: str) -> list[tuple[str | None, ...]]:
-    """What only this type of endpoint needs."""
+    """Permissions that only this type of endpoint needs."""
     kind = settings["type"]
     if kind == "NodePort":
         return [] if settings.get("host") else [("list", "", "nodes", None)]
@@ -87,17 +87,17 @@ def _of_endpoint(settings: Mapping[str, Any], namespace: str) -> list[tuple[str 
     if kind == "Ingress":
         wanted.append(("list", passage.group, "ingressclasses", None))
     elif settings.get("host"):
-        # OpenShift asks for more from those who choose a name themselves.
+        # OpenShift requires more of accounts that choose the name themselves.
         wanted += [(verb, passage.group, passage.resource, namespace, "custom-host") for verb in ("create", "update")]
     return wanted
 
 
 def namespace_is_missing(run: Run) -> bool:
-    """Whether the namespace is known not to exist yet."""
+    """Return whether the namespace is known not to exist yet."""
     try:
         return run.host_cluster.get("v1", "Namespace", run.namespace) is None
     except Forbidden:
-        return False  # to look is one of the rights that are asked for
+        return False  # reading it is one of the permissions that are checked
 
 
 def _with_subresource(resource: str, namespace: str) -> tuple[str, str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What preflight asks of any cluster, be it the host cluster or a member."""
+"""Checks of any cluster, be it the host cluster or a member."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from ..kube.cluster import Cluster
 from ..problems import Problem, Reason
 
-#: How far clocks may be apart.
+#: Greatest tolerated difference of clocks.
 CLOCK_TOLERANCE = timedelta(seconds=30)
 
 
 def clock(cluster: Cluster, where: str) -> Iterable[Problem]:
-    """Certificates and tokens that one side makes would not be valid yet, or no more, for the other."""
+    """Clock skew that would make certificates and tokens of one side not yet, or no longer, valid on the other."""
     ahead = cluster.clock_ahead(retry_seconds=5)
     if abs(ahead) > CLOCK_TOLERANCE:
         seconds, side = round(abs(ahead).total_seconds()), "ahead of" if ahead > timedelta(0) else "behind"
@@ -29,5 +29,5 @@ def clock(cluster: Cluster, where: str) -> Iterable[Problem]:
 
 
 def minor(version: Mapping[str, Any]) -> tuple[int, int]:
-    """Of the version document of an API server, as (1, 35)."""
+    """Minor version in the version document of an API server, as (1, 35)."""
     return int(version["major"]), int(version["minor"].rstrip("+"))

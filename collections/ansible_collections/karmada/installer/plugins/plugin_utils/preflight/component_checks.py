@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether components can run as the document wants them: storage, classes, flags, audit policy, overlays."""
+"""Checks of components against the document: storage, classes, flags, audit policy, overlays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from . import account_rights
 
 
 def host_path_nodes(run: Run) -> Iterable[Problem]:
-    """Nodes for the members, before the first installation chooses them."""
+    """Nodes for the members of etcd, before the first installation chooses them."""
     settings, path = settings_of(ETCD, run.spec), "spec.components.etcd.local"
     if not etcd_nodes.is_wanted(run.spec) or run.stored_state:
         return
@@ -46,7 +46,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
 
 
 def storage_class(run: Run) -> Iterable[Problem]:
-    """The StorageClass that the document names for etcd."""
+    """StorageClass that the document names for etcd, if it does not exist."""
     claim = (settings_of(ETCD, run.spec).get("volumeData") or {}).get("volumeClaim") or {}
     wanted = claim.get("storageClassName")
     classes = {each["metadata"]["name"] for each in run.host_cluster.list("storage.k8s.io/v1", "StorageClass")}
@@ -60,7 +60,7 @@ def storage_class(run: Run) -> Iterable[Problem]:
 
 
 def priority_classes(run: Run) -> Iterable[Problem]:
-    """Without its class no pod of a component is admitted, which would only be seen after the first change."""
+    """PriorityClasses that do not exist; pods that name one would not be admitted, after the first change."""
     users: dict[str, list[Component]] = defaultdict(list)
     for component in pod_rows(run.spec):
         users[settings_of(component, run.spec)["priorityClassName"]].append(component)
@@ -76,7 +76,7 @@ def priority_classes(run: Run) -> Iterable[Problem]:
 
 
 def pull_secrets(run: Run) -> Iterable[Problem]:
-    """Pull secrets that are not there. It is said only: images that anybody may pull need none."""
+    """Missing pull secrets, as hints only: public images need none."""
     named: dict[str, list[str]] = defaultdict(list)
     for component in pod_rows(run.spec):
         settings = settings_of(component, run.spec)
@@ -96,7 +96,7 @@ def pull_secrets(run: Run) -> Iterable[Problem]:
 
 
 def overlays(run: Run) -> Iterable[Problem]:
-    """What can be said without asking; then what the API server says of the result, if there is a namespace for it."""
+    """Overlays that are wrong by themselves, or, if there is a namespace to try in, by the API server's judgement."""
     overlays, problems = overlay.read(run.spec, run.config_maps)
     yield from problems
     if not overlays:
@@ -108,7 +108,7 @@ def overlays(run: Run) -> Iterable[Problem]:
         return
     for each in overlay.laid_over(objects, overlays):
         concerned = [one.where for one in overlays if one.is_for(each)]
-        # The data of Secrets and what only a running instance knows are not a matter of overlays.
+        # Data of Secrets, and what only a running instance knows, are no concern of overlays.
         if concerned and each["kind"] not in ("Secret", "ConfigMap"):
             try:
                 run.host_cluster.apply(each, dry_run=True)
@@ -118,7 +118,7 @@ def overlays(run: Run) -> Iterable[Problem]:
 
 
 def audit(run: Run) -> Iterable[Problem]:
-    """The ConfigMap with the audit policy, where the document names one."""
+    """Problems of the audit policy in the ConfigMap that the document names, if any."""
     return audit_policy.find_problems(run.spec, run.config_maps)
 
 
@@ -129,7 +129,7 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
         settings, path = settings_of(component, run.spec), settings_path(component)
         tag = str(settings.get("imageTag") or "").partition("@")[0]
         if tag not in ("", getattr(release, component.image.release)):
-            continue  # of a program that somebody else has built nothing is on record
+            continue  # flags of somebody else's build are unknown
         for field, kind, known in (
             ("extraArgs", "setting" if component.settings_file else "flag", known_flags.flags(component, release)),
             ("featureGates", "feature gate", known_flags.feature_gates(component, release)),
@@ -146,7 +146,7 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
 
 
 def own_images(run: Run) -> Iterable[Problem]:
-    """Images that the document names for single components: whether they are used, and go with the others."""
+    """Images that the document sets for single components, if they have no effect or do not fit the others."""
     before, release = run.state.document, run.instance.release
     for hint in own_images_of.hints(run.spec, release):
         run.tell(Problem(hint, reason=Reason.UNTESTED_VERSION, severity=Severity.HINT))
@@ -154,7 +154,7 @@ def own_images(run: Run) -> Iterable[Problem]:
 
 
 def _listed(names: Sequence[str], kind: str) -> str:
-    """All names; where they are many, how many, and for gates where to read of them."""
+    """List of names; if there are many, their number, and for gates a link to a list."""
     if len(names) <= 30:
         return ", ".join(names)
     told = f"{len(names)} {kind}s, from {names[0]} to {names[-1]}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the endpoint can be had: its port, its name, and who would serve it."""
+"""Checks of the endpoint: its port, its name, and the controller that would serve it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..run.run import Run
 from . import endpoint_look, reach_from_hosts
 from .endpoint_look import Seen
 
-#: By one of these names pods find the API server of any cluster, so its certificate has them.
+#: Names of the API server in any cluster, one of which is in its certificate.
 _NAMES_OF_API_SERVERS = {"kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-#: How many letters of a certificate's names are told.
+#: Characters shown of a certificate's names.
 _MOST_WORDS = 200
 
 
 def node_port(run: Run) -> Iterable[Problem]:
-    """Whether the node port that the document chooses is free."""
+    """Node port in the document, if another Service has it."""
     settings = run.spec["endpoint"]
     if settings["type"] != "NodePort" or not settings.get("port"):
         return
@@ -48,7 +48,7 @@ def node_port(run: Run) -> Iterable[Problem]:
 
 
 def ingress(run: Run) -> Iterable[Problem]:
-    """Whether an Ingress controller is there that passes TLS through, and the name is free with it."""
+    """Ingress endpoint: needs a controller that passes TLS through, and a name that is free there."""
     settings = run.spec["endpoint"]
     if settings["type"] != "Ingress":
         return
@@ -87,7 +87,7 @@ def ingress(run: Run) -> Iterable[Problem]:
 
 
 def route(run: Run) -> Iterable[Problem]:
-    """Whether there are Routes at all, and the name is free."""
+    """Route endpoint: needs a cluster with Routes, and a name that is free."""
     settings, passage = run.spec["endpoint"], endpoint.PASSAGES["Route"]
     if settings["type"] != passage.kind:
         return
@@ -103,7 +103,7 @@ def route(run: Run) -> Iterable[Problem]:
 
 
 def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
-    """An Ingress (of this class) or a Route of somebody else that has the name; as far as we may look."""
+    """Ingress (of this class) or Route of others that has the name, as far as the account may look."""
     settings = run.spec["endpoint"]
     passage = endpoint.PASSAGES[settings["type"]]
     ours = (run.namespace, run.instance.object_name(KARMADA_APISERVER.name))
@@ -120,10 +120,10 @@ def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
 
 
 def leads(run: Run) -> Iterable[Problem]:
-    """Whether the endpoint that the document names leads to this control plane, as far as it can be seen from here.
+    """Endpoint in the document that leads to another control plane, as far as this can be seen from here.
 
-    Those who use it may be elsewhere, with another name service: a name that is not known here, or leads past what the
-    document knows, is told. An API server of somebody else that answers there is nothing that will be right later.
+    Clients may be elsewhere, with other DNS: a name that is unknown here, or that leads to an address that the document
+    does not know, is only a hint. If an API server of others answers there, that is a problem.
     """
     settings = run.spec["endpoint"]
     name = endpoint.named(settings)
@@ -134,7 +134,7 @@ def leads(run: Run) -> Iterable[Problem]:
     for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
         run.tell(Problem(hint, reason=Reason.ENDPOINT_MISDIRECTED, severity=Severity.HINT))
     if not run.place.in_pods and not run.stored_state and any(each.refusal for each in run.observed.values()):
-        return  # it may be ours, and what tells so be on a host that lets nobody in
+        return  # it may be ours: the host that could tell may be one that cannot be looked at
     ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""
     if stranger := _stranger(seen.certificate, ours):
         via = "" if endpoint.is_address(name) else f", which leads to {', '.join(seen.addresses)} from here"
@@ -149,9 +149,9 @@ def leads(run: Run) -> Iterable[Problem]:
 
 
 def _stranger(certificate: str, ours: bytes) -> str:
-    """Whose API server it is that has this certificate, in words; empty if it is ours, or no API server.
+    """Names of the API server with this certificate, as text; empty if it is ours, or no API server.
 
-    Before ours runs a proxy that it is to share with others may answer with a certificate of its own.
+    Before ours runs, a proxy that it is to share with others may answer with a certificate of its own.
     """
     try:
         about = x509.describe(certificate.encode(), *filter(None, [ours])) if certificate else {}
@@ -168,7 +168,7 @@ def _bare(name: str) -> str:
 
 
 def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
-    """What may be right where the clients are, and is not what it looks like from here."""
+    """Hints on a name that may be right for clients but looks wrong from here."""
     if not seen.addresses:
         yield (
             f"{_called(name)} is not known to this machine ({seen.unknown}): kubeconfigs lead there, so let the name "
@@ -179,7 +179,7 @@ def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
 
 
 def _past_hosts(run: Run, name: str, addresses: Sequence[str]) -> Iterator[str]:
-    """Names whose addresses are none that can serve the endpoint, as far as the document tells."""
+    """Hints on a name whose addresses cannot serve the endpoint, as far as the document tells."""
     virtual_ip = (run.spec["endpoint"].get("virtualIP") or {}).get("address")
     of_hosts = {host.address: host for host in component_hosts.all_hosts(run.spec)}
     known = {_address(each): host for each, host in of_hosts.items()}
@@ -204,7 +204,7 @@ def _past_hosts(run: Run, name: str, addresses: Sequence[str]) -> Iterator[str]:
 
 
 def _of_hosts(run: Run, name: str) -> Iterator[str]:
-    """Hosts that do not know the name; those that run agents have it told of their members."""
+    """Hints on hosts that do not know the name; for hosts with agents it is a problem of their members."""
     faults: dict[Fault, list[str]] = {}
     for host, observed in run.observed.items():
         found = observed.unreached.get(reach_from_hosts.ENDPOINT)
@@ -222,5 +222,5 @@ def _called(name: str) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    # An address of a link has its interface behind it.
+    # A link-local address is followed by its interface.
     return ipaddress.ip_address(text.partition("%")[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a name leads from this machine, and who answers there. Asks the name service and begins a TLS connection."""
+"""Lookup of a name from this machine, and the certificate of the server there: a DNS query and a TLS handshake."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-#: How long all of it may take. Who is there answers a handshake within a second; a name service may ask others first.
+#: Timeout in total. A server answers a handshake within a second; a DNS server may have to ask others first.
 SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a host name or address.
+    """Result for a host name or address.
 
-    ``addresses`` are those that it has, ``unknown`` is why it has none, in the words of the name service.
-    ``certificate`` is that of whoever answers, in PEM and not verified; empty if nobody does, or not by TLS.
+    ``addresses`` are those of the name; if there are none, ``unknown`` is the reason in the words of the resolver.
+    ``certificate`` is that of the server, in PEM and not verified; empty if none answers, or not by TLS.
     """
 
     addresses: tuple[str, ...] = ()
@@ -28,9 +28,9 @@ class Seen:
 
 
 def look(host: str, port: int, seconds: float = SECONDS) -> Seen:
-    """Look up the host, and see who answers at that port of it; without a port (0) only the first.
+    """Look up the host, and fetch the certificate of the server at that port; without a port (0), only look it up.
 
-    It takes ``seconds`` at most: resolving a name cannot be broken off, so a thread that is still at it is left behind.
+    Takes at most ``seconds``: a name lookup cannot be cancelled, so a thread that is still in one is left behind.
     """
     deadline = time.monotonic() + seconds
     found: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
@@ -42,7 +42,7 @@ def look(host: str, port: int, seconds: float = SECONDS) -> Seen:
             if port:
                 found.put(replace(seen, certificate=_certificate(host, port, seen.addresses, deadline)))
         finally:
-            # Nobody waits for what will not come.
+            # Ends the wait for a result that will not come.
             found.put(None)
 
     threading.Thread(target=work, daemon=True).start()
@@ -66,8 +66,8 @@ def _resolved(host: str) -> Seen:
 
 
 def _certificate(host: str, port: int, addresses: tuple[str, ...], deadline: float) -> str:
-    """Of the first address at which somebody answers."""
-    # Who it is decides the caller: it may be somebody else's, and nothing is sent.
+    """Certificate of the first address at which a server answers."""
+    # The caller judges the certificate, which may be that of others; nothing is sent.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

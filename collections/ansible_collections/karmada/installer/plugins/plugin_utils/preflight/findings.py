@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong and can be known before the first change. Every check adds its problems; none stops the others."""
+"""Everything that can be found wrong before the first change. All checks run, and their problems are collected."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ from . import (
     reach_from_hosts,
 )
 
-#: More than join at the same moment (``members.join.AT_ONCE``): a look is a few requests, and one that does not answer
-#: takes its time and is not to delay the others.
+#: More than are joined at the same time (``members.join.AT_ONCE``): a look is only a few requests, and a member that
+#: does not answer must not delay the others for long.
 MEMBERS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong. ``problems`` are of the whole, so that nothing can be done; ``members`` are those of single
-    members by name, which keep only that member from its due.
-    """
+    """Problems found. ``problems`` concern the whole and stop the run; ``members``, by name, stop only that member."""
 
     problems: list[Problem]
     members: dict[str, list[Problem]] = field(default_factory=dict)
@@ -50,16 +48,16 @@ class Findings:
         return list(dict.fromkeys(everything))
 
     def with_members(self, more: Mapping[str, list[Problem]]) -> Findings:
-        """The same, and what else is wrong with members."""
+        """Findings with further problems of members."""
         names = dict.fromkeys([*self.members, *more])
         return Findings(self.problems, {name: [*self.members.get(name, []), *more.get(name, [])] for name in names})
 
 
 def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
-    """Everything that is wrong, told at once. Changes nothing. Plain hosts that have left may be given up by name."""
+    """Run all checks and return every problem. Changes nothing. Plain hosts that have left may be given up by name."""
     members = selected_members.entries(run)
     with ThreadPoolExecutor(min(len(members), MEMBERS_AT_ONCE) + 6) as pool:
-        # What needs the host cluster waits until it has answered, so that it is asked, and told of, only once.
+        # Checks that need the host cluster wait for its first answer, so that a failure is reported only once.
         access = pool.submit(collected, partial(_place_access, run))
         registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))
         checks: list[Callable[[], Iterable[Problem]]] = [
@@ -89,11 +87,11 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
 
 
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
-    """What would keep an uninstall from its work; its members are asked later, one by one."""
+    """Problems that would stop an uninstall; its members are checked later, one by one."""
     access = collected(partial(_uninstall_access, run)) if run.place.in_pods else []
     if access or not run.hosts:
         return access
-    # Which hosts there are, the state knows, too. Beneath pods, a run works on those of the document alone.
+    # In mode Binary the state also knows the hosts. Below pods, a run works only on those of the document.
     unnamed = host_preflight.unnamed_members(run, abandoned_hosts) if run.place.in_pods else []
     return unnamed + host_preflight.unreachable_hosts(run, abandoned_hosts)
 
@@ -101,7 +99,7 @@ def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Pr
 def _uninstall_access(run: Run) -> Iterable[Problem]:
     run.host_cluster.version(retry_seconds=5)
     yield from account_rights.told(run.host_cluster.can_i(account_rights.in_namespace(run.namespace)))
-    # Reading it has refusals of its own.
+    # Reading the state may raise as well.
     state = run.stored_state
     if state and state.etcd.storage == "directory" and not run.hosts:
         yield Problem(
@@ -113,7 +111,7 @@ def _uninstall_access(run: Run) -> Iterable[Problem]:
 
 
 def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Problem]]) -> Iterable[Problem]:
-    """The check, unless the host cluster cannot be used: then that is told, and nothing that follows from it."""
+    """Problems of a check; none if the host cluster cannot be used, which is reported without its consequences."""
     return check() if not access.result() else ()
 
 
@@ -124,7 +122,7 @@ def _version(run: Run) -> Iterable[Problem]:
 
 
 def _place_access(run: Run) -> Iterable[Problem]:
-    """Whether the host cluster can be worked with at all. Of plain hosts each tells for itself."""
+    """Problems that make the host cluster unusable. Plain hosts are checked one by one."""
     if not run.place.in_pods:
         return
     run.host_cluster.version(retry_seconds=5)
@@ -188,7 +186,7 @@ def _hosts(run: Run, abandoned: Sequence[str]) -> Iterable[Problem]:
 
 
 def _recorded(run: Run) -> Iterable[Problem]:
-    """What does not go with an installation that is there. Reading its state and choosing the release refuse, too."""
+    """Conflicts with an existing installation. Reading its state and choosing the release may raise as well."""
     state = run.stored_state
     if state:
         releases.choose(run.spec.get("version"), state.version)
@@ -203,7 +201,7 @@ def _external_etcd(run: Run) -> Iterable[Problem]:
 
 
 def _crds(run: Run) -> Iterable[Problem]:
-    """Fetching early is cheap (it is kept), and a mirror that does not answer is found before the first change."""
+    """Fetch the CRDs now: they are cached, and a mirror that does not answer is found before the first change."""
     if run.spec["installCRD"]:
         run.crds()
     return ()

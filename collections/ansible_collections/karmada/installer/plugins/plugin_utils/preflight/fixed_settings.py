@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that an existing control plane cannot follow, because data, addresses or certificates hang on them."""
+"""Settings that an existing control plane cannot change, because data, addresses or certificates depend on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..etcd import external as external_etcd
 from ..problems import Problem, Reason
 from ..run.run import Run
 
-#: Fields that data, addresses or everybody's certificates hang on.
+#: Fields on which data, addresses or all certificates depend.
 FIXED_SETTINGS = (
     "components.etcd.local.replicas",
     "components.etcd.local.volumeData",
@@ -21,14 +21,14 @@ FIXED_SETTINGS = (
     "encryption.provider",
     "hostCluster.domain",
 )
-#: Field that counts how often the rights of administrators were taken back.
+#: Field that counts how often administrators' access was revoked.
 GENERATION = "certificates.administratorGeneration"
-#: Where etcd may be.
+#: Locations of etcd.
 _EXTERNAL, _ON_HOSTS, _IN_PODS = "external", "on plain hosts", "in pods"
 
 
 def changed(run: Run) -> Iterable[Problem]:
-    """Settings that an existing control plane cannot follow, because data or addresses hang on them."""
+    """Settings that differ from those at the install although data or addresses depend on them."""
     if not run.state.document:
         return
     # It may be older than some of the fields that are compared.
@@ -42,7 +42,7 @@ def changed(run: Run) -> Iterable[Problem]:
 
 
 def _generation_lowered(old: int, new: int) -> Iterable[Problem]:
-    """An API server refuses it by a rule of the schema about the object as it was; a file has no such rule."""
+    """Lowered generation: an API server refuses it by a transition rule, but a file has no such rule."""
     if new < old:
         yield Problem(
             what=f"it was {old} and is {new} now; kubeconfigs that were taken back would have their rights again",
@@ -53,7 +53,7 @@ def _generation_lowered(old: int, new: int) -> Iterable[Problem]:
 
 
 def service_subnet(run: Run) -> Iterable[Problem]:
-    """Left out it means the one that was chosen, so this is no fixed setting like others."""
+    """Service subnet that was changed, or does not fit the cluster's IP versions; left out, it is the chosen one."""
     wanted = run.spec["components"]["karmadaAPIServer"].get("serviceSubnet")
     if not wanted:
         return
@@ -77,7 +77,7 @@ def _cannot_follow(path: str, old: Any, new: Any) -> Problem:
 
 
 def store_moved(run: Run) -> bool:
-    """Whether the document wants the store elsewhere: in pods, on hosts or with somebody else."""
+    """Return whether the document moves etcd elsewhere: into pods, onto hosts or to an external one."""
     wanted = _EXTERNAL if external_etcd.is_named(run) else _ON_HOSTS if etcd_on_hosts(run.spec) else _IN_PODS
     return wanted != _place(run.state.etcd.storage)
 
@@ -87,7 +87,7 @@ def _place(storage: str) -> str:
 
 
 def store(run: Run) -> Iterable[Problem]:
-    """The recorded choice holds before the first installation has come to its end, too."""
+    """Changed location of etcd; the recorded one is binding even before the first installation has finished."""
     etcd = run.state.etcd
     if store_moved(run):
         yield Problem(

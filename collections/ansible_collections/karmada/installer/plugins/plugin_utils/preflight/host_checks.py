@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with plain hosts and can be known before the first change. All of it is told at once.
+"""Checks of plain hosts before the first change. All problems are reported at once.
 
-Pure functions over what the first step found on each host: ``observed`` is host name → observation.
+Pure functions over the observations of the first step: ``observed`` is host name → observation.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from . import host_list_checks
 
 Observed = Mapping[str, HostObservation]
 
-#: What our units use that came last: ProtectProc.
+#: Version with ProtectProc, the newest setting that our units use.
 OLDEST_SYSTEMD = 247
-#: Clocks that are apart by more than the first (seconds) make etcd complain and leases end late; by more than the
-#: second, certificates that are issued on one side may not be valid yet on the other. Those are 5 minutes old when new.
+#: In seconds. Beyond the first, etcd complains and leases end late; beyond the second, certificates that one side
+#: issues may not be valid yet on the other: new ones are backdated by 5 minutes.
 NOTICEABLE_SKEW, TOLERABLE_SKEW = 2, 30
 MIB = 1024 * 1024
-#: What a program takes, at most; the largest, kube-apiserver, has 90 MiB.
+#: Disk space for a program, at most; the largest, kube-apiserver, has 90 MiB.
 PROGRAM_BYTES = 110 * MIB
-#: What the data of etcd needs to begin with, and how much it may grow to unless the document says otherwise.
+#: Disk space that etcd's data needs at first, and the size to which it may grow by default.
 ETCD_BYTES, ETCD_QUOTA = 1024 * MIB, 2 * 1024 * MIB
-#: Below this a host with that role works, but not for long.
+#: With less memory a host of that role works, but not for long.
 MEMORY: Mapping[str, int] = {CONTROL_PLANE_ROLE: 1536 * MIB, ETCD_ROLE: 512 * MIB}
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """A host of the document and what was found there."""
+    """Host of the document with its facts and observation."""
 
     host: Host
     facts: HostFacts
@@ -56,7 +56,7 @@ class _Seen:
 
     @cached_property
     def interface(self) -> Interface | None:
-        """The network interface that carries its address; None if none does."""
+        """Network interface that carries its address; None if none does."""
         return next((each for each in self.facts.interfaces if each.name == self.facts.interface), None)
 
     @property
@@ -65,7 +65,7 @@ class _Seen:
 
 
 def problems(instance: Instance, observed: Observed, state: State | None) -> list[Problem]:
-    """Everything that is wrong with the whole. ``state`` is None before the first install."""
+    """Problems of the whole installation. ``state`` is None before the first install."""
     hosts = [host for host in component_hosts.all_hosts(instance.spec) if not host.is_of_members]
     found = [
         *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec}),
@@ -78,7 +78,7 @@ def problems(instance: Instance, observed: Observed, state: State | None) -> lis
 
 
 def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem]]:
-    """What is wrong with hosts that members alone need: host → its problems, which keep nobody else from their due."""
+    """Problems of hosts that only members need, by host; they stop nothing else."""
     found, others = {}, [host for host in component_hosts.all_hosts(instance.spec) if not host.is_of_members]
     for host in component_hosts.all_hosts(instance.spec):
         if host.is_of_members:
@@ -90,7 +90,7 @@ def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem
 
 
 def hints(instance: Instance, observed: Observed) -> list[Problem]:
-    """What is no reason to stop and a person wants to know."""
+    """Hints, which stop nothing."""
     seen = _seen(component_hosts.all_hosts(instance.spec), observed)
     hint = Severity.HINT
     return [
@@ -109,7 +109,7 @@ def _seen(hosts: Iterable[Host], observed: Observed) -> list[_Seen]:
 
 
 def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator[Problem]:
-    """What is wrong with a host by itself; one that could not be looked at says only why."""
+    """Problems of a single host; if it could not be looked at, only the reason for that."""
     for one in _seen([host], observed):
         for check in _OF_ONE_HOST:
             yield from check(instance, one)
@@ -163,7 +163,7 @@ def _machine(_instance: Instance, one: _Seen) -> Iterator[Problem]:
             "install them; on most distributions useradd and userdel are in the package passwd or shadow-utils",
             reason=Reason.UNSUITABLE_HOST,
         )
-    # Of a host that runs agents the address is only to log in.
+    # The address of a host with agents is used for logins only.
     if not facts.has_address and not one.host.is_of_members:
         others = ", ".join(str(each.ip) for each in one.addresses if not each.ip.is_loopback) or "none"
         yield Problem(
@@ -182,7 +182,7 @@ def _disk(instance: Instance, one: _Seen) -> Iterator[Problem]:
     needed[units.PROGRAMS] = len(programs) * PROGRAM_BYTES
     if ETCD in wanted and units.unit_name(instance, ETCD) not in one.facts.units:
         needed[units.DATA] = ETCD_BYTES
-    # Folders of one file system share what is free there.
+    # Folders on one file system share its free space.
     by_device: dict[int, list[str]] = {}
     for folder in needed:
         by_device.setdefault(one.facts.devices[folder], []).append(folder)
@@ -224,7 +224,7 @@ def _ports(instance: Instance, one: _Seen) -> Iterator[Problem]:
 
 
 def _names(instance: Instance, one: _Seen) -> Iterator[Problem]:
-    """Units and users under our names that are not ours stay as they are."""
+    """Units and users under our names that are not ours, which the run would not touch."""
     ours = units.skeleton(instance)
     remedy = (
         "choose another metadata.name; if it is what is left of a control plane that is no more, remove it on the host"
@@ -304,7 +304,7 @@ def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
             )
     macs = {interface.mac for one in seen for interface in one.facts.interfaces}
     strangers = {one.facts.virtual_ip_at for one in seen} - macs - {""}
-    # A host of ours that could not be looked at may be the one that has it.
+    # A host of ours that could not be looked at may be the holder.
     needed = sum(not host.is_of_members for host in component_hosts.all_hosts(instance.spec))
     if strangers and not (serving and len(seen) < needed):
         yield Problem(
@@ -327,7 +327,7 @@ _OF_ALL_HOSTS: tuple[Callable[[Instance, Sequence[_Seen]], Iterable[Problem]], .
 
 def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[tuple[str, Reason]]:
     facts, wanted = one.facts, component_hosts.components_on(instance, one.host)
-    # Not refused: the last of its members may leave before it does.
+    # No problem: the last of its members may leave before the host does.
     if one.host.is_of_members and not wanted:
         yield f"it has the role {AGENT_ROLE}, and no member names it in its agentHosts", Reason.FIELD_WITHOUT_EFFECT
     needed = sum(amount for role, amount in MEMORY.items() if role in one.host.roles)
@@ -360,7 +360,7 @@ def _hints_of_one(instance: Instance, one: _Seen) -> Iterator[tuple[str, Reason]
 
 
 def _unit_of(group: str) -> str:
-    """The unit in the path of a control group; empty for a process that is in none."""
+    """Unit in the path of a control group; empty for a process that is in none."""
     return next((part for part in reversed(group.split("/")) if part.endswith((".service", ".scope", ".socket"))), "")
 
 
@@ -382,14 +382,14 @@ def _remedy_for_port(one: _Seen, group: str) -> str:
     return "stop it, let it listen elsewhere, or take another host"
 
 
-# -- small things ----------------------------------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def _skews(seen: Sequence[_Seen], least: float, most: float | None) -> Iterator[str]:
-    """Pairs of clocks that are certainly apart by more than ``least`` seconds, and not by more than ``most``.
+    """Pairs of clocks that certainly differ by more than ``least`` seconds, and by no more than ``most``.
 
-    How long an answer took is not known, so what is known of a clock is a range. Where a host is far from ours and from
-    another host, it is compared with ours only.
+    The delay of an answer is unknown, so the offset of a clock is a range. A host that is far from our clock and from
+    another host's is compared with ours only.
     """
 
     def apart(low: float, high: float) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with the hosts that a document names, known without a look at them. No I/O."""
+"""Checks of the list of hosts in a document, without looking at the hosts. No I/O."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..render import sockets, units
 
 
 def of_the_document(instance: Instance) -> Iterator[Problem]:
-    """What the document alone tells and no rule of its schema can say."""
+    """Problems of the document alone that no rule of its schema can express."""
     yield from _agent_hosts(instance)
     yield from _unheard(instance)
     yield from _direct_endpoint(instance)
 
 
 def _agent_hosts(instance: Instance) -> Iterator[Problem]:
-    """Hosts that members name and that are not there for that.
+    """Hosts that members name as agent hosts and that do not exist or have another role.
 
-    No rule of the schema: to look for each of 8 names of 5,000 members among 64 hosts is beyond an API server's limit.
+    Not a rule of the schema: looking up 8 names of each of 5,000 members among 64 hosts exceeds CEL's cost limit.
     """
     of_members = {host.name: host.is_of_members for host in component_hosts.all_hosts(instance.spec)}
     for number, entry in enumerate(instance.spec["members"]):
@@ -45,9 +45,9 @@ def _agent_hosts(instance: Instance) -> Iterator[Problem]:
 
 
 def _unheard(instance: Instance) -> Iterator[Problem]:
-    """Components that would not listen where they are looked for: flags may move ports, and do no more than that.
+    """Components that would not listen where others connect to: flags may only change the port of a listener.
 
-    No rule of the schema, which does not know the ports and flags of the table of components.
+    Not a rule of the schema, which does not know the ports and flags of the component table.
     """
     told = set()
     for host in component_hosts.all_hosts(instance.spec):
@@ -69,7 +69,7 @@ def _unheard(instance: Instance) -> Iterator[Problem]:
 
 
 def _looked_for(instance: Instance, host: Host, component: Component) -> list[tuple[str, int]]:
-    """Where others connect to a component of this host, and where it is asked how it is."""
+    """Addresses and ports at which others connect to a component of this host, and at which its health is checked."""
     where, ports = units.layout(instance, host, component, ""), component.listens(instance.spec)
     if component is ETCD:
         return [
@@ -82,7 +82,7 @@ def _looked_for(instance: Instance, host: Host, component: Component) -> list[tu
 
 
 def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
-    """A host that is the endpoint itself has to listen where clients are sent. For the table, too, no rule."""
+    """Host that is the endpoint itself and does not listen on that port. No schema rule: it needs the table."""
     settings = instance.spec["endpoint"]
     port, listens = endpoint.port(settings, None), KARMADA_APISERVER.listens(instance.spec)["https"]
     addresses = [host.address for host in component_hosts.hosts_of(instance.spec, CONTROL_PLANE_ROLE)]
@@ -97,9 +97,9 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
 
 
 def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
-    """Members of etcd are neither added, removed nor moved by writing other hosts into the document.
+    """Changes of hosts that would add, remove or move members of etcd.
 
-    No rule of the schema: before etcd has begun, hosts may be corrected, and only the state says whether it has.
+    Not a rule of the schema: hosts may be corrected until etcd is bootstrapped, which only the state knows.
     """
     if not (state.etcd.bootstrapped or state.etcd.nodes):
         return
@@ -136,7 +136,7 @@ def _or_begin_anew(state: State) -> str:
 
 
 def _fixed_ports(instance: Instance, before: Mapping[str, Any]) -> Iterator[Problem]:
-    """Hosts are changed one after the other, and until the last of them is, they have to find each other."""
+    """Changed ports: hosts are updated one after the other, and must find each other until the last one is."""
     if "components" not in before:
         return
     for component, names in ((ETCD, ("client", "peer")), (KARMADA_APISERVER, ("https",))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that can be known of plain hosts before the first change."""
+"""Everything that can be checked of plain hosts before the first change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import host_checks
 
 
 def unreachable_hosts(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
-    """For an uninstall: hosts that cannot be looked at, or that another run works on, unless given up by name."""
+    """Hosts that an uninstall cannot look at, or that another run works on, unless given up by name."""
     refused = _refused(
         run, [*component_hosts.all_hosts(run.spec), *map(component_hosts.host_of, run.leaving.values())], abandoned
     )
@@ -26,7 +26,7 @@ def unreachable_hosts(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
 
 
 def unnamed_members(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
-    """For an uninstall that works on the hosts of the document alone: hosts with etcd that it does not name."""
+    """Hosts with etcd that the document does not name; an uninstall below pods works only on those it names."""
     nodes = run.stored_state.etcd.nodes if run.stored_state else ()
     missing = [name for name in nodes if name not in run.hosts and name not in abandoned]
     if not missing:
@@ -44,16 +44,16 @@ def unnamed_members(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
 
 
 def problems(run: Run, abandoned: Sequence[str] = ()) -> list[Problem]:
-    """Everything that is wrong, told at once. Changes nothing. ``abandoned`` are given up of those that have left."""
+    """Problems of hosts that stop the run. Changes nothing. ``abandoned``: hosts that have left and are given up."""
     found = [*host_checks.problems(run.instance, run.observed, run.stored_state), *_of_leaving(run, abandoned)]
     hosts = [name for name, host in run.hosts.items() if not host.is_of_members]
     return found + _programs(run, hosts)
 
 
 def of_members(run: Run) -> dict[str, list[Problem]]:
-    """What is wrong with the hosts that run agents: member → the problems of its hosts.
+    """Problems of the hosts that run agents, by member.
 
-    A host that has a problem is left as it is by the steps that follow.
+    Later steps skip a host that has a problem.
     """
     found = host_checks.of_members(run.instance, run.observed)
     of_hosts = {name: [*each, *_programs(run, [name])] for name, each in found.items()}
@@ -67,14 +67,14 @@ def of_members(run: Run) -> dict[str, list[Problem]]:
 
 
 def _programs(run: Run, hosts: Sequence[str]) -> list[Problem]:
-    """Programs that cannot be had. Which are lacking is known of hosts that could be looked at and that can run any."""
+    """Programs that cannot be had; known only if all hosts were looked at and have a supported architecture."""
     seen = [run.observed[host].facts for host in hosts]
     known = all(facts and facts.architecture in ARCHITECTURES for facts in seen)
     return host_programs.problems(run, hosts) if known else []
 
 
 def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
-    """What keeps hosts that have left the document from being cleaned."""
+    """Problems that keep hosts from being cleaned after they have left the document."""
     hosts = [component_hosts.host_of(entry) for entry in run.leaving.values()]
     for host, problem in _refused(run, hosts, abandoned):
         told = replace(problem, what=f"it has left the document and is to be cleaned, but {problem.what}")
@@ -92,7 +92,7 @@ def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
 
 
 def _refused(run: Run, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
-    """Hosts that did not let us look, with the reason, apart from those given up by name."""
+    """Hosts that could not be looked at, with the reason, except those given up by name."""
     user = run.spec["ssh"].get("user", "")
     for host in hosts:
         refusal = run.handover.observed(host.name).refusal
@@ -110,13 +110,13 @@ def _where(host: Host) -> str:
 
 
 def hints(run: Run) -> list[Problem]:
-    """What is no reason to stop and a person wants to know."""
+    """Hints, which stop nothing."""
     found = [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
     return [*found, *_with_keys(run)]
 
 
 def _with_keys(run: Run) -> list[Problem]:
-    """Hosts without an API server that have a copy of the state, as they had with earlier versions."""
+    """Hosts without an API server that hold a copy of the state, which earlier versions gave them."""
     kept = {run.hosts[name]: each for name, each in run.store.kept_by_hosts.items()}
     held = [host for host, each in kept.items() if each.copies and CONTROL_PLANE_ROLE not in host.roles]
     return [
@@ -130,7 +130,7 @@ def _with_keys(run: Run) -> list[Problem]:
 
 
 def _not_cleaned(run: Run) -> list[Problem]:
-    """Hosts that do not let us look and that no member needs any more, so that nobody is told of them otherwise."""
+    """Hosts that cannot be looked at and that no member names, so that no member reports them."""
     needed = {name for hosts in members_with_agent_hosts(run.spec).values() for name in hosts}
     return [
         replace(
@@ -145,7 +145,7 @@ def _not_cleaned(run: Run) -> list[Problem]:
 
 
 def left(run: Run) -> list[Problem]:
-    """Hosts that the document has no more."""
+    """Hosts that have left the document."""
     return [
         _hint(
             f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there",
@@ -156,7 +156,7 @@ def left(run: Run) -> list[Problem]:
 
 
 def _moved(run: Run) -> list[Problem]:
-    """Hosts that have another address than before. Whether it is the same machine cannot be seen from here."""
+    """Hosts whose address has changed. Whether it is still the same machine cannot be seen from here."""
     known = run.stored_state.hosts if run.stored_state else {}
     return [
         _hint(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Can the nodes of the host cluster pull the images? A short-lived pod for each, removed whatever happens."""
+"""Trial pulls of all images in the host cluster, each by a short-lived pod that is removed in any case."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..render import workloads as render
 from ..run.run import Run
 from . import probe_pods
 
-#: The name label of the pods, so that those of a run that was killed are found.
+#: Name label of the pods, by which those of a killed run are found.
 PROBE = "image-probe"
-#: Reasons of a waiting container from before the pull. Those of ``probe_pods.UNPULLED`` are about the image, and any
-#: other one means that it is there.
+#: Waiting reasons before the pull. Those in ``probe_pods.UNPULLED`` concern the image, and any other one means that the
+#: image is there.
 _BEFORE_PULL = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 def pods(instance: Instance, workloads: list[Object], seconds: int) -> dict[str, Object]:
-    """Image → pod that starts it once, as the first component that runs it would: same node, pull secrets, limits."""
+    """Image → pod that starts it once, like the first component that uses it: same node, pull secrets and limits."""
     found: dict[str, Object] = {}
     for workload in workloads:
         spec = workload["spec"]["template"]["spec"]
@@ -40,7 +40,7 @@ def pods(instance: Instance, workloads: list[Object], seconds: int) -> dict[str,
 
 
 def problems(run: Run, seconds: int = 120) -> list[Problem]:
-    """Images that cannot be pulled, with the reason that the node gives. Makes pods and removes them."""
+    """Images that cannot be pulled, with the reason from the node. Creates pods and deletes them."""
     where = f"namespace {run.namespace} of the host cluster"
     if run.host_cluster.get("v1", "Namespace", run.namespace) is None:
         return [
@@ -106,7 +106,7 @@ def _outcome(run: Run, wanted: Mapping[str, Object], seconds: int, where: str) -
 
 
 def verdict(pod: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether it is decided, and why the image cannot be pulled (empty: it can); undecided: what the pod waits for."""
+    """True and the reason why the image cannot be pulled (empty: it can); False and what the pod still waits for."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or []:
         state = container.get("state") or {}

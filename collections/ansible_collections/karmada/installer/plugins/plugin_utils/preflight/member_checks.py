@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a member that the document lists, as far as it can be known before the first change.
+"""Checks of the members that the document lists, before the first change.
 
-Each member is looked at on its own, and what is found is that member's problem: it keeps no other from being joined.
+Each member is checked independently, and its problems do not keep others from joining.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ..run.reach import Target
 from ..run.run import Run
 from . import cluster_checks, member_rights_checks
 
-#: Where every cluster publishes the CA of its API server for its accounts.
+#: ConfigMap in which every cluster publishes the CA of its API server.
 ROOT_CA = "kube-root-ca.crt"
-#: How long preflight tries to get an answer.
+#: Timeout of preflight for the first answer, in seconds.
 PATIENCE_SECONDS = 5.0
-#: And how long any later one. One answer may take longer: all others wait for what never ends, but once only.
+#: Timeout for each later answer. One may take longer; a member that hangs delays the others by one timeout only.
 LATER_SECONDS = 30.0
 #: (verb, API group, resource, namespace) that joining needs on a member.
 RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
@@ -52,20 +52,20 @@ RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
 
 @dataclass
 class MemberChecks:
-    """The checks of all members of a run.
+    """Checks of all members of a run.
 
-    ``place_works`` says whether that which the control plane runs in can be worked with at all, ``registered`` gives
-    the Cluster objects of a control plane that is there already; both may have to be waited for.
+    ``place_works`` tells whether the place of the control plane is usable, ``registered`` returns the Cluster objects
+    of an existing control plane; both may block.
     """
 
     run: Run
     place_works: Callable[[], bool]
     registered: Callable[[], Clusters]
-    #: Member → which cluster it really is, of those that have told.
+    #: Member → identity of its cluster, of members whose identity could be read.
     identities: dict[str, str] = field(default_factory=dict)
 
     def problems(self, entry: member_join.Entry) -> Iterable[Problem]:
-        """What is wrong with one member, up to what keeps the look at it from going on."""
+        """Problems of one member, until one of them makes further checks impossible."""
         with one_member.apart(entry["name"], self.run.trace):
             yield from self._problems(entry)
 
@@ -90,7 +90,7 @@ class MemberChecks:
                 yield from _loopback_endpoint(entry, member)
                 if is_unknown(entry, self.registered().get(entry["name"]) if self.place_works() else None):
                     yield from _own_authority(entry, member)
-            # Nobody can hand out rights that they do not hold.
+            # RBAC does not let an account grant rights that it does not have.
             wanted = [*RIGHTS, *member_rights.permissions(member_rights.rules(entry))]
             denied = member.can_i(wanted, workers=member_join.WORKERS)
             if denied:
@@ -114,12 +114,12 @@ class MemberChecks:
                 _tell_of_version(self.run, member, version)
 
     def of_same_cluster(self) -> dict[str, Problem]:
-        """Members that are one cluster under several names; asked when all were looked at."""
+        """Members that are one cluster under several names; call it after all were checked."""
         return same_cluster(self.identities, self.registered() if self.place_works() else Clusters())
 
 
 def registered_clusters(run: Run) -> Clusters:
-    """The Cluster objects of the control plane by name, as far as there is one that answers."""
+    """Cluster objects of the control plane by name; none if there is no control plane that answers."""
     if not run.spec["members"] and not run.selected:
         return Clusters()
     try:
@@ -128,12 +128,12 @@ def registered_clusters(run: Run) -> Clusters:
         control_plane = run.control_plane.with_patience(retry_seconds=PATIENCE_SECONDS)
         return Clusters.of(control_plane.list(CLUSTER_API, "Cluster"))
     except (ApiError, ProblemsError):
-        # The run may be there to mend it. Joining looks again.
+        # Repairing that may be the purpose of this run. Joining looks again.
         return Clusters()
 
 
 def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
-    """A member of another version may well work, so this is said and nothing is refused."""
+    """Show a hint on a member of an untested version, which may well work."""
     oldest, newest = releases.validated_members(run.instance.release)
     if not oldest <= cluster_checks.minor(version) <= newest:
         run.tell(
@@ -161,9 +161,9 @@ def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Pr
 
 
 def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
-    """The control plane verifies with the CA that the member hands to its accounts, whatever the kubeconfig names.
+    """Certificate of a member's API server that the CA published by the member did not sign: no other CA is trusted.
 
-    They differ where something in front of the API server has a certificate of its own.
+    The two differ if a proxy in front of the API server has a certificate of its own.
     """
     access = member.access
     if access.insecure or access.proxy:
@@ -188,15 +188,15 @@ def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Proble
 
 
 def is_unknown(entry: member_join.Entry, live: Object | None) -> bool:
-    """Whether it is not known that a member is reached; ``live`` is its Cluster, if there is one.
+    """Return whether it is unproven that a member is reachable; ``live`` is its Cluster, if there is one.
 
-    In another mode somebody else has to reach it, or somebody on it the control plane.
+    After a change of mode the connection is made by others, or in the other direction.
     """
     return live is None or reason_not_ready(live) is not None or member_mode.changes(entry, live)
 
 
 def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Clusters) -> Iterable[Problem]:
-    """A member has one control plane: the account by which it acts for users has the same name for each."""
+    """Objects of another control plane on the member, which can have only one: its impersonator has a fixed name."""
     for ref in (
         Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),
         Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
@@ -206,7 +206,7 @@ def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered
         if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
             continue
         holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)
-        # Other tools have registered this very cluster here under this name: listing it adopts it.
+        # Another tool has registered this cluster here under this name: listing it in the document adopts it.
         by_hand = registered.get(entry["name"])
         if not holder and by_hand is not None and claimed_by(by_hand) == (None, None):
             continue

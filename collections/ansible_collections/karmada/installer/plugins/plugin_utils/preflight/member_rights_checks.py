@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the rights that the document gives on a member fit what the member has, and what is propagated to it."""
+"""Checks of the rights that a document grants on a member, against its resources and the objects propagated to it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..members import rights as member_rights
 from ..members import works as member_works
 from ..problems import Problem, Reason
 
-#: How many objects a problem names.
+#: Objects that a problem names at most.
 _SHOWN = 3
 
 
 def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], None]) -> Iterator[Problem]:
-    """Resources that the document lists and this member cannot have; one that may come with a CRD is said."""
+    """Resources in the document that this member cannot have; one that a CRD may add later is only a hint."""
     served: dict[str, dict[str, set[str]]] = {}
     for group, resource in member_rights.listed(entry):
         if group not in served:
@@ -42,7 +42,7 @@ def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], No
 
 
 def of_what_is_propagated(entry: Mapping[str, Any], member: Cluster, control_plane: Cluster) -> Iterator[Problem]:
-    """What is on the member already through this control plane, and could neither be changed nor removed any more."""
+    """Objects already propagated to the member that these rights would no longer allow to change or delete."""
     if not member_rights.are_scoped(entry):
         return
     space = member_works.execution_namespace(entry["name"])

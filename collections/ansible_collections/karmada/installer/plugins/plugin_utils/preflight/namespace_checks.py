@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the namespace of an installation: objects under its names, of other tools, rules for what comes."""
+"""Checks of an instance's namespace: objects under its names, other tools, admission."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from . import other_installers, pod_security, quota
 
 
 def problems(run: Run) -> Iterable[Problem]:
-    """What is in the namespace, where it exists: under our names, of other tools, and rules for what comes into it."""
+    """Problems in the namespace, if it exists: objects under our names, other tools, admission of what we create."""
     namespace = run.host_cluster.get("v1", "Namespace", run.namespace)
     if namespace is None:
         return
-    # As far as it can be said without keys.
+    # Without keys, as far as that goes.
     outline = render.outline(run.instance, cluster_layout.layout(run.instance), run.state.etcd)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         refs = map(Ref.of, outline)
@@ -34,7 +34,7 @@ def problems(run: Run) -> Iterable[Problem]:
     present = [each for each in found if each]
     others = collected(partial(_other_control_planes, run))
     yield from others
-    if not others:  # else each of their objects would be told once more
+    if not others:  # else each of their objects would be reported again
         yield from _taken_names(run, present)
     for check in (
         partial(_pod_security, run, namespace, outline),
@@ -60,7 +60,7 @@ def _taken_names(run: Run, present: Iterable[Object]) -> Iterable[Problem]:
 
 
 def _other_control_planes(run: Run) -> Iterable[Problem]:
-    """Before the first installation only: what comes later beside ours is not our business."""
+    """Other control planes, before the first installation only: one that is added later is no concern of ours."""
     if run.stored_state:
         return
     workloads = [
@@ -78,7 +78,7 @@ def _quotas(run: Run, outline: Sequence[Object], present: Iterable[Object]) -> I
 
 
 def _claims_there(run: Run, outline: Sequence[Object]) -> list[Object]:
-    """Claims that the StatefulSets find by name instead of making them: kept by an uninstall, or in use."""
+    """Existing claims that the StatefulSets will adopt by name: kept by an uninstall, or in use."""
     names = {
         f"{claim['metadata']['name']}-{each['metadata']['name']}-{ordinal}"
         for each in outline
@@ -93,7 +93,7 @@ def _claims_there(run: Run, outline: Sequence[Object]) -> list[Object]:
 
 
 def _karmadas(run: Run) -> list[Object]:
-    """Objects of Karmada's operator, where there are any and we may look."""
+    """Objects of Karmada's operator, if its CRD exists and the account may list them."""
     if run.host_cluster.resource(*other_installers.KARMADA) is None:
         return []
     if run.host_cluster.can_i([("list", "operator.karmada.io", "karmadas", run.namespace)]):
@@ -102,7 +102,7 @@ def _karmadas(run: Run) -> list[Object]:
 
 
 def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Iterable[Problem]:
-    """Pods that this namespace would not admit. What the API server enforces by default cannot be seen from outside."""
+    """Pods that this namespace would not admit. The API server's default level cannot be seen from outside."""
     labels = namespace["metadata"].get("labels") or {}
     level = labels.get(pod_security.ENFORCE_LABEL)
     pods = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control planes that something else made: recognised by what it leaves on its objects, so that they are left alone."""
+"""Control planes of other installers, recognised by traces on their objects, so that they are left alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
 from ..problems import Problem, Reason
 
-#: What Karmada's operator makes a control plane of; ``list`` takes these two.
+#: API version and kind from which Karmada's operator makes a control plane.
 KARMADA = ("operator.karmada.io/v1alpha1", "Karmada")
 
 KARMADACTL = "karmadactl init"
@@ -23,7 +23,7 @@ _REMEDIES = {
     HELM: "remove it with helm uninstall",
     UNKNOWN: "remove it with the tool that made it",
 }
-#: Only control planes run these; an agent or an estimator may stand beside one.
+#: Images that only control planes run; an agent or an estimator may run next to one.
 _IMAGES = frozenset(
     {"karmada-aggregated-apiserver", "karmada-controller-manager", "karmada-scheduler", "karmada-webhook"}
 )
@@ -34,7 +34,7 @@ _KARMADACTLS_LABEL = "karmada.io/bootstrapping"
 def problems(namespace: str, workloads: Sequence[Object], karmadas: Sequence[Object]) -> list[Problem]:
     """One problem for each tool that has a control plane in the namespace.
 
-    ``workloads`` are its Deployments and StatefulSets, ``karmadas`` its Karmada objects; ours are passed over.
+    ``workloads`` are its Deployments and StatefulSets, ``karmadas`` its Karmada objects; ours are skipped.
     """
     found: dict[str, list[str]] = defaultdict(list)
     for each in karmadas:
@@ -55,7 +55,7 @@ def problems(namespace: str, workloads: Sequence[Object], karmadas: Sequence[Obj
 
 
 def maker_of(each: Object) -> str:
-    """Who made an object, as far as it shows; empty for ours."""
+    """Tool that made an object, as far as it shows; empty for ours."""
     metadata = each["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     manager = labels.get(MANAGED_BY_LABEL)
@@ -63,7 +63,7 @@ def maker_of(each: Object) -> str:
         return ""
     if manager == _OPERATORS_NAME:
         return OPERATOR
-    # Helm itself notes the release on everything that it makes, whatever the chart says.
+    # Helm itself annotates everything that it makes with the release, whatever the chart says.
     if manager == "Helm" or "meta.helm.sh/release-name" in annotations:
         return HELM
     if _KARMADACTLS_LABEL in labels:
@@ -77,7 +77,7 @@ def _runs_karmada(workload: Object) -> bool:
 
 
 def _image_name(reference: str) -> str:
-    """``karmada-webhook`` of ``registry:5000/karmada/karmada-webhook:v1.18.2@sha256:…``."""
+    """``karmada-webhook`` for ``registry:5000/karmada/karmada-webhook:v1.18.2@sha256:…``."""
     last: str = reference.partition("@")[0].rpartition("/")[2]
     return last.partition(":")[0]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Pod Security Standards "baseline" and "restricted", written down from the standard's text.
+"""Pod Security Standards "baseline" and "restricted", implemented from the text of the standard.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/ as of Kubernetes 1.35. A contract test compares the
 verdicts with those of a real API server. A dry run of the pods there would need no list, but also a namespace that
@@ -13,7 +13,7 @@ from typing import Any
 
 Pod = Mapping[str, Any]
 
-#: The label of a namespace that says which level its pods have to meet.
+#: Namespace label with the level that is enforced on its pods.
 ENFORCE_LABEL = "pod-security.kubernetes.io/enforce"
 PRIVILEGED, BASELINE, RESTRICTED = LEVELS = ("privileged", "baseline", "restricted")
 
@@ -52,7 +52,7 @@ _SECCOMP = {"RuntimeDefault", "Localhost"}
 
 
 def violations(pod: Pod, level: str = RESTRICTED) -> list[str]:
-    """What keeps a pod with this spec out of a namespace of this level; empty when it may run there."""
+    """Violations of this level by a pod with this spec; empty if it is admitted."""
     if level == PRIVILEGED:
         return []
     found = [*_baseline_pod(pod)]
@@ -102,7 +102,7 @@ def _baseline_container(container: Pod, pod: Pod) -> Iterator[str]:
 
 
 def _kernel(name: str, context: Mapping[str, Any]) -> Iterator[str]:
-    """What pods and containers say in the same words."""
+    """Violations in the fields that the contexts of pods and containers share."""
     if (context.get("windowsOptions") or {}).get("hostProcess"):
         yield f"{name} is a host process"
     if (context.get("seccompProfile") or {}).get("type") == "Unconfined":

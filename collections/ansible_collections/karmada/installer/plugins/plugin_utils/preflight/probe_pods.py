@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that live for a moment to find something out: placed as those of a component are, removed whatever happens."""
+"""Short-lived probe pods: scheduled like those of a component, and removed in any case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..labels import NAME_LABEL
 
-#: Reasons of a waiting container that are about its image.
+#: Waiting reasons of a container that concern its image.
 UNPULLED = frozenset(
     {
         "ErrImagePull",
@@ -25,21 +25,21 @@ UNPULLED = frozenset(
         "RegistryUnavailable",
     }
 )
-#: What a component's pod has and a probe does not want.
+#: Fields of a component's pod that a probe does not need.
 _NOT_PROBED = ("volumes", "topologySpreadConstraints", "affinity")
 _OF_CONTAINER = ("name", "image", "imagePullPolicy", "securityContext", "resources")
-#: How much longer than its run a pod may live, should that be killed.
+#: Seconds that a pod may outlive its run, if that is killed.
 _GRACE_SECONDS = 30
 
 
 def container(of_component: Mapping[str, Any], **more: Any) -> Object:
-    """A container as the first one of this pod's spec, with the same limits, that reads none of its files."""
+    """Container like the first one of this pod spec, with its limits, but without its files."""
     (first, *_others) = of_component["containers"]
     return {**{key: first[key] for key in _OF_CONTAINER if key in first}, **more}
 
 
 def pod(metadata: Object, of_component: Mapping[str, Any], containers: Sequence[Object], seconds: int) -> Object:
-    """A pod that runs these once, where those with this spec run. Should this machine die, it ends by itself."""
+    """Pod that runs these containers once, scheduled like pods with this spec. It ends by itself if this run dies."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -56,7 +56,7 @@ def pod(metadata: Object, of_component: Mapping[str, Any], containers: Sequence[
 
 @contextmanager
 def removed(cluster: Cluster, instance: Instance, probe: str, say: Callable[[str], None]) -> Iterator[None]:
-    """No pod of this probe of this instance is there before, left by a killed run, or afterwards."""
+    """Delete the probe's pods of this instance before, which a killed run may have left, and afterwards."""
     _remove(cluster, instance, probe, say)
     try:
         yield
@@ -65,7 +65,7 @@ def removed(cluster: Cluster, instance: Instance, probe: str, say: Callable[[str
 
 
 def all_of(cluster: Cluster, instance: Instance, probe: str) -> list[Object]:
-    """The pods of a probe, by the name label that they have."""
+    """Pods of a probe, by their name label."""
     labels = ",".join(f"{key}={value}" for key, value in instance.selector(probe).items())
     return cluster.list("v1", "Pod", instance.namespace, labels=labels)
 
@@ -82,11 +82,11 @@ def _remove(cluster: Cluster, instance: Instance, probe: str, say: Callable[[str
 
 
 def unmet(status: Mapping[str, Any]) -> str:
-    """What a pod waits for, as its conditions say; empty if they do not."""
+    """Message of the first condition that a pod does not meet; empty if there is none."""
     found = [each for each in status.get("conditions") or [] if each.get("status") == "False" and each.get("message")]
     return str(found[0]["message"]) if found else ""
 
 
 def pause(seconds: float) -> None:
-    """Between two looks."""
+    """Pause between two looks."""
     time.sleep(seconds)

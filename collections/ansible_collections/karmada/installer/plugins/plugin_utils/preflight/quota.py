@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ResourceQuotas and LimitRanges of a namespace say about the objects of a control plane. No I/O."""
+"""Admission of a control plane's objects by the ResourceQuotas and LimitRanges of a namespace. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..problems import Problem, Reason
 #: resource of a quota (``requests.cpu``, ``count/services``) → amount
 Usage = Counter[str]
 
-#: A quota for one of these makes it something that each container has to state.
+#: Resources that each container has to state if a quota counts them.
 _STATED = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "ephemeral-storage": "requests.ephemeral-storage"}
 _COUNTED = {
@@ -30,7 +30,7 @@ _COUNTED = {
     "NetworkPolicy": "networkpolicies.networking.k8s.io",
     "Ingress": "ingresses.networking.k8s.io",
 }
-#: Kinds that had quotas before there was ``count/``.
+#: Kinds that had quotas before ``count/`` was introduced.
 _PLAIN = frozenset({"services", "secrets", "configmaps", "persistentvolumeclaims", "pods"})
 _STORAGE_CLASS = ".storageclass.storage.k8s.io/"
 _WORKLOADS = ("Deployment", "StatefulSet")
@@ -38,7 +38,7 @@ _WORKLOADS = ("Deployment", "StatefulSet")
 
 @dataclass(frozen=True)
 class Pods:
-    """The pods of one workload: how many, and what each is."""
+    """Pods of one workload: their number, and their spec."""
 
     component: str
     replicas: int
@@ -52,10 +52,10 @@ def problems(
     wanted: Sequence[Object],
     present: Sequence[Object],
 ) -> Iterator[Problem]:
-    """What would not be admitted of the objects ``wanted``.
+    """Reasons why the objects ``wanted`` would not be admitted.
 
-    ``present`` are those of ours that are counted already, and the claims that await etcd: they are there on their own,
-    because they outlive the StatefulSet.
+    ``present`` are our objects that are already counted, and etcd's claims, which exist on their own because they
+    outlive the StatefulSet.
     """
     where = f"namespace {namespace} of the host cluster"
     pods = [_with_defaults(each, limit_ranges) for each in _pods(wanted)]
@@ -82,7 +82,7 @@ def _pods(objects: Iterable[Object]) -> Iterator[Pods]:
 
 
 def _claims(objects: Iterable[Object]) -> Iterator[tuple[int, Object]]:
-    """Claims of StatefulSets: how many, and what each is."""
+    """Claims of StatefulSets: their number and spec."""
     for each in objects:
         if each["kind"] == "StatefulSet":
             for claim in each["spec"].get("volumeClaimTemplates") or []:
@@ -90,7 +90,7 @@ def _claims(objects: Iterable[Object]) -> Iterator[tuple[int, Object]]:
 
 
 def _claims_there(objects: Iterable[Object]) -> Iterator[tuple[int, Object]]:
-    """The claims among these objects, in the same form."""
+    """Claims among these objects, in the form of ``_claims``."""
     yield from ((1, each["spec"]) for each in objects if each["kind"] == "PersistentVolumeClaim")
 
 
@@ -98,7 +98,7 @@ def _claims_there(objects: Iterable[Object]) -> Iterator[tuple[int, Object]]:
 
 
 def _with_defaults(pods: Pods, limit_ranges: Iterable[Object]) -> Pods:
-    """What the API server makes of the containers: limits count as requests, then come the defaults of LimitRanges."""
+    """Pods with defaults as on admission: limits count as requests, then the defaults of LimitRanges apply."""
     items = [item for each in limit_ranges for item in _items(each, "Container")]
     containers = []
     for container in pods.spec["containers"]:
@@ -140,7 +140,7 @@ def _outside_limits(
 
 
 def _outside(item: Object, who: str, resources: Object, *, limits: bool = True) -> Iterator[str]:
-    """Each bound that is broken; a bound on what is not stated counts as broken, as the API server has it."""
+    """Bounds that are violated; as on the API server, a bound on an unstated resource is violated."""
     requests, most = resources.get("requests") or {}, resources.get("limits" if limits else "requests") or {}
     for name, bound in (item.get("min") or {}).items():
         if name not in requests or _number(requests[name]) < _number(bound):
@@ -167,7 +167,7 @@ def _total(spec: Object) -> Object:
 
 
 def _in_scope(quota: Object, pod: Object) -> bool:
-    """Whether a quota counts this pod."""
+    """Return whether a quota counts this pod."""
     spec = quota["spec"]
     selectors = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or []]
     selectors += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
@@ -185,12 +185,12 @@ def _matches(selector: Object, pod: Object) -> bool:
         name, values = pod.get("priorityClassName") or "", selector.get("values") or []
         verdicts = {"In": name in values, "NotIn": name not in values, "Exists": bool(name), "DoesNotExist": not name}
         return verdicts.get(selector.get("operator", "Exists"), True)
-    # Scopes of other kinds of pods.
+    # Scopes for other kinds of pods.
     return False
 
 
 def _unstated(quota: Object, pods: Iterable[Pods]) -> dict[str, list[str]]:
-    """Resource → components with a container that does not state it, though this quota counts it."""
+    """Resource → components with a container that does not state it although this quota counts it."""
     found: dict[str, list[str]] = defaultdict(list)
     for key in quota["spec"].get("hard") or {}:
         resource = _ALIASES.get(key, key)
@@ -214,7 +214,7 @@ def _missing_problems(quota: Object, missing: Mapping[str, Sequence[str]], where
 
 
 def _usage(objects: Sequence[Object], pods: Sequence[Pods], claims: Sequence[tuple[int, Object]]) -> Usage:
-    """What the objects take of any quota."""
+    """Amounts that the objects take from quotas."""
     used: dict[str, Decimal] = defaultdict(Decimal)
 
     def count(resource: str, number: int = 1) -> None:
@@ -272,7 +272,7 @@ def _number(value: Any) -> Decimal:
 
 
 def _shown(amount: Decimal) -> str:
-    """As people write quantities: 1500m, 3, 5Gi."""
+    """Quantity in the usual notation: 1500m, 3, 5Gi."""
     if amount != amount.to_integral_value():
         return f"{amount * 1000:f}".rstrip("0").rstrip(".") + "m"
     for suffix, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the hosts of a control plane reach the API servers of its members, and are their certificates right from there?
+"""Reachability of members' API servers from the hosts of a control plane, with their certificates verified.
 
-Hosts that run agents look at the members that they serve, and at the endpoint of the control plane.
-
-Which members they look at is found out here, and told to them without any credentials; what they found is told of each
-member. One that the control plane finds Ready is reached, and not looked at.
+Hosts with agents check the members that they serve, and the endpoint of the control plane. The targets are determined
+here and handed to the hosts without any credentials; faults are reported for each member. Members that the control
+plane finds Ready are reachable and are not checked.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from ..run.reach import Fault, Target, sentences
 from ..run.run import Run
 from . import member_checks
 
-#: Kubeconfigs that are read at the same moment: one may have to be fetched, or ask a program.
+#: Kubeconfigs read concurrently: one may have to be fetched, or need an exec plugin.
 KUBECONFIGS_AT_ONCE = 32
-#: Behind the name of a member: what its agent has to reach beside it. Without one: what everybody has to find.
+#: Suffix of a member's name, for the target of its agent; alone, for the endpoint that every host must find.
 ENDPOINT = "/endpoint"
 _OTHER_ADDRESS = "or put an address into that kubeconfig that they reach"
 REMEDY_OF_PLACE = f"let them reach it (name service, routes, firewalls), {_OTHER_ADDRESS}"
@@ -41,26 +40,25 @@ REMEDY_OF_CERTIFICATE = (
 
 
 def target(name: str, access: Access) -> Target:
-    """How the control plane gets to a member, by what its Cluster says: the address and the proxy of its kubeconfig."""
+    """Target for a member as its Cluster will name it: the address or the proxy in its kubeconfig."""
     if access.proxy:
         return Target.of_proxy(name, access.proxy)
     return Target.of_url(name, access.server, "" if access.insecure else access.ca_pem or "")
 
 
 def targets(run: Run, registered: Clusters) -> list[Target]:
-    """The members in mode Push that are not known to be Ready, as far as their kubeconfigs can be had.
+    """Targets for the push members that are not known to be Ready, as far as their kubeconfigs can be read.
 
-    ``registered`` is by name what the control plane knows of members. What is wrong with a kubeconfig is told by the
-    checks of members.
+    ``registered`` are the control plane's Clusters by name. Checks of members report problems of their kubeconfigs.
     """
     return _of_entries(run, [entry for entry in _unknown(run, registered) if not pulls(entry)])
 
 
 def for_agents(run: Run, registered: Clusters) -> dict[str, list[Target]]:
-    """Host → what the agents on it have to reach: the members that they serve, and the endpoint. Until that answers us
-    they look up its name.
+    """Host → targets of the agents on it: the members that they serve, and the endpoint.
 
-    As with ``targets``, of members that are not known to be Ready.
+    Until the endpoint answers us, they only look up its name. Members known to be Ready are left out, as in
+    ``targets``.
     """
     due = [entry for entry in _unknown(run, registered) if agent_hosts(entry)]
     members_by_name = {each.name: [each] for each in _of_entries(run, due)}
@@ -77,7 +75,7 @@ def _endpoint(run: Run, member: str) -> list[Target]:
     try:
         answers = run.stored_state and run.control_plane_exists and run.control_plane
     except (ApiError, ProblemsError):
-        # The run may be there to mend it.
+        # Repairing that may be the purpose of this run.
         answers = None
     if answers:
         authority = run.state.authorities[KARMADA_CA].certificate.decode()
@@ -86,7 +84,7 @@ def _endpoint(run: Run, member: str) -> list[Target]:
 
 
 def endpoint_name(run: Run) -> list[Target]:
-    """The endpoint, where hosts are to look up a name that is new."""
+    """Endpoint as a target, if its name is new and hosts are to look it up."""
     before = run.stored_state.document if run.stored_state else None
     settings = (before or {}).get("spec", {}).get("endpoint", {})
     return [] if before and endpoint.named(settings) == run.endpoint_host else _name(run)
@@ -125,13 +123,13 @@ def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
 
 
 def looking(run: Run) -> list[str]:
-    """The hosts from which members are looked at: those that components run on, as far as they let us in."""
+    """Hosts that check members: those with components, as far as they could be looked at."""
     there = (host.name for host in hosts_of(run.spec, CONTROL_PLANE_ROLE))
     return [name for name in there if not run.observed[name].refusal]
 
 
 def from_hosts(run: Run) -> dict[str, list[Problem]]:
-    """Member → what its hosts found wrong. Empty if none has looked, or all is well."""
+    """Member → problems that its hosts found. Empty if none has checked, or all is well."""
     found: dict[str, tuple[Target, dict[str, Fault]]] = {}
     untried: dict[str, set[str]] = {}
     for host, observed in run.observed.items():
@@ -160,7 +158,7 @@ def from_hosts(run: Run) -> dict[str, list[Problem]]:
 
 
 def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
-    """What is wrong on the way to a member; ``faults`` is by who has tried."""
+    """Problems on the way to a member; ``faults`` is by the name of who tried."""
     where = f"spec.members[{entry['name']}].{registration.reached_by(entry)}"
     for what, fault in sentences(reached, faults):
         yield Problem(
@@ -172,7 +170,7 @@ def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fa
 
 
 def of_endpoint(member: str, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
-    """What is wrong on the way from a member's agent to the control plane; ``faults`` is by who has tried."""
+    """Problems on the way from a member's agent to the control plane; ``faults`` is by the name of who tried."""
     for what, fault in sentences(reached, faults):
         remedy = (
             "see who answers there at that address, or name another one as spec.endpoint.host"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do pods of the host cluster reach the API servers of members, and pods of members the control plane?
+"""Reachability of members from pods of the host cluster, and of the control plane from pods of members.
 
-This makes pods, so it is done only for who asks for it. Those of the host cluster are in the namespace of the instance.
-A member has no namespace of ours before it is joined: its pod has one of its own, which goes with it.
+This creates pods, so it is done only on request. Pods in the host cluster are in the namespace of the instance. A
+member has no namespace of ours before it is joined: its pod gets a namespace of its own, which is deleted with it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..run.reach import Fault, Target
 from ..run.run import Run
 from . import member_checks, probe_pods, reach_from_hosts, reach_probe
 
-#: How long one that a killed run has left may take to go.
+#: Timeout for the deletion of a namespace that a killed run has left.
 GONE_SECONDS = 60.0
 _DO_NOT_ASK = "or do not ask for this (karmada_preflight_reach_members)"
 
 
 def problems(run: Run, seconds: int) -> dict[str, list[Problem]]:
-    """Member → what is wrong on the way to it, or from it; ``seconds`` are those of each pod.
+    """Member → problems on the way to it, or from it; ``seconds`` is the timeout of each pod.
 
-    Those that the control plane finds Ready are not looked at. Raises ProblemsError if it cannot be told in the host
-    cluster; where it cannot be told on a member, that is its problem.
+    Members that the control plane finds Ready are not checked. Raises ProblemsError if the check is impossible in the
+    host cluster; if it is impossible on a member, that is a problem of the member.
     """
     registered = member_checks.registered_clusters(run)
     pushed = _of_pushed(run, registered, seconds) if run.place.in_pods else {}
@@ -122,12 +122,12 @@ def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) ->
 
 @contextmanager
 def _namespace(member: Cluster, owner: str) -> Iterator[None]:
-    """A namespace for a pod, which goes with all that is in it; that of a killed run goes first."""
+    """Create a namespace for a pod, and delete it afterwards; first delete one that a killed run has left."""
     live = member.get("v1", "Namespace", NAMESPACE_ON_MEMBER)
     if live:
         _make_way(member, live, owner)
     metadata = {"name": NAMESPACE_ON_MEMBER, "labels": owner_labels(owner)}
-    # By apply, which shows who made it: one that a killed run leaves goes with the next run, or when the member leaves.
+    # Applied, so that the field manager shows its maker: after a kill, the next run or the leave deletes it.
     made = member.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).object
     try:
         yield

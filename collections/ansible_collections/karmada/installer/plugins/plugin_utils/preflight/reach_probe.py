@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods reach: a short-lived one tries, with the client of etcd, whose image every control plane has.
+"""Reachability from pods: a short-lived pod tries with etcdctl, whose image every control plane has.
 
-Images of components hold one program each and no shell. etcdctl makes a verified TLS connection to whatever it is told
-is an etcd, within a given time, and says in the words of Go what kept it from that. An API server answers its request
-with an error of HTTP, which means that it was reached. Authorities come with the pod, as annotations that a volume has
-as files, so that there is nothing to remove but the pod. Nothing else is handed to it.
+Images of components contain one program each and no shell. etcdctl makes a verified TLS connection, within a timeout,
+to any address given as an etcd endpoint, and reports failures in the words of Go. An API server answers with an HTTP
+error, which shows that it was reached. Authorities are annotations of the pod that a volume presents as files, so that
+only the pod has to be removed. Nothing else is handed to it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ..render.pods import pod_template
 from ..run.reach import Fault, Target
 from . import probe_pods
 
-#: The name label of the pods, so that those of a run that was killed are found.
+#: Name label of the pods, by which those of a killed run are found.
 PROBE = "reach-probe"
-#: Targets of one pod, each with a container, and what its annotations may hold of certificates (in all 256 KiB).
+#: Limits of one pod: targets, each with a container, and bytes of certificates (annotations may have 256 KiB in all).
 TARGETS, AUTHORITY_BYTES = 10, 200 * 1024
-#: How long one may take to be reached.
+#: Timeout for one target.
 CONNECT_SECONDS = 5
-#: How much is shown of words that are not known.
+#: Characters shown of an unknown message.
 LONGEST = 300
-#: How long a namespace that was made just now may be without the account that its pods have.
+#: Seconds that a new namespace may lack the service account of its pods.
 _ACCOUNT_SECONDS = 15.0
 _ANNOTATION = "installer.karmada.io/authority-"
 _VOLUME, _FOLDER = "authorities", "/etc/reach"
 
-#: What etcdctl says → what kept it. The first that fits counts.
+#: Message of etcdctl → kind of fault. The first match counts.
 _WORDS: tuple[tuple[str, str], ...] = (
     (r"x509: certificate has expired or is not yet valid: current time \S+ is before", kinds.NOT_YET_VALID),
     (r"x509: certificate has expired", kinds.EXPIRED),
@@ -60,18 +60,18 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"no route to host|network is unreachable", kinds.NO_ROUTE),
     (r"i/o timeout|waiting for connections to become ready|operation was canceled", kinds.SILENT),
 )
-#: What it says of somebody it has reached: it checks how to go on only when the certificate was right.
+#: Messages about a server that was reached: etcdctl checks the protocol only after it has verified the certificate.
 _REACHED = re.compile(
     r"unexpected HTTP status code|missing selected ALPN property|AuthInfo: 'tls'"
     r"|remote error: tls: (bad certificate|certificate required)"
 )
-#: Of a proxy, which does not speak its language, it has reached the port unless it could not dial.
+#: A proxy does not speak etcd's protocol, so its port was reached unless dialing failed.
 _NOT_DIALED = re.compile(r"Error while dialing|waiting for connections to become ready")
 _CAUSE = re.compile(r'desc = \\?"(?:transport: )?([^"\\]+)')
 
 
 def fault_of(said: str, *, tls: bool = True) -> Fault | None:
-    """What kept etcdctl from its target, of what it printed; None if nothing did. Without ``tls``, from the port."""
+    """Fault in the output of etcdctl, or None. Without ``tls`` only the port had to be reached."""
     if _REACHED.search(said) or (not tls and not _NOT_DIALED.search(said)):
         return None
     for pattern, kind in _WORDS:
@@ -82,7 +82,7 @@ def fault_of(said: str, *, tls: bool = True) -> Fault | None:
 
 
 def batches(targets: Iterable[Target]) -> Iterator[list[Target]]:
-    """Targets that go into one pod."""
+    """Targets in groups that fit into one pod."""
     batch: list[Target] = []
     size = 0
     for target in targets:
@@ -96,7 +96,7 @@ def batches(targets: Iterable[Target]) -> Iterator[list[Target]]:
 
 
 def pod(instance: Instance, component: Component, namespace: str, targets: Sequence[Target], seconds: int) -> Object:
-    """The pod that tries these targets from where pods of this component are."""
+    """Pod that tries these targets, scheduled like pods of this component."""
     spec = pod_template(instance, component, "", [])["spec"]
     digest = hashlib.sha256("\n".join(target.name for target in targets).encode()).hexdigest()[:10]
     trusted = [number for number, target in enumerate(targets) if target.authority]
@@ -114,7 +114,7 @@ def pod(instance: Instance, component: Component, namespace: str, targets: Seque
             image=image_pins.reference(instance, ETCD),
             command=command(target, f"{_FOLDER}/{number}.pem"),
             volumeMounts=[mount],
-            # What it has printed is in the pod's status then.
+            # So the output is in the pod's status.
             terminationMessagePolicy="FallbackToLogsOnError",
         )
         for number, target in enumerate(targets)
@@ -129,7 +129,7 @@ def pod(instance: Instance, component: Component, namespace: str, targets: Seque
 
 
 def command(target: Target, authority: str) -> list[str]:
-    """What tries a target; ``authority`` is the file with those that may have signed its certificate."""
+    """Command that tries a target; ``authority`` is the file with the CAs that may have signed its certificate."""
     trust = [f"--cacert={authority}"] if target.authority else ["--insecure-skip-tls-verify"]
     place = f"{bracketed(target.host)}:{target.port}"
     return [
@@ -140,7 +140,7 @@ def command(target: Target, authority: str) -> list[str]:
 
 
 def verdicts(live: Mapping[str, Any], targets: Sequence[Target]) -> tuple[dict[str, Fault], str] | None:
-    """Of a pod: name → what keeps it from that target, and why it cannot tell, if it cannot. None: not decided yet."""
+    """Results of a pod: faults by name, and the reason if it cannot tell; None while it is undecided."""
     status = live.get("status") or {}
     found: dict[str, Fault] = {}
     ended = 0
@@ -167,7 +167,7 @@ def verdicts(live: Mapping[str, Any], targets: Sequence[Target]) -> tuple[dict[s
 
 
 def look(cluster: Cluster, wanted: Object, targets: Sequence[Target], seconds: int) -> dict[str, Fault]:
-    """What the pod finds. It is made here, and removed by the caller. Raises ProblemsError if it cannot tell."""
+    """Create the pod and return its faults; the caller deletes it. Raises ProblemsError if it cannot tell."""
     deadline = time.monotonic() + seconds
     metadata = wanted["metadata"]
     _create(cluster, wanted)
