@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a control plane as a status.
+"""Status report of a control plane.
 
 Imports kube, components, pki, render, run, etcd, members, preflight.
 """

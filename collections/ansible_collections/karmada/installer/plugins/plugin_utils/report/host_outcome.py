@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run on plain hosts that did not come to its end has left on each of them, in words. No I/O."""
+"""Outcome of an unfinished run on each plain host, in words. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..run.host_observation import HostObservation
 
 
 class Reached(Enum):
-    """How far a run came, and what follows from it for who reads of it."""
+    """Progress of a run as a whole, with its consequence for the reader."""
 
     NO_CHANGE = "nothing was changed"
     PART = "a part was changed; run again when every host answers, it goes on from there"
@@ -23,7 +23,7 @@ class Reached(Enum):
 def problems(
     hosts: Mapping[str, Host], observed: Mapping[str, HostObservation], reached: Reached, user: str = ""
 ) -> list[Problem]:
-    """How far each host has come; none if the run came to its end, or if what kept it from beginning was told."""
+    """Progress of each host; none if the run finished, or if it did not begin and the reason was reported."""
     lost = {name for name, each in observed.items() if each.lost and not each.refusal}
     told = hosts if reached is Reached.PART else lost
     return [_of(host, observed[name], user) for name, host in hosts.items() if name in told]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look at an instance as it is, for the report. Reads only; what cannot be read is reported as not ready."""
+"""Look at an instance as it is, for the report. Reads only; anything unreadable is reported as not ready."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from ..render.etcd_pods import host_directory
 from ..run.run import Run
 from .report import ComponentStatus, MemberStatus, Observation
 
-# How long the control plane is asked for a sign of life.
+# The first request to the control plane is retried for this long.
 ANSWER_SECONDS = 5.0
-#: Characters of what a member says in a word.
+#: Characters shown of a short text from a member.
 _WORD = 100
 _TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
-#: An identity that etcd lets in, for its own account of itself.
+#: Client certificate with which etcd answers requests for its status.
 ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of an instance where it runs, in a host cluster or on hosts, and what its API server says.
+    """Instance as seen where it runs, in a host cluster or on hosts, and as its API server answers.
 
-    ``api`` is what ``control_plane_answers`` returns, ``versions`` each of Karmada's components that works → its
-    version. ``notes`` are what is worth telling of the place.
+    ``api`` is the result of ``control_plane_answers``, ``versions`` each of Karmada's running components → its version.
+    ``notes`` are remarks on the place.
     """
 
     api: Mapping[str, Any]
@@ -56,17 +56,17 @@ class Seen:
 
 
 def observe(run: Run) -> Observation:
-    """What the host cluster and the control plane say now."""
+    """Observe the instance in the host cluster and its control plane now."""
     return observation(run, look(run))
 
 
 def look(run: Run) -> Seen:
-    """What there is of an instance in pods."""
+    """Observe an instance in pods."""
     components = _components(run)
     etcd = etcd_members(run) if components else []
     api = control_plane_answers(run) if components else {}
     notes = _host_path_notes(run)
-    # Known only after the control plane was asked. Those who run this may stand elsewhere than those who use it.
+    # Known only after the control plane was asked. This machine's network may differ from that of the users.
     if api.get("version") and run.endpoint_trouble:
         notes.append(warning(run.endpoint_trouble, Reason.ENDPOINT_MISDIRECTED))
     pods = run.place.pods()
@@ -88,7 +88,7 @@ def look(run: Run) -> Seen:
 
 
 def observation(run: Run, seen: Seen) -> Observation:
-    """The facts of the report, of an instance wherever it runs."""
+    """Facts of the report, for an instance in pods or on hosts."""
     return Observation(
         now=run.now,
         generation=run.deployment["metadata"].get("generation", 0),
@@ -121,7 +121,7 @@ def observation(run: Run, seen: Seen) -> Observation:
 
 
 def _leaving(run: Run) -> list[Problem]:
-    """Members that are to leave and have not, whatever keeps them."""
+    """Members that are to leave and have not, for whatever reason."""
     listed = {entry["name"] for entry in run.spec["members"]}
     return [
         warning(
@@ -134,9 +134,9 @@ def _leaving(run: Run) -> list[Problem]:
 
 
 def running_versions(pods: Iterable[Object]) -> dict[str, str]:
-    """Karmada's components that work → their version, as the tag of their image says; the oldest where pods differ.
+    """Running components of Karmada → version by the tag of their image; the oldest if pods differ.
 
-    Pods that are not ready say nothing, nor does an image whose tag is no version.
+    Pods that are not ready do not count, nor do images whose tag is no version.
     """
     found: dict[str, str] = {}
     for pod in pods:
@@ -151,12 +151,12 @@ def running_versions(pods: Iterable[Object]) -> dict[str, str]:
 
 
 def warning(what: str, reason: Reason) -> Problem:
-    """A note of the report that is a sentence by itself."""
+    """Warning of the report that is a complete sentence."""
     return Problem(what, reason=reason, severity=Severity.WARNING)
 
 
 def version_notes(versions: Mapping[str, str]) -> list[Problem]:
-    """That components of different versions are at work, where they are."""
+    """Warning if components of different versions are running."""
     if len(set(versions.values())) < 2:
         return []
     told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
@@ -164,12 +164,12 @@ def version_notes(versions: Mapping[str, str]) -> list[Problem]:
 
 
 def version_numbers(version: str) -> list[int]:
-    """For comparing versions."""
+    """Key for comparing versions."""
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _host_path_notes(run: Run) -> list[Problem]:
-    """What a platform team wants to know of a storage that no storage system looks after."""
+    """Warning about hostPath storage, which no storage system looks after."""
     etcd = run.state.etcd
     if etcd.storage != "hostPath" or not run.stored_state:
         return []
@@ -180,7 +180,7 @@ def _host_path_notes(run: Run) -> list[Problem]:
 
 
 def _components(run: Run) -> list[ComponentStatus]:
-    """The workloads in the order of the table."""
+    """Workloads in the order of the table."""
     selector = f"{INSTANCE_LABEL}={run.name}"
     found: dict[tuple[str, str], Object] = {}
     for kind in ("StatefulSet", "Deployment"):
@@ -200,7 +200,7 @@ def _components(run: Run) -> list[ComponentStatus]:
 
 
 def etcd_members(run: Run) -> list[EndpointStatus]:
-    """The members of etcd, each asked for itself; those in pods through the host cluster."""
+    """Status of etcd's members, each by its own answer; those in pods through the host cluster."""
     if external_etcd.is_named(run):
         return external_etcd.connect(run).status()
     files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
@@ -215,11 +215,11 @@ def etcd_members(run: Run) -> list[EndpointStatus]:
 
 
 def control_plane_answers(run: Run) -> dict[str, Any]:
-    """What the API server says, as far as it says anything: version, crds, members, aggregated."""
+    """Answers of the API server, as far as there are any: version, crds, members, aggregated."""
     found: dict[str, Any] = {}
     try:
         control_plane = run.control_plane
-        # One broken answer is no reason to call a control plane that works not installed.
+        # If a later answer fails, the control plane still counts as installed.
         found["version"] = control_plane.version(retry_seconds=ANSWER_SECONDS).get("gitVersion", "")
         crds = control_plane.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         found["crds"] = any(crd["spec"]["group"].endswith("karmada.io") for crd in crds)
@@ -236,7 +236,7 @@ def _member(cluster: Object) -> MemberStatus:
     return MemberStatus(
         name=cluster["metadata"]["name"],
         mode=cluster["spec"].get("syncMode", ""),
-        # The words of the member.
+        # Text from the member.
         version=printable(status.get("kubernetesVersion", ""), _WORD),
         ready=ready.get("status") == "True",
         reason=printable(ready.get("reason", "NotSeenYet"), _WORD),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look at an instance on plain hosts as it is, for the report. What the hosts say was read by the steps before."""
+"""Look at an instance on plain hosts as it is, for the report. Earlier steps have read the answers of the hosts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[0-9]+\.[0-9]+\.[0-9]+)[^/]
 
 
 def observe_hosts(run: Run) -> Observation:
-    """What the hosts and the control plane say now. A check run before the first install finds neither."""
+    """Observe the hosts and the control plane now. A check run before the first install finds neither."""
     installed = run.stored_state is not None and run.control_plane_exists
     try:
         api = control_plane_answers(run) if installed else {}
@@ -65,7 +65,7 @@ def observe_hosts(run: Run) -> Observation:
 
 
 def observe_etcd_on_hosts(run: Run) -> Observation:
-    """What the host cluster, the hosts beneath it and the control plane say now."""
+    """Observe the host cluster, the hosts below it and the control plane now."""
     seen = look(run)
     etcd = [_component(run, ETCD)] if run.stored_state else []
     return observation(
@@ -80,7 +80,7 @@ def observe_etcd_on_hosts(run: Run) -> Observation:
 
 
 def hint_at_etcd(run: Run) -> str:
-    """For when the API server does not start: whether etcd answers from here, and so where to look next."""
+    """Hint for an API server that does not start: whether etcd answers from here, and so where to look next."""
     members = etcd_members(run)
     urls = ", ".join(each.url for each in members)
     if any(each.healthy for each in members):
@@ -99,7 +99,7 @@ def _component(run: Run, component: Component) -> ComponentStatus:
 
 
 def _agents(run: Run) -> list[ComponentStatus]:
-    """The agents on hosts: of each member that has its agent there, one on each of its hosts."""
+    """Agents on hosts: for each member with agent hosts, one on each of them."""
     agents = [
         (host.name, agent) for host in run.hosts.values() for agent in component_hosts.agents_on(run.instance, host)
     ]
@@ -119,7 +119,7 @@ def _works(run: Run, host: str, component: Component) -> bool:
 
 
 def _hosts_in_trouble(run: Run) -> list[Problem]:
-    """Each unit that is not healthy, and why."""
+    """Unhealthy units, each with its reason."""
     return [
         Problem(f"{unit} {told.reason}", f"host {name}", reason=Reason.UNIT_NOT_HEALTHY, severity=Severity.WARNING)
         for name, observed in run.observed.items()
@@ -129,14 +129,14 @@ def _hosts_in_trouble(run: Run) -> list[Problem]:
 
 
 def _different_programs(run: Run) -> list[Problem]:
-    """Programs of one version that hosts of one architecture have different files of."""
+    """Programs of one version whose files differ between hosts of one architecture."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for host, observed in run.observed.items():
         view = run.on_host(host)
         used = {render.program(run.instance, each) for each in view.components(ON_HOSTS)}
         architecture = observed.facts.architecture if observed.facts else ""
         for path, sha256 in observed.programs.items():
-            # A host tells this of itself, and it is shown: it may be a digest and nothing else.
+            # The host reports this about itself, and it is displayed, so it must be a digest.
             digest = f"sha256:{sha256}"
             if path in used and is_digest(digest):
                 found.setdefault((path, architecture), {}).setdefault(digest, []).append(host)
@@ -154,7 +154,7 @@ def _different_programs(run: Run) -> list[Problem]:
 
 
 def _running_versions(run: Run) -> dict[str, str]:
-    """Karmada's components that work → their version, by the place of the program; the oldest where hosts differ."""
+    """Running components of Karmada → version by the path of the program; the oldest if hosts differ."""
     found: dict[str, str] = {}
     for component in wanted_components(run.spec):
         if component.image.release != "karmada":
@@ -169,7 +169,7 @@ def _running_versions(run: Run) -> dict[str, str]:
 
 
 def _etcd(run: Run) -> list[EndpointStatus]:
-    """The members of etcd, each asked for itself."""
+    """Status of etcd's members, each by its own answer."""
     if external_etcd.is_named(run):
         return external_etcd.connect(run).status()
     files = _etcd_client_files(run)
@@ -178,7 +178,7 @@ def _etcd(run: Run) -> list[EndpointStatus]:
 
 
 def _etcd_client_files(run: Run) -> dict[str, bytes]:
-    """``ca.crt``, ``tls.crt`` and ``tls.key`` with which some host's API server asks etcd; empty if there is none."""
+    """``ca.crt``, ``tls.crt`` and ``tls.key`` of an API server's client certificate for etcd; empty if none exists."""
     leaf = next(each for each in KARMADA_APISERVER.certificates if each.name == ETCD_CLIENT_CERTIFICATE)
     folder = _folder(KARMADA_APISERVER, leaf)
     for observed in run.observed.values():
@@ -197,7 +197,7 @@ def _folder(component: Component, leaf: LeafCertificate) -> str:
 
 
 def _expiries(run: Run) -> dict[str, str]:
-    """Certificate → when it ends; of those that each host has for itself, the first to end."""
+    """Certificate → end of its validity; for certificates that each host has, the earliest."""
     found = dict(certificates.expiries(run.material))
     for component in wanted_components(run.spec):
         for leaf in wanted_leaf_certificates(run.spec, component):

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From observations to the one report: what a playbook prints and leaves as JSON is what a resource's status will hold.
-
-No I/O.
-"""
+"""Report of observations: text for people, and the status of a KarmadaDeployment, also written as JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -16,24 +13,24 @@ from ..etcd.client import EndpointStatus
 from ..members.broken import BrokenMember
 from ..problems import Problem, Reason, Severity, in_order
 
-#: A certificate is called out when less than this is left.
+#: Certificates with less validity left than this cause a warning.
 EXPIRY_WARNING = timedelta(days=30)
 EMPTY_DIR_WARNING = (
     "etcd keeps its data in the pod (emptyDir): it is lost with the pod. Give the host cluster a default StorageClass, "
     "or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
 )
 
-#: Reason of a member that is listed and not registered, because it could not be.
+#: Reason of a listed member that could not be registered.
 NOT_JOINED = "NotJoined"
-#: As long as the schema lets a message be.
+#: Longest message that the schema of the status allows.
 MESSAGE_LENGTH = 4096
-#: As many problems as the schema lets a status have; errors come first.
+#: Problems that the schema of the status allows; errors come first.
 MOST_PROBLEMS = 64
 
 
 @dataclass(frozen=True)
 class ComponentStatus:
-    """Pods of one component."""
+    """Readiness of the processes of one component."""
 
     name: str
     desired: int
@@ -42,26 +39,26 @@ class ComponentStatus:
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """One registered cluster, as the control plane sees it."""
+    """Registered cluster, as the control plane sees it."""
 
     name: str
     mode: str
     version: str
     ready: bool
     reason: str
-    #: When it was registered, and when ``ready`` last changed.
+    #: Time of its registration, and of the last change of ``ready``.
     since: str
     ready_since: str = ""
-    #: The plain hosts that run its agent; none where it has none, or has it in pods.
+    #: Plain hosts that run its agent; empty if it has none, or in pods.
     agent_hosts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything the report is made from.
+    """Facts from which the report is made.
 
-    ``kubernetes_version`` is what the API server answers; ``karmada_version`` is what the images of the pods that work
-    say, the oldest where they differ. Both are empty while nothing works that could tell.
+    ``kubernetes_version`` is the answer of the API server, ``karmada_version`` the oldest tag among the images of
+    running pods. Both are empty while nothing that could tell is running.
     """
 
     now: datetime
@@ -80,16 +77,16 @@ class Observation:
     kubeconfig_secret: str
     wanted_members: Sequence[str] = ()
     notes: Sequence[Problem] = field(default=())
-    #: Each member of etcd as it answered; empty where none could be asked.
+    #: Status of each member of etcd; empty if none could be asked.
     etcd_endpoints: Sequence[EndpointStatus] = ()
-    #: Members that this run could not bring to what the document says.
+    #: Members that this run could not bring to their desired state.
     broken_members: Sequence[BrokenMember] = ()
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The status of a KarmadaDeployment.
+    """Status of a KarmadaDeployment.
 
-    ``former`` is the one before, from which conditions that did not change keep the time of their last change.
+    ``former`` is the previous status, from which unchanged conditions keep their lastTransitionTime.
     """
     conditions = _conditions(observed)
     ready = all(condition["status"] == "True" for condition in conditions)
@@ -103,7 +100,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": _etcd_version(observed),
-        # Hosts have no Secrets: there the kubeconfig is a file only.
+        # Hosts have no Secrets: there the kubeconfig is only a file.
         **({"secretRef": {"name": observed.kubeconfig_secret}} if observed.kubeconfig_secret else {}),
         "conditions": [
             {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
@@ -127,7 +124,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
 
 
 def _members(observed: Observation) -> list[dict[str, Any]]:
-    """Those that are registered, and those that could not be."""
+    """Registered members, and those that could not be registered."""
     broken = {each.name: f"{each.problem}. Next: {each.next_step}" for each in observed.broken_members}
     registered = {each.name for each in observed.members}
     return [
@@ -153,7 +150,7 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
 
 
 def _etcd_version(observed: Observation) -> str:
-    """The oldest that a member reports: what the others can do, the whole cannot rely on."""
+    """Oldest version that a member reports: features of newer members are not available to the whole."""
     known = [each.version for each in observed.etcd_endpoints if each.version]
     return min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default="")
 
@@ -168,7 +165,7 @@ def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
 
 
 def warnings(observed: Observation) -> list[Problem]:
-    """What works today and may hurt tomorrow."""
+    """Conditions that work today and may cause trouble later."""
     found = []
     if observed.etcd_storage == "emptyDir":
         found.append(Problem(EMPTY_DIR_WARNING, reason=Reason.DATA_NOT_DURABLE, severity=Severity.WARNING))
@@ -184,12 +181,12 @@ def warnings(observed: Observation) -> list[Problem]:
 
 
 def problems(observed: Observation) -> list[Problem]:
-    """What is wrong with members, then the warnings and hints: the report's problems, for programs."""
+    """Problems of the report, for programs: those of members, then warnings and hints."""
     return in_order([*(each for broken in observed.broken_members for each in broken.problems), *warnings(observed)])
 
 
 def age(since: str, now: datetime) -> str:
-    """How long ago, as kubectl puts it: 45s, 12m, 5h, 3d."""
+    """Time since then in the notation of kubectl: 45s, 12m, 5h, 3d."""
     if not since:
         return "-"
     seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
@@ -200,7 +197,7 @@ def age(since: str, now: datetime) -> str:
 
 
 def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
-    """The summary for people."""
+    """Summary for people."""
     now_status = status(observed)
     lines = [
         f"Karmada control plane {name}: {now_status['phase']}",
@@ -302,7 +299,7 @@ def _condition(observed: Observation, kind: str, good: bool, reason: str, messag
 
 
 def _last_transition(condition: Mapping[str, Any], former: Mapping[str, Any], now: datetime) -> str:
-    """When the status of this condition last changed, as far as is known: now, if it was another one or not there."""
+    """Time at which the status of this condition last changed: now, unless ``former`` has the condition unchanged."""
     for each in former.get("conditions") or []:
         same = each.get("type") == condition["type"] and each.get("status") == condition["status"]
         if same and each.get("lastTransitionTime"):
