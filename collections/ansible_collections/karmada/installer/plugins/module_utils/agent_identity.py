@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch the identity of a karmada-agent from its member: certificate and key, out of a kubeconfig in a Secret there.
 
-Runs on the host before the agent does, as its user, with the Python of the distribution and nothing else (standard
-library, Python 3.9 or newer). The agent renews its certificate in that Secret, so each start begins with the newest.
+Runs on the host before the agent starts, as its user, with the Python of the distribution and nothing else (standard
+library, Python 3.9 or newer). The agent renews its certificate in that Secret, so each start gets the newest one.
 
     fetch_identity.py MEMBER_CONFIG NAMESPACE SECRET OUTPUT
 
-``MEMBER_CONFIG`` is a kubeconfig of the member in JSON, with the authority of its API server and a token. ``OUTPUT``
-gets certificate and key in PEM. It is written whole or not at all, for its owner only; the key of the Secret is the
-name of the Secret. Says in one line what went wrong, without anything secret, and ends with 1.
+``MEMBER_CONFIG`` is a kubeconfig of the member in JSON, with the CA of its API server and a token. ``OUTPUT`` gets
+certificate and key in PEM. It is written atomically and for its owner only; the key in the Secret's data is the name
+of the Secret. On failure, prints the reason in one line, without secrets, and exits with 1.
 
-Whoever may write that Secret is not to decide what the agent's host runs, reads, or talks to. So where the control
-plane is and who signs for it comes from a file of the installer, and of the Secret no more is taken than certificate
-and key: by the lines that client-go and the installer write, and only where there is no other line.
+Whoever can write that Secret must not control what the agent's host runs, reads, or connects to. So the address and
+CA of the control plane come from a file of the installer, and only certificate and key are taken from the Secret: from
+the lines that client-go and the installer write, and only if there are no other lines.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
-#: How long the member may be silent, and how long all of it may take, in seconds. systemd tries again.
+#: Timeouts in seconds, of one read and of everything. systemd tries again.
 PATIENCE, LIMIT = 20, 60
-#: A Secret is no longer than that.
+#: Longest answer with a Secret, in bytes.
 _LONGEST = 2 * 1024 * 1024
 #: Ours takes a few thousand bytes, with any kind of key that an agent or the installer chooses.
 _LONGEST_CONFIG, _MOST_CERTIFICATES = 256 * 1024, 8
-#: How many letters of somebody else's words are told.
+#: Characters shown of text from others.
 _LONGEST_WORDS = 200
 REMEDY = "see who else may write it; a run of karmada.installer.members writes it anew"
 
@@ -48,7 +48,7 @@ _BASE64 = r"[A-Za-z0-9+/]+={0,2}"
 _URL = r"https://[A-Za-z0-9._:\[\]/-]+"
 _OPENS = ""
 _AUTHORITY, _CERTIFICATE, _KEY = "certificate-authority-data", "client-certificate-data", "client-key-data"
-#: Every line that there may be, by the fields that it is below → what it may say. A list has one entry.
+#: Every line that is allowed, as the path of its fields → pattern of its value. Lists have one entry.
 _SHAPE: Mapping[tuple[str, ...], str] = {
     ("apiVersion",): "v1",
     ("kind",): "Config",
@@ -70,7 +70,7 @@ _SHAPE: Mapping[tuple[str, ...], str] = {
     ("users", "user", _CERTIFICATE): _BASE64,
     ("users", "user", _KEY): _BASE64,
 }
-#: client-go has left it out since it is empty.
+#: Newer versions of client-go omit it, since it is empty.
 _NEED_NOT_BE = {("preferences",)}
 _LINE = re.compile(r"(|- | {2}| {4})([A-Za-z-]+):(?: (.+))?")
 _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----\r?\n((?:[A-Za-z0-9+/=]{1,76}\r?\n)+)-----END \1-----(?:\r?\n|$)")
@@ -78,11 +78,11 @@ _KEYS = ("PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY")
 
 
 class FetchError(Exception):
-    """Why there is no identity. The message is for people."""
+    """No identity could be fetched. The message is for people."""
 
 
 class Parts(NamedTuple):
-    """What a kubeconfig of an agent consists of; all but ``server`` in PEM."""
+    """Parts of an agent's kubeconfig; all but ``server`` in PEM."""
 
     server: str
     authority: bytes
@@ -91,13 +91,13 @@ class Parts(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch it; returns the exit code."""
+    """Fetch the identity; returns the exit code."""
     try:
         config, namespace, secret, output = arguments
     except ValueError:
         sys.stderr.write("usage: MEMBER_CONFIG NAMESPACE SECRET OUTPUT\n")
         return 2
-    # Each read has a limit of its own, which is none for a member that sends a byte now and then.
+    # The timeout of a read does not stop a member that sends a byte now and then.
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(LIMIT)
     try:
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> int:
 
 
 def fetch(config: Path, namespace: str, secret: str) -> Parts:
-    """What is in the Secret. Raises FetchError."""
+    """Identity in the Secret. Raises FetchError."""
     try:
         known = json.loads(config.read_text())
         cluster, token = known["clusters"][0]["cluster"], known["users"][0]["user"]["token"]
@@ -126,7 +126,7 @@ def fetch(config: Path, namespace: str, secret: str) -> Parts:
     path = f"/api/v1/namespaces/{namespace}/secrets/{secret}"
     headers = {"Authorization": f"Bearer {token}"}
     request = urllib.request.Request(f"{server}{path}", headers=headers)  # noqa: S310 - it is https, see above
-    # No proxy of the environment, and no other place that an answer may name: the token goes to the member only.
+    # Neither proxies of the environment nor redirects: the token goes to the member only.
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirects()
     )
@@ -149,11 +149,10 @@ def fetch(config: Path, namespace: str, secret: str) -> Parts:
 
 
 def read(content: bytes) -> Parts:
-    """What a kubeconfig consists of, which the agent or the installer has written. Certificate and key are one chain
-    and one key in PEM; whether they belong together is not looked at.
+    """Parts of a kubeconfig that the agent or the installer has written: a certificate chain and one key in PEM.
 
-    It is a list of lines, not YAML: what a parser is needed for, neither of them writes. Raises ValueError, which says
-    what else is there, without any value.
+    Whether the two match is not checked. The kubeconfig is parsed as lines, not as YAML: neither writer needs more.
+    Raises ValueError, which names the unexpected part without any value.
     """
     if len(content) > _LONGEST_CONFIG:
         raise ValueError(f"it is longer than {_LONGEST_CONFIG} bytes")
@@ -197,7 +196,7 @@ def _decoded(name: str, text: str) -> bytes:
 
 
 def _pem(name: str, content: bytes) -> bytes:
-    """The certificates, or the key, and nothing that may stand around them. Raises ValueError."""
+    """Certificates, or the key, in PEM, without any other text. Raises ValueError."""
     text, blocks = content.decode("latin-1"), []
     while match := _PEM.match(text):
         blocks.append((match[1], base64.b64encode(_decoded(name, "".join(match[2].split()))).decode()))
@@ -218,16 +217,16 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for its owner only from the first byte on; ``content`` is certificate and key in PEM.
+    """Write certificate and key in PEM atomically; the file is never readable for others.
 
-    Raises FetchError, also if they are not one of the other.
+    Raises FetchError, also if the two do not match.
     """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            # A key without a password asks for none; whoever starts a unit could not type one.
+            # An empty password keeps an encrypted key from prompting; whoever starts a unit could not answer.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(temporary, password=lambda: b"")
             Path(temporary).rename(path)
         except BaseException:
@@ -254,7 +253,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _words(text: object) -> str:
-    """Words of somebody else as a part of one line."""
+    """Text of others as part of one line."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:_LONGEST_WORDS])
 
 

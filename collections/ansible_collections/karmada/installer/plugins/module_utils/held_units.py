@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep units of the distribution from starting while their packages are installed, and leave them disabled.
 
-Some distributions start what they install, with a configuration that nobody has chosen. A unit is held by a drop-in of
-ours with a condition that is never true, so that its package finds nothing wrong. The drop-in also tells whoever comes
-after a run that was killed that this unit was enabled by nobody but its package: a mask would not say whose it is.
+Some distributions start what they install, with a configuration that nobody has chosen. A drop-in of ours holds a unit
+by a condition that is never true, so its package installs without an error. After a run that was killed, the drop-in
+also shows that only the package has enabled this unit: a mask would not show whose it is.
 
 Runs on the host, as root (standard library, Python 3.9 or newer). A tree (see ``host_tree``) has in ``held`` for each
 such unit ``{unit, drop_in}``, a name and a path.
@@ -24,7 +24,7 @@ ConditionPathExists=!/
 
 
 def hold(system: System, tree: Tree, check: bool = False) -> list[Change]:
-    """Keep the units from starting that are not there yet: one that is there may serve the site. Raises HostError."""
+    """Hold the units that do not exist yet; an existing one may be in use by the site. Raises HostError."""
     there = units(system, [each["unit"] for each in tree["held"]])
     free = [each for each in tree["held"] if not (there[each["unit"]].known or system.path(each["drop_in"]).exists())]
     if free and not check:
@@ -39,7 +39,7 @@ def hold(system: System, tree: Tree, check: bool = False) -> list[Change]:
 
 
 def release(system: System, tree: Tree, check: bool = False) -> list[Change]:
-    """Leave those of the units that are held as any unit is that nobody has enabled. Raises HostError."""
+    """Release the units that are held, and leave them disabled. Raises HostError."""
     held = [each for each in tree["held"] if system.path(each["drop_in"]).exists()]
     if held and not check:
         there = units(system, [each["unit"] for each in held])
@@ -48,7 +48,7 @@ def release(system: System, tree: Tree, check: bool = False) -> list[Change]:
         for each in held:
             path = system.path(each["drop_in"])
             path.unlink()
-            # What the site has put beside it stays.
+            # Drop-ins of the site stay.
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         system.command("systemctl", "daemon-reload")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock of an instance on a plain host: one run at a time changes what the instance has there.
+"""Lock of an instance on a plain host: one run at a time may change what the instance has there.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 
-The lock is a file, ``/run/karmada-installer/<instance>.lock``, with two things in it that matter:
+The lock is a file, ``/run/karmada-installer/<instance>.lock``. Two things matter:
 
-* **Its content** says which run has the host, from the first step of that run to its last. Between two steps nothing of
-  the run is at work there, so a run that has died is known by silence, or by name.
-* **The kernel's lock of the file** (flock) is held while something is changed. It makes taking exclusive, and ends with
-  the process that has it: a step that outlives its run, because only the connection was cut, is waited for.
+* **Its content** names the run that has the host, from the first step of that run to its last. Between two steps no
+  process of the run is on the host, so a dead run is recognised by silence, or by name.
+* **A kernel lock on the file** (flock) is held during changes. It makes taking the lock exclusive, and ends with its
+  process: a step that outlives its run, because only the connection was cut, is waited for.
 
-Who finds another one's name there, or no lock at all, has lost it and changes nothing: another run may have worked on
+A run that finds another name there, or no lock, has lost the lock and changes nothing: another run may have worked on
 the host since.
 """
 
@@ -32,17 +32,17 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
     writing,
 )
 
-#: Locks are gone after a boot: who held one is, too.
+#: A boot removes the locks, and has ended their holders.
 LOCK_FOLDER = RUN_FOLDER
-#: A holder that has said nothing for this long (seconds) is taken for dead.
+#: Seconds of silence after which a holder is taken for dead.
 LOCK_SILENCE = 600
-#: How long (seconds) a step is waited for whose run is gone. Units of ours are given 60 s to stop.
+#: Seconds to wait for a step whose run is gone. Units of ours are given 60 s to stop.
 STEP_SECONDS = 90
 _LONGEST_PAUSE = 0.05
 
 
 class LockedError(HostError):
-    """Another run has the host, or has had it since this one did. ``holder`` is its name, empty if nobody has it."""
+    """Another run has the host, or has had it since this one. ``holder`` is its name, empty if nobody has the lock."""
 
     def __init__(self, message: str, holder: str = "") -> None:
         self.holder = holder
@@ -50,16 +50,16 @@ class LockedError(HostError):
 
 
 def clock() -> float:
-    """Seconds since the boot of this machine, also those that it slept, whatever its time of day is set to."""
+    """Seconds since the boot of this machine, sleep included, whatever its time of day is set to."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def take(system: System, instance: str, holder: str, dead: str = "", now: float | None = None) -> None:
-    """Take the lock of this host, or renew it. ``dead`` is a holder that is known to have ended without letting go.
+    """Take the lock of this host, or renew it. ``dead`` is a holder that is known to have ended without a release.
 
-    ``now`` is a time of ``clock``, if not this moment's. Raises LockedError.
+    ``now`` is a time of ``clock``; default: the current one. Raises LockedError.
     """
-    # Who is going to be refused need not wait for a step of the one that has it.
+    # A run that will be refused need not wait for a step of the holder.
     _refuse_living(_content(_path(system, instance)), instance, (holder, dead), clock() if now is None else now)
     with _file(system, instance, create=True) as descriptor:
         now = clock() if now is None else now
@@ -69,7 +69,7 @@ def take(system: System, instance: str, holder: str, dead: str = "", now: float 
 
 @contextlib.contextmanager
 def working(system: System, instance: str, holder: str) -> Iterator[None]:
-    """Change the host meanwhile: it is this holder's, nobody takes it however long it lasts, and the lock is renewed.
+    """Change the host in this context: nobody else can take the lock, however long it lasts, and it is renewed.
 
     Raises LockedError unless the holder has the lock.
     """
@@ -81,25 +81,25 @@ def working(system: System, instance: str, holder: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Silence begins now. What cannot be written was written when this began.
+            # The silence starts now. If this fails, the time written at the start remains.
             with contextlib.suppress(OSError):
                 _write(descriptor, holder, clock())
 
 
 def renew(system: System, instance: str, holder: str) -> None:
-    """Say that the holder is alive. Raises LockedError unless it has the lock."""
+    """Renew the lock. Raises LockedError unless the holder has it."""
     with working(system, instance, holder):
         pass
 
 
 def release(system: System, instance: str, holder: str) -> None:
-    """Let go of the lock if this holder has it."""
+    """Release the lock if this holder has it."""
     path = _path(system, instance)
     with contextlib.suppress(_GoneError), _file(system, instance, create=False) as descriptor:
         found = _record(_read(descriptor))
         if found and found["holder"] == holder:
             path.unlink()
-            # As long as nothing of other instances is in it.
+            # Unless locks of other instances are in it.
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
 
@@ -116,9 +116,9 @@ def _lost(instance: str, holder: str) -> LockedError:
 
 
 def _refuse_living(found: dict[str, Any] | None, instance: str, known: tuple[str, str], now: float) -> None:
-    """Raise LockedError if somebody has the lock who is none of those known, and is not silent for too long.
+    """Raise LockedError if the lock has a holder that is not ``known`` and not silent for too long.
 
-    A time that is far ahead is of no clock of this boot: what nobody can renew would never be free.
+    A time far in the future is not of this boot's clock; a lock that only it could renew would never become free.
     """
     if found and found["holder"] not in known and abs(now - found["renewed"]) < LOCK_SILENCE:
         silent = max(now - found["renewed"], 0)
@@ -135,7 +135,7 @@ def _path(system: System, instance: str) -> Path:
 
 @contextlib.contextmanager
 def _file(system: System, instance: str, *, create: bool) -> Iterator[int]:
-    """The file, for nobody else meanwhile: its descriptor. Where none is to be made, raises LockedError."""
+    """Descriptor of the lock file, locked exclusively. Without ``create``, raises LockedError if there is none."""
     path = _path(system, instance)
     deadline, pause = time.monotonic() + STEP_SECONDS, 0.001
     while True:
@@ -145,10 +145,10 @@ def _file(system: System, instance: str, *, create: bool) -> Iterator[int]:
         except _MissingError:
             if not create:
                 raise _lost(instance, "") from None
-            continue  # its folder went with the last lock in it, after we have seen that it is there
+            continue  # the folder was removed with its last lock between the check and the open
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # One that was let go of meanwhile is no longer what others find under the name.
+            # The file may have been released meanwhile, and another one be under its name.
             if _is_at(path, descriptor):
                 break
         except BlockingIOError:
@@ -210,7 +210,7 @@ def _content(path: Path) -> dict[str, Any] | None:
 
 
 def _record(content: bytes) -> dict[str, Any] | None:
-    """Who has the lock, and when it was renewed last. Half a lock is nobody's: that run ended while it wrote it."""
+    """Holder of the lock and time of its last renewal; None for a partial record, whose run ended while it wrote."""
     try:
         found = json.loads(content)
         return {"holder": str(found["holder"]), "renewed": float(found["renewed"])}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What units have logged lately.
+"""Recent log lines of units.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 """
@@ -14,9 +14,9 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 def newest_lines(
     system: System, unit: str, texts: Iterable[str], seconds: int, ignored: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Text → the last line of this unit that has it in it, of these seconds; without those that no line has.
+    """Text → newest line of this unit that contains it, in the last ``seconds``; texts without a line are left out.
 
-    Lines with one of the texts ``ignored`` in them do not count.
+    Lines that contain one of the texts ``ignored`` do not count.
     """
     log = system.command(
         "journalctl", "--unit", unit, "--since", f"-{seconds}s", "--output", "cat", "--no-pager", "--quiet"

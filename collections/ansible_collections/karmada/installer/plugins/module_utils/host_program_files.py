@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of a control plane on a plain host: side by side by version, each known by its checksum.
+"""Programs of a control plane on a plain host: side by side by version, each with its checksum.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
-A program is ``{path, sha256}``; ``arrived`` is where Ansible's connection has put a file that belongs to one of them.
+A program is ``{path, sha256}``; ``arrived`` is the file to which Ansible's connection has copied one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 )
 
 Program = dict[str, Any]
-#: Beside the programs of a version: name → checksum, and by what it is seen without reading it that nobody touched it.
+#: In the folder of a version: program → checksum, and the stat values that prove the file unchanged without reading it.
 RECORD = ".checksums.json"
 _HALF = re.compile(r"\..+\.new")
 
 
 def intact(system: System, folder: str) -> dict[str, str]:
-    """The programs below a folder that are as ``install`` left them: path → SHA-256 in hex."""
+    """Programs below a folder that are unchanged since ``install``: path → SHA-256 in hex."""
     found = {}
     for record in sorted(system.path(folder).glob(f"*/{RECORD}")):
         for name, entry in _read(record).items():
@@ -40,9 +40,9 @@ def intact(system: System, folder: str) -> dict[str, str]:
 
 
 def install(system: System, programs: list[Program], arrived: dict[str, str]) -> None:
-    """Copy what has arrived (sha256 → file) to its place, and look at its checksum there.
+    """Copy the files that have arrived (sha256 → file) to their places, and verify their checksums there.
 
-    Never over a program that runs: the new file takes the name, and the process keeps the old one until its restart.
+    No running program is overwritten: the new file takes its name, and the process keeps the old one until a restart.
     """
     for program in programs:
         target = system.path(program["path"])
@@ -71,7 +71,7 @@ def _install_one(program: Program, arrived: Path, target: Path, beside: Path, fr
 
 
 def remove_unused(system: System, folder: str, check: bool = False) -> list[str]:
-    """Take away the versions that we installed and no unit of this host names; returns their folders."""
+    """Remove versions that we installed and that no unit of this host names; returns their folders."""
     named = "\n".join(
         unit.read_text(errors="replace") for unit in system.path(UNIT_FOLDER).glob("*.service") if unit.is_file()
     )
@@ -89,20 +89,20 @@ def remove_unused(system: System, folder: str, check: bool = False) -> list[str]
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether it was made by ``install``, also by one that a host without power has left before its first program."""
+    """Return whether ``install`` made this folder, even if a power failure ended it before the first program."""
     content = [each.name for each in folder.iterdir()] if folder.is_dir() else []
     return RECORD in content or (bool(content) and all(_HALF.fullmatch(name) for name in content))
 
 
 def _remove_empty(*folders: Path) -> None:
-    """As far as nothing is in them."""
+    """Remove folders, as far as they are empty."""
     with contextlib.suppress(OSError):
         for folder in folders:
             folder.rmdir()
 
 
 def _make_folders(folder: Path) -> None:
-    """Readable for the users of the components whatever the umask of this session is."""
+    """Create folders that the users of components can read, whatever the umask of this session is."""
     for path in (*reversed(folder.parents), folder):
         if not path.exists():
             path.mkdir()
@@ -110,7 +110,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _copied(source: Path, target: Path) -> str:
-    """Copy a file; returns the checksum of what was written."""
+    """Copy a file; returns the SHA-256 of the written content."""
     digest = hashlib.sha256()
     with source.open("rb") as reader, target.open("wb") as writer:
         for block in iter(lambda: reader.read(1 << 20), b""):
@@ -130,7 +130,7 @@ def _read(record: Path) -> dict[str, Any]:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Differs whenever a file was written, replaced or given other rights."""
+    """Values that change whenever a file is written, replaced, or gets other permissions."""
     try:
         found = path.stat()
     except OSError:

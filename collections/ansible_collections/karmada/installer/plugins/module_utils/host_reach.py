@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does this machine reach others by TLS, and if not, what keeps it from it?
+"""Reachability of other machines by TLS from this one, with the fault if a target is not reached.
 
-Runs on a host with the Python of its distribution and nothing else (standard library, Python 3.9 or newer). Nothing is
-sent but what begins a connection: no credentials, no request.
+Runs on a host with the Python of its distribution and nothing else (standard library, Python 3.9 or newer). It sends
+only the beginning of a connection: no credentials, no request.
 
-A target is a mapping: ``name`` for whoever asks, ``host`` and ``port``; without a port (0) the name is looked up and no
-more. ``tls`` is whether more than the port is tried;
-``authority`` the PEM certificates that may have signed the other side's, empty if that is not verified; ``server_name``
-the host name or address that its certificate has to be for.
+A target is a mapping: ``name`` identifies it for the caller; ``host`` and ``port``, where port 0 means a name lookup
+only; ``tls``, whether a TLS handshake follows the connection; ``authority``, PEM certificates of which one must have
+signed the server's, empty to skip verification; ``server_name``, the name or address that the certificate must have.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-#: What keeps one from a target. The texts are handed to whoever asked; what they mean is told to people there.
+#: Kinds of faults. The texts go to the caller, where people get an explanation of them.
 UNKNOWN_NAME, NO_ROUTE, REFUSED, SILENT = "unknown name", "no route", "refused", "silent"
 NOT_TLS, OTHER_NAME, OTHER_AUTHORITY, EXPIRED = "not TLS", "other name", "other authority", "expired"
 NOT_YET_VALID, OTHER = "not yet valid", "other"
-#: It was not tried, because the time was over.
+#: The target was not tried before the timeout.
 NOT_TRIED = "not tried"
-#: How many are tried at the same moment. Each takes a thread, and waits for most of its time.
+#: Concurrent attempts. Each takes a thread, which mostly waits.
 AT_ONCE = 64
-#: How much later (seconds) than it should somebody may say that the time is over.
+#: Seconds that a result may come after the deadline.
 _MOMENT = 0.2
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-#: Numbers of OpenSSL for what is wrong with a certificate.
+#: OpenSSL's error numbers for certificates.
 _OF_CERTIFICATE = {9: NOT_YET_VALID, 10: EXPIRED, 62: OTHER_NAME, 64: OTHER_NAME}
-#: X509_V_FLAG_PARTIAL_CHAIN, which Python names from 3.10 on: an authority may be one that another has signed.
+#: X509_V_FLAG_PARTIAL_CHAIN, which Python names from 3.10 on: an intermediate CA may be trusted as such.
 _PARTIAL_CHAIN = 0x80000
 
 
 def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict[str, str]]:
-    """Try all of them at once; returns by name ``{fault, detail}``, without those that are reached.
+    """Try all targets concurrently; returns name → ``{fault, detail}``, without those that are reached.
 
-    It takes ``seconds`` at most, however many there are and whatever they do: resolving a name cannot be broken off,
-    so threads that are still at it are left behind.
+    Takes at most ``seconds``, however many targets there are and whatever they do: a name lookup cannot be cancelled,
+    so threads that are still in one are left behind.
     """
     deadline = time.monotonic() + seconds
     waiting: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
@@ -68,7 +67,7 @@ def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict
     for _each in range(min(len(targets), AT_ONCE)):
         threading.Thread(target=work, daemon=True).start()
     ended: dict[str, tuple[str, str]] = {}
-    # A moment more, for those that end with the time themselves.
+    # A little more time, for attempts that end at the deadline themselves.
     while len(ended) < len(found) and (left := deadline + _MOMENT - time.monotonic()) > 0:
         try:
             name, outcome = outcomes.get(timeout=left)
@@ -80,9 +79,9 @@ def look(targets: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, dict
 
 
 def _fault(target: Mapping[str, Any], deadline: float, resolved: Callable[[], None]) -> tuple[str, str]:
-    """What keeps this machine from one target, and in which words it was told; both empty if nothing does.
+    """Fault of one target, and its detail in the words of the system; both empty if it is reached.
 
-    ``deadline`` is a moment of the monotonic clock, ``resolved`` hears that the name is known.
+    ``deadline`` is a time of the monotonic clock; ``resolved`` is called when the name is known.
     """
     try:
         places = socket.getaddrinfo(target["host"], target["port"], type=socket.SOCK_STREAM)
@@ -97,13 +96,13 @@ def _fault(target: Mapping[str, Any], deadline: float, resolved: Callable[[], No
                     pass
     except (OSError, EOFError, ValueError) as error:
         return _of_certificate(error) if isinstance(error, ssl.SSLCertVerificationError) else _of_connection(error)
-    except Exception as error:  # noqa: BLE001 - nobody would hear of it in a thread, and the time would be blamed
+    except Exception as error:  # noqa: BLE001 - a thread's error would be lost, and the timeout blamed
         return OTHER, f"{type(error).__name__}: {error}"
     return "", ""
 
 
 def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
-    """A connection to the first address that takes one. Each has its part of the time; the first error is raised."""
+    """Connection to the first address that accepts one; each gets a share of the time. Raises the first error."""
     first: OSError | None = None
     for number, address in enumerate(addresses):
         try:
@@ -114,12 +113,12 @@ def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.s
 
 
 def _left(deadline: float) -> float:
-    # Zero would mean not to wait at all, which is another kind of error.
+    # A timeout of zero means non-blocking, which fails in another way.
     return max(deadline - time.monotonic(), 0.01)
 
 
 def _context(authority: str) -> ssl.SSLContext:
-    """As components of Kubernetes see it: names are those of the extension, and what is trusted need not be a root."""
+    """TLS context with the rules of Kubernetes components: names from the SAN, and a trusted CA need not be a root."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not authority:
         context.check_hostname = False
@@ -137,7 +136,7 @@ def _of_certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
 
 
 def _of_connection(error: Exception) -> tuple[str, str]:
-    """Kinds of errors are kinds of OSError themselves, and some of each other: the order counts."""
+    """Fault for an error. Some of these are subclasses of others, and all of OSError, so the order matters."""
     told = str(getattr(error, "reason", None) or getattr(error, "strerror", None) or error)
     if isinstance(error, socket.gaierror):
         return UNKNOWN_NAME, told

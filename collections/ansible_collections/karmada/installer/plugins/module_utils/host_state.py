@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plain host knows of an instance: the installer's state, and what preflight wants to know.
+"""State of an instance on a plain host: the installer's state, and facts for preflight.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 
-The state of an instance lies in ``/var/lib/karmada-installer/<instance>/``, readable for root only. Hosts with an API
-server keep a copy, all others of the control plane its serial and digest only. After each run it is the same on all of
-them. Which one counts when hosts differ is decided where Ansible runs (``state_on_hosts``).
+The state is in ``/var/lib/karmada-installer/<instance>/``, readable for root only. Hosts with an API server keep a
+copy, the others of the control plane only its serial and digest. After each run all of them agree. If they do not, the
+controller chooses the valid one (``state_on_hosts``).
 """
 
 from __future__ import annotations
@@ -39,29 +39,28 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 from ansible_collections.karmada.installer.plugins.module_utils.host_tree import OWNER_KEY
 
 STATE_FOLDER = "/var/lib/karmada-installer"
-#: Files beside those of the state: which one it is, its digest where no copy is kept, the digests of those before it.
+#: Files beside those of the state: its serial, its digest if no copy is kept, the digests of its predecessors.
 SERIAL, DIGEST, LINEAGE = "serial", "digest", "lineage"
-#: The copy before this one.
+#: Folder of the copy before this one.
 PREVIOUS = "previous"
 _LISTENING = "0A"
 #: ioctl numbers of Linux.
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
-#: How often, and how far apart in seconds, it is looked whether a neighbour has answered, which takes milliseconds.
+#: Number of looks for a neighbour's answer, which takes milliseconds, and the seconds between them.
 _NEIGHBOUR_LOOKS, _NEIGHBOUR_PAUSE = 6, 0.05
 
 
 def digest_of(serial: int, files: dict[str, str]) -> str:
-    """What names a state as a whole, its serial included: SHA-256 of names and contents; ``files`` is name → base64."""
+    """SHA-256 that identifies a state with its serial, from names and contents; ``files`` is name → base64."""
     content = json.dumps([serial, sorted(files.items())], separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_state(system: System, instance: str) -> dict[str, Any]:
-    """What this host keeps of the state; serial 0 and no files where there is nothing.
+    """State that this host keeps; serial 0 and no files if there is none.
 
-    ``serial``; ``files`` with file name → base64, none on a host that keeps no copy; ``digest`` of the state;
-    ``lineage``, where it was noted, the digests of those before it, newest first; ``previous``, ``serial`` and
-    ``files`` of the copy before it.
+    ``serial``; ``files`` with file name → base64, empty on a host that keeps no copy; ``digest`` of the state;
+    ``lineage``, if recorded, the digests before it, newest first; ``previous``, ``{serial, files}`` of the copy before.
     """
     folder = system.path(f"{STATE_FOLDER}/{instance}")
     if not folder.is_dir():
@@ -75,7 +74,7 @@ def read_state(system: System, instance: str) -> dict[str, Any]:
         "digest": told or digest_of(serial, files),
         "previous": {"serial": before[0], "files": before[1]},
     }
-    # Earlier versions of this collection did not note it.
+    # Earlier versions of this collection did not record it.
     return {**found, "lineage": _text(folder / LINEAGE).split()} if (folder / LINEAGE).exists() else found
 
 
@@ -83,7 +82,7 @@ def write_state(system: System, instance: str, wanted: dict[str, Any], expected:
     """Replace the state as a whole; returns whether it differed.
 
     ``wanted`` is ``{serial, files, digest, lineage}``, without files for a host that keeps no copy. ``expected`` is the
-    digest of what the run has seen here: raises HostError if something else is here by now.
+    digest that the run has read here: raises HostError if the state has another one by now.
     """
     present = read_state(system, instance)
     if present["digest"] == wanted["digest"] and bool(present["files"]) == bool(wanted["files"]):
@@ -110,8 +109,8 @@ def write_state(system: System, instance: str, wanted: dict[str, Any], expected:
         except BaseException:
             shutil.rmtree(fresh)
             raise
-    # One folder cannot take the place of another in one step: the old one steps aside, and `recover` brings it back
-    # should this be the moment at which the run is killed.
+    # A folder cannot replace another one atomically: the old one is renamed, and `recover` restores it if the run is
+    # killed at this moment.
     aside = folder.with_name(f".{instance}.before")
     if aside.exists():
         shutil.rmtree(aside)
@@ -125,7 +124,7 @@ def write_state(system: System, instance: str, wanted: dict[str, Any], expected:
 
 
 def _predecessor(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """The copy that ``wanted`` follows, of those that are here: until all hosts have the next one, it may be needed."""
+    """Copy here that ``wanted`` directly follows: it may be needed until all hosts have the next one."""
     copies = [each for each in (present, present["previous"]) if each["files"]]
     found = {digest_of(each["serial"], each["files"]): each for each in copies}
     return found.get(wanted["lineage"][0]) if wanted["lineage"] else None
@@ -147,7 +146,7 @@ def _write_copy(folder: Path, serial: int, files: dict[str, str]) -> None:
 
 
 def recover(system: System, instance: str) -> None:
-    """Finish what a killed ``write_state`` began: halves go, and the state before them comes back if it is the last."""
+    """Clean up after a killed ``write_state``: remove partial folders, and restore the old state if it is the last."""
     folder = system.path(f"{STATE_FOLDER}/{instance}")
     if not folder.parent.is_dir():
         return
@@ -159,7 +158,7 @@ def recover(system: System, instance: str) -> None:
 
 
 def remove_state(system: System, instance: str, check: bool = False) -> bool:
-    """Forget the instance. Returns whether there was anything."""
+    """Delete the state of the instance; returns whether there was one."""
     folder = system.path(f"{STATE_FOLDER}/{instance}")
     if not folder.exists() or check:
         return folder.exists()
@@ -170,7 +169,7 @@ def remove_state(system: System, instance: str, check: bool = False) -> bool:
 
 
 def read_files(system: System, folder: str) -> dict[str, str]:
-    """Path → base64 of every file below a folder. Links are none: users of components may have put them there."""
+    """Path → base64 of every file below a folder. Links are skipped: users of components may have created them."""
     found: dict[str, str] = {}
     top = system.path(folder)
     for parent, _folders, names, descriptor in os.fwalk(top) if top.is_dir() else ():
@@ -182,7 +181,7 @@ def read_files(system: System, folder: str) -> dict[str, str]:
 
 
 def _regular(name: str, folder: int) -> bytes | None:
-    """The content of a file of an open folder; None if it is something else, or gone meanwhile."""
+    """Content of a regular file in an open folder; None for anything else, and if it is gone."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError as error:
@@ -194,13 +193,13 @@ def _regular(name: str, folder: int) -> bytes | None:
 
 
 def facts(system: System, address: str, folders: list[str], virtual_ip: str = "") -> dict[str, Any]:
-    """What preflight wants to know of the host: the machine, its clock and network, what is there under our names.
+    """Facts of the host for preflight: the machine, its clock and network, units and users under our names.
 
-    ``address`` is the host's in the document, ``virtual_ip`` that of the endpoint if it has one. Sizes are in bytes,
-    times in seconds since 1970. A fact that cannot be had is empty.
+    ``address`` is the host's in the document, ``virtual_ip`` that of the endpoint, if any. Sizes are in bytes, times in
+    seconds since 1970. Facts that cannot be determined are empty.
     """
     interfaces = _interfaces(system)
-    # Who has the address itself would be told of the one that had it before.
+    # The holder of the address would find the neighbour that had it before.
     asks = virtual_ip and not any(_carries(each, virtual_ip) for each in interfaces)
     return {
         "architecture": platform.machine(),
@@ -222,7 +221,7 @@ def facts(system: System, address: str, folders: list[str], virtual_ip: str = ""
         "units": _units(system.path(UNIT_FOLDER)),
         "users": {user.pw_name: user.pw_gecos for user in pwd.getpwall() if user.pw_name.startswith("karmada-")},
         "missing_programs": [name for name in ("systemctl", "useradd", "userdel") if not shutil.which(name)],
-        # Last, so that it is close to the moment at which the answer arrives.
+        # Last, so that it is read as close as possible to the arrival of the answer.
         "time": time.time(),
     }
 
@@ -251,7 +250,7 @@ def _sync(folder: Path) -> None:
 
 
 def _systemd_version(system: System) -> int:
-    """The number of the version; 0 where systemd is not what runs this machine."""
+    """Number of systemd's version; 0 if this machine does not run systemd."""
     if not system.path("/run/systemd/system").is_dir():
         return 0
     try:
@@ -278,7 +277,7 @@ def _enforced_profiles(path: Path) -> list[str]:
 
 
 def _units(folder: Path) -> dict[str, dict[str, str]]:
-    """Unit with a name like ours → the owner that it carries, and its description. Empty without such a line."""
+    """Unit with a name like ours → its owner and description; each empty without such a line."""
     found = {}
     for path in sorted(folder.glob("karmada-*.*")):
         lines = dict(line.partition("=")[::2] for line in _text(path).splitlines() if "=" in line)
@@ -287,7 +286,7 @@ def _units(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def _interfaces(system: System) -> list[dict[str, Any]]:
-    """Each network interface: ``name``, ``mac`` and ``addresses`` with the length of the prefix (``192.0.2.1/24``)."""
+    """Network interfaces: ``name``, ``mac`` and ``addresses`` with their prefix lengths (``192.0.2.1/24``)."""
     try:
         found = json.loads(system.command("ip", "-json", "address", "show"))
         return [
@@ -304,7 +303,7 @@ def _interfaces(system: System) -> list[dict[str, Any]]:
 
 
 def _interfaces_of_the_kernel() -> list[dict[str, Any]]:
-    """The same without iproute2: of IPv4 only the first address of each interface."""
+    """Network interfaces without iproute2; of IPv4 only the first address of each."""
     of_ipv6: dict[str, list[str]] = {}
     for fields in (line.split() for line in _text(Path("/proc/net/if_inet6")).splitlines()):
         address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0]))
@@ -315,12 +314,12 @@ def _interfaces_of_the_kernel() -> list[dict[str, Any]]:
             addresses = []
             try:
                 request = name.encode().ljust(256, b"\0")
-                # What is asked for stands behind the name, and what kind of address it is.
+                # The request is the name of the interface; the answer has a sockaddr behind it.
                 answers = (fcntl.ioctl(asked, each, request)[20:24] for each in (_SIOCGIFADDR, _SIOCGIFNETMASK))
                 with_mask = "/".join(map(socket.inet_ntoa, answers))
                 addresses = [ipaddress.ip_interface(with_mask).with_prefixlen]
             except OSError:
-                pass  # none of IPv4
+                pass  # no IPv4 address
             mac = _text(Path("/sys/class/net", name, "address"))
             found.append({"name": name, "mac": mac, "addresses": addresses + of_ipv6.get(name, [])})
     return found
@@ -333,11 +332,11 @@ def _carries(interface: dict[str, Any], address: str) -> bool:
 
 
 def _neighbour(system: System, address: str) -> str:
-    """The hardware address of who has this address in the networks of this host; empty if nobody answers."""
+    """Hardware address of the neighbour that holds this address; empty if none answers."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # Whatever is sent: the kernel has to ask who has the address. Port 9 throws away what it gets.
+            # Any datagram makes the kernel resolve the address. Port 9 is the discard service.
             probe.sendto(b"", (address, 9))
     except OSError:
         return ""
@@ -346,7 +345,7 @@ def _neighbour(system: System, address: str) -> str:
             found = json.loads(system.command("ip", "-json", "neighbour", "show", "to", address) or "[]")
         except (HostError, ValueError):
             return ""
-        # Not what is remembered of somebody who may be gone.
+        # No stale entries, of neighbours that may be gone.
         answered = [each["lladdr"] for each in found if "lladdr" in each and "REACHABLE" in each.get("state", ())]
         if answered:
             return str(answered[0])
@@ -355,7 +354,7 @@ def _neighbour(system: System, address: str) -> str:
 
 
 def _can_bind(address: str) -> bool:
-    """Whether the address is one of this machine's."""
+    """Return whether this machine has the address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -366,7 +365,7 @@ def _can_bind(address: str) -> bool:
 
 
 def _listening() -> list[dict[str, Any]]:
-    """TCP sockets that listen: ``address``, ``port`` and the control ``group`` of a process that has it, if known."""
+    """Listening TCP sockets: ``address``, ``port`` and the control ``group`` of a process that has it, if known."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for fields in (line.split() for line in _text(Path(table)).splitlines()[1:]):
@@ -380,7 +379,7 @@ def _listening() -> list[dict[str, Any]]:
 
 
 def _address(hexadecimal: str) -> str:
-    """An address as the kernel prints it: words of four bytes, each in the order of this machine."""
+    """Address in the kernel's hexadecimal form: words of four bytes, each in the byte order of this machine."""
     raw = bytes.fromhex(hexadecimal)
     if sys.byteorder == "little":
         raw = b"".join(raw[start : start + 4][::-1] for start in range(0, len(raw), 4))
@@ -396,7 +395,7 @@ def _owners(inodes: set[str]) -> dict[str, str]:
             if ours:
                 found.update(dict.fromkeys(ours, (process / "cgroup").read_text().strip().rsplit(":", 1)[-1]))
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has ended
     return found
 
 
@@ -416,7 +415,7 @@ def _free(path: Path) -> int:
 
 
 def _there(path: Path) -> Path:
-    """The nearest folder above that exists."""
+    """Nearest parent folder that exists."""
     while not path.exists():
         path = path.parent
     return path

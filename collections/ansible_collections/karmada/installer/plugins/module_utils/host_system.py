@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain host as our modules see it: its paths, programs, users, and the units that systemd has.
+"""Plain host as our modules see it: its paths, programs, users, and systemd units.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 HASH_VARIABLE = "KARMADA_CONFIG_HASH"
 UNIT_FOLDER = "/etc/systemd/system"
-#: What is forgotten with a boot: locks, and what was reloaded.
+#: Data that a boot removes: locks, and notes on reloads.
 RUN_FOLDER = "/run/karmada-installer"
 _PROPERTIES = (
     *("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState"),
@@ -25,12 +25,12 @@ _PROPERTIES = (
 
 
 class HostError(Exception):
-    """Something on this host keeps the work from being done. The message is for people."""
+    """Problem of this host that stops the work. The message is for people."""
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the operating system refuses meanwhile, such as a full disk, is said of this path. Raises HostError."""
+    """Turn errors of the operating system, such as a full disk, into a HostError that names this path."""
     try:
         yield
     except OSError as error:
@@ -38,17 +38,17 @@ def writing(path: Path) -> Iterator[None]:
 
 
 class System:
-    """What this module needs of the host. Tests give it another ``root`` and another ``command``."""
+    """Access to the host. Tests replace ``root`` and ``command``."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
 
     def path(self, path: str) -> Path:
-        """Where a path of the tree is."""
+        """Real path of a path of the tree."""
         return Path(self.root, path.lstrip("/"))
 
     def command(self, *arguments: str) -> str:
-        """Run a program of the host; returns what it prints. Raises HostError with what it complains of."""
+        """Run a program of the host; returns its output. Raises HostError with its error message."""
         environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
         try:
             done = subprocess.run(
@@ -61,7 +61,7 @@ class System:
         return done.stdout
 
     def user_ids(self, name: str) -> list[int] | None:
-        """User and group number of a user; None if there is no such user."""
+        """User and group id of a user; None if there is no such user."""
         try:
             found = pwd.getpwnam(name)
         except KeyError:
@@ -69,14 +69,14 @@ class System:
         return [found.pw_uid, found.pw_gid]
 
     def user_comment(self, name: str) -> str | None:
-        """The comment of a user; None if there is no such user."""
+        """Comment of a user; None if there is no such user."""
         try:
             return pwd.getpwnam(name).pw_gecos
         except KeyError:
             return None
 
     def started_with(self, process: int) -> str:
-        """The hash that a process was started with; empty for one that is gone or that is not of ours."""
+        """Hash that a process was started with; empty if it is gone, or not ours."""
         try:
             variables = Path("/proc", str(process), "environ").read_bytes().split(b"\0")
         except OSError:
@@ -85,7 +85,7 @@ class System:
         return next((each[len(prefix) :].decode() for each in variables if each.startswith(prefix)), "")
 
     def program_of(self, process: int) -> str:
-        """The path of the program that a process runs; empty for one that is gone."""
+        """Path of the program that a process runs; empty if it is gone."""
         try:
             return os.readlink(f"/proc/{process}/exe").removesuffix(" (deleted)") if process else ""  # noqa: PTH115
         except OSError:
@@ -93,7 +93,7 @@ class System:
 
 
 class Unit(NamedTuple):
-    """A unit as systemd and its process tell of it."""
+    """Status of a unit, from systemd and its process."""
 
     name: str
     known: bool
@@ -105,12 +105,12 @@ class Unit(NamedTuple):
     invocation: str
     restarts: int
     process: int
-    #: systemd still has something to do with it: end the old process, or start the new one
+    #: systemd is still stopping the old process or starting the new one
     in_transition: bool
 
 
 def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
-    """How these units are."""
+    """Status of these units, by name."""
     names = list(names)
     if not names:
         return {}
@@ -139,7 +139,7 @@ def units(system: System, names: Iterable[str]) -> dict[str, Unit]:
 
 
 def read(path: Path) -> bytes | None:
-    """The content of a file; None if there is none."""
+    """Content of a file; None if it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -147,11 +147,11 @@ def read(path: Path) -> bytes | None:
 
 
 def reload_note(system: System, name: str) -> Path:
-    """Where it stands what a unit took by a reload, and in which of its lives."""
+    """File that notes the hash that a unit has reloaded, with the invocation of the unit."""
     return system.path(f"{RUN_FOLDER}/{name}.reloaded")
 
 
 def _reloaded_with(system: System, name: str, invocation: str) -> str:
-    """The hash of what this process of a unit took last by a reload; empty if it took nothing."""
+    """Hash that this process of a unit reloaded last; empty if it has reloaded none."""
     noted = (read(reload_note(system, name)) or b"").decode(errors="replace").split()
     return noted[1] if invocation and len(noted) == 2 and noted[0] == invocation else ""

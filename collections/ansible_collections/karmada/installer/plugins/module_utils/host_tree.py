@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring users, directories, files and systemd units of a plain host to what a tree says, and prove that they work.
+"""Apply a tree of users, directories, files and systemd units to a plain host, and check that the units are healthy.
 
 Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
-A tree is what ``render.units`` on the controller makes, as JSON:
+A tree is the output of ``render.units`` on the controller, as JSON:
 
 * ``owner``: UUID of the control plane. Its units carry it as ``X-KarmadaOwner``, its users in their comment.
-* ``users``: ``{name, home, comment}``, in the order in which they are made
-* ``directories``: ``{path, user, group, mode}``, parents before children; ``mode`` is a number, and no ``group``
-  is that of the user's name
+* ``users``: ``{name, home, comment}``, in the order of their creation
+* ``directories``: ``{path, user, group, mode}``, parents before children; ``mode`` is a number, and ``group`` defaults
+  to the name of the user
 * ``files``: ``{path, content, user, group, mode, secret}``; ``content`` is base64
-* ``folders``: paths in which nothing may be that ``files`` and ``directories`` do not name
+* ``folders``: paths that must contain nothing but entries of ``files`` and ``directories``
 * ``units``: ``{name, hash, health, awaited}`` in the order in which they start; their files are among ``files``.
-  ``health`` is ``{url, authority}`` or null; a url that begins with tcp is a port that has to be open. One that is not
-  ``awaited`` is asked how it is, and not waited for. ``hash`` of a unit that can take new settings without a restart
-  has two parts with a hyphen between: what a restart takes, and what a reload takes
-* ``watched``: ``{name, health}`` of units that are left as they are, and told of like the others
-* ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, that must not be there
+  ``health`` is ``{url, authority}`` or null; a tcp url means a port that has to be open. A unit that is
+  not ``awaited`` is checked but not waited for. If a unit can reload, its ``hash`` has two parts with a hyphen between:
+  for settings that need a restart, and for settings that need a reload
+* ``watched``: ``{name, health}`` of units that are not changed, only reported like the others
+* ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, to be removed
 * ``held``: see ``held_units``
 
-**Restarts.** The hash of everything a unit reads stands in its own file as an environment variable, and what a running
-process was started with is in ``/proc``. So a unit is restarted if and only if it runs with something older, also after
-a run that was killed between writing a file and restarting. What a process took by a reload is noted in ``RUN_FOLDER``
-with the invocation of its unit, so that the note ends with the process.
+**Restarts.** A unit file sets the hash of everything the unit reads as an environment variable, and ``/proc`` shows the
+one that a process was started with. So a unit is restarted if and only if it runs with something older, also after a
+run that was killed between writing a file and restarting. A hash taken by a reload is noted in ``RUN_FOLDER`` with the
+unit's invocation, so that the note is void after the process ends.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 )
 
 OWNER_KEY = "X-KarmadaOwner"
-#: A unit that systemd had to start again this often will not come up by waiting.
+#: Automatic restarts of a unit after which waiting any longer is pointless.
 RESTARTS_BEFORE_GIVING_UP = 5
 _RUNNING = ("active", "activating", "reloading")
 
@@ -63,8 +63,8 @@ Tree = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """One thing that was (or in check mode would be) brought to what the tree says. ``before`` and ``after`` are texts
-    for a diff; of secrets they say no more than that there is one.
+    """Change that was (or in check mode would be) made. ``before`` and ``after`` are texts for a diff, which of secrets
+    show only that they exist.
     """
 
     what: str
@@ -73,10 +73,10 @@ class Change(NamedTuple):
 
 
 def converge(system: System, tree: Tree, check: bool = False, *, restart: bool = True) -> list[Change]:
-    """Make the host what the tree says, without waiting for health. In check mode only say what would be done.
+    """Apply the tree, without waiting for health; in check mode, only predict the changes.
 
-    Without ``restart``, files are written and what does not run is started, but what runs keeps running as it was
-    started; ``outdated`` names it.
+    Without ``restart``, files are written and stopped units are started, but running units keep running as they are;
+    ``outdated`` names those.
     """
     _refuse_foreign(system, tree)
     changes = remove(system, {**tree["absent"], "owner": tree["owner"]}, check)
@@ -89,10 +89,9 @@ def converge(system: System, tree: Tree, check: bool = False, *, restart: bool =
 
 
 def outdated(system: System, tree: Tree, started: Iterable[str] = ()) -> list[str]:
-    """Units whose process was started with something older than what the tree says.
+    """Units whose process was started with older settings than those of the tree.
 
-    ``started`` are those that were started just now: for a moment the process of such a unit is still systemd's, which
-    has nothing of what it will be started with.
+    ``started`` are those started just now: for a moment, the process of such a unit is still systemd's own.
     """
     new = set(started)
     present = units(system, [unit["name"] for unit in tree["units"]])
@@ -106,7 +105,7 @@ def outdated(system: System, tree: Tree, started: Iterable[str] = ()) -> list[st
 
 
 def observed(system: System, tree: Tree) -> dict[str, dict[str, str]]:
-    """Each unit of the tree that is there: the program that runs, and why it is not healthy (empty if it is)."""
+    """Units of the tree that exist: the running program of each, and why it is unhealthy (empty if healthy)."""
     looked_at = [*tree["units"], *tree.get("watched", [])]
     present = units(system, [unit["name"] for unit in looked_at])
     return {
@@ -128,9 +127,9 @@ def wait_until_healthy(
     names: Iterable[str] | None = None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Return when each unit answers; raise HostError saying which does not and why, with its last lines of log.
+    """Wait until all units are healthy. Raises HostError that names those that are not, why, and their last log lines.
 
-    ``names`` are the units waited for, if not all. ``meanwhile`` is called before each look; what it raises ends this.
+    ``names`` are the units waited for; default: all. ``meanwhile`` is called before each look; it may raise.
     """
     deadline = time.monotonic() + timeout
     chosen = {unit["name"] for unit in tree["units"]} if names is None else set(names)
@@ -140,7 +139,7 @@ def wait_until_healthy(
     began = {name: unit.restarts for name, unit in units(system, [unit["name"] for unit in waiting]).items()}
     while True:
         meanwhile()
-        # Asked before its health: until the old process has ended it is that one that answers.
+        # Read before the health: until the old process has ended, it is the one that answers.
         now = units(system, [unit["name"] for unit in waiting])
         unhealthy = [
             (unit, reason)
@@ -162,7 +161,7 @@ def wait_until_healthy(
 
 
 def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
-    """Take away units, folders and users of the tree, as far as they carry its owner."""
+    """Remove units, folders and users of the tree, as far as they carry its owner."""
     changes = _remove_units(system, tree, check) + _halves(system, tree, check)
     folders = tree["folders"]
     for folder in folders:
@@ -175,7 +174,7 @@ def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
             if not check:
                 shutil.rmtree(path)
         if not check:
-            # Also where the folder went before: with the last one in it, or by a run that was killed here.
+            # Even if the folder is gone already: with the last one in it, or in a run that was killed here.
             _remove_if_empty(path.parent)
     for user in reversed(tree["users"]):
         comment = system.user_comment(user["name"])
@@ -187,7 +186,7 @@ def remove(system: System, tree: Tree, check: bool = False) -> list[Change]:
 
 
 def stop(system: System, tree: Tree, check: bool = False) -> list[Change]:
-    """Stop the units of the tree, as far as they carry its owner, and keep them from starting with the machine."""
+    """Stop the units of the tree, as far as they carry its owner, and disable them."""
     names = _owned_units(system, tree, [unit["name"] for unit in tree["units"]])
     running = [name for name, unit in units(system, names).items() if unit.active in _RUNNING or unit.enabled]
     if running and not check:
@@ -196,13 +195,13 @@ def stop(system: System, tree: Tree, check: bool = False) -> list[Change]:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """One that several control planes share goes with the last of them."""
+    """Remove a folder that control planes share, when the last of them has left it."""
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
 def _refuse_foreign(system: System, tree: Tree) -> None:
-    """A unit or a user under one of our names that is not ours stays as it is."""
+    """Raise HostError if units or users under our names are not ours; these stay as they are."""
     foreign = []
     for unit in tree["units"]:
         text = read(system.path(f"{UNIT_FOLDER}/{unit['name']}"))
@@ -275,7 +274,7 @@ def _file_change(file: dict[str, Any], present: bytes | None, wanted: bytes) -> 
 
 
 def _write(system: System, path: Path, content: bytes, rights: dict[str, Any]) -> None:
-    """Whole or not at all, and never readable for others, not even for a moment."""
+    """Write a file atomically; it is never readable for others, not even for a moment."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -290,7 +289,7 @@ def _write(system: System, path: Path, content: bytes, rights: dict[str, Any]) -
 
 
 def _content(path: Path) -> bytes | None:
-    """What is in a file; None if there is none. A link is none: where it leads is not ours to read or to show."""
+    """Content of a file; None if there is none, or a link: its target is not ours to read or show."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -302,7 +301,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _is_link_of_others(path: Path) -> bool:
-    """Whether somebody else than root (or who this runs as) has put a link here, for us to follow."""
+    """Return whether this is a link made by others than root (or our user), which must not be followed."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -311,7 +310,7 @@ def _is_link_of_others(path: Path) -> bool:
 
 
 def _ids(system: System, wanted: dict[str, Any]) -> tuple[int, int] | None:
-    """Numbers of the user and of the group that it should belong to; None if there is no such user."""
+    """User and group id of the wanted owner; None if there is no such user."""
     user, group = (system.user_ids(name) for name in (wanted["user"], wanted.get("group") or wanted["user"]))
     return (user[0], group[1]) if user and group else None
 
@@ -328,7 +327,7 @@ def _set_rights(system: System, path: Path, wanted: dict[str, Any]) -> None:
     ids = _ids(system, wanted)
     if ids is None:
         raise HostError(f"there is no user {wanted.get('group') or wanted['user']}, to whom {path} should belong")
-    # A directory may be root's link to another disk. Of a file, a link is never followed: it was read as one.
+    # A directory may be root's link to another disk. Links in the place of files are never followed.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if path.is_dir() else os.O_NOFOLLOW))
     try:
         os.fchown(descriptor, *ids)
@@ -338,13 +337,13 @@ def _set_rights(system: System, path: Path, wanted: dict[str, Any]) -> None:
 
 
 def _surplus(system: System, tree: Tree, check: bool) -> list[Change]:
-    """What an earlier form of the control plane left in its folders; also halves of files of a run that was killed."""
+    """Remove what an earlier version of the control plane left in its folders, and partial files of a killed run."""
     named = {entry["path"] for entry in (*tree["files"], *tree["directories"])}
     changes = _halves(system, tree, check)
     for folder in tree["folders"]:
         if folder in tree.get("data_folders", ()):
             continue
-        # The deepest first, so that a folder is empty when its turn comes.
+        # Deepest first, so that a folder is empty when its turn comes.
         for path in sorted(system.path(folder).rglob("*"), key=lambda each: len(each.parts), reverse=True):
             inside = f"/{path.relative_to(system.root)}"
             if inside in named or any(each.startswith(f"{inside}/") for each in named):
@@ -356,7 +355,7 @@ def _surplus(system: System, tree: Tree, check: bool) -> list[Change]:
 
 
 def _halves(system: System, tree: Tree, check: bool) -> list[Change]:
-    """Files that were to become those of the tree's units, of a host that lost power meanwhile."""
+    """Remove partial unit files, which a power failure left before they were renamed."""
     names = tuple(f".{unit['name']}." for unit in tree["units"])
     found = [path for path in sorted(system.path(UNIT_FOLDER).glob(".*")) if path.name.startswith(names)]
     if not check:
@@ -379,7 +378,7 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
     if check and not all(system.path(f"{UNIT_FOLDER}/{name}").exists() for name in names):
         return [Change("start " + name) for name in names]
     present = units(system, names)
-    # New files that systemd has not read yet show as not found or as outdated.
+    # Unit files that systemd has not read yet show as not found or as outdated.
     if not check and any(not unit.known or unit.outdated_file for unit in present.values()):
         system.command("systemctl", "daemon-reload")
         present = units(system, names)
@@ -399,7 +398,7 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
         running = present[name].active in _RUNNING
         changes.append(Change(("restart " if running else "start ") + name))
     if restarted and not check:
-        # What failed too often is given a new chance; without waiting, because health is asked for by itself.
+        # Resets the limit for failed starts; without waiting, because health is checked separately.
         system.command("systemctl", "reset-failed", "--", *restarted)
         system.command("systemctl", "restart", "--no-block", "--", *restarted)
     for unit in reloaded:
@@ -411,7 +410,7 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
 
 
 def _takes_by_reload(present: Unit, wanted: str) -> bool:
-    """Whether a unit runs with other settings, and differs in nothing that needs a restart."""
+    """Return whether a unit runs with other settings that a reload suffices for."""
     found = present.started_with
     same_unit = "-" in wanted and found.partition("-")[0] == wanted.partition("-")[0]
     return present.active == "active" and same_unit and found != wanted
@@ -432,7 +431,7 @@ def _remove_units(system: System, tree: Tree, check: bool) -> list[Change]:
             reload_note(system, name).unlink(missing_ok=True)
         system.command("systemctl", "daemon-reload")
         for name in ours:
-            # Of a unit that never failed there is nothing to reset, and systemd says so by failing.
+            # reset-failed fails for a unit that has not failed.
             if units(system, [name])[name].active == "failed":
                 system.command("systemctl", "reset-failed", "--", name)
     return [Change("remove unit " + name) for name in ours]
@@ -448,12 +447,12 @@ def _owned_units(system: System, tree: Tree, names: Iterable[str]) -> list[str]:
 
 
 def _in_transition(unit: Unit) -> str:
-    """Why it is too early to ask a unit; empty if it is not."""
+    """Reason why it is too early to check a unit; empty if it is not."""
     return "systemd is still stopping or starting it" if unit.in_transition else ""
 
 
 def _unhealthy(health: dict[str, str]) -> str:
-    """Why the health endpoint is not content; empty if it is."""
+    """Reason why a unit is unhealthy, by its health endpoint; empty if it is healthy."""
     context = None
     try:
         if health["url"].startswith("tcp:"):
