@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of objects that we make, and the name under which we write them."""
+"""Labels of our objects, and the field manager under which we write them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python packages that the collection imports on the machine of ansible-playbook, and what to do without one."""
+"""Python packages that the collection imports on the machine of ansible-playbook, with the remedy if one is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from .problems import Problem, ProblemsError, Reason
 
-#: Module → the package that brings it. ``setup.cfg`` declares the same packages, and a test compares them.
+#: Module → its package. ``setup.cfg`` declares the same packages, and a test compares them.
 NEEDED: Mapping[str, str] = {
     "celpy": "cel-python",
     "cryptography": "cryptography",
@@ -19,12 +19,12 @@ NEEDED: Mapping[str, str] = {
     "websocket": "websocket-client",
     "yaml": "PyYAML",
 }
-#: As ``NEEDED``, for endpoints of type Route alone.
+#: As ``NEEDED``, for endpoints of type Route only.
 NEEDED_FOR_ROUTES: Mapping[str, str] = {"kubernetes": "kubernetes", "openshift": "openshift"}
 
 
 def missing(module: str, purpose: str = "") -> Problem:
-    """A module of the tables that cannot be imported, with the command that installs its package."""
+    """Problem for a module of the tables that cannot be imported, with the command that installs its package."""
     package = {**NEEDED, **NEEDED_FOR_ROUTES}[module]
     return Problem(
         f"the Python package {package} (module {module}) is missing{f'; {purpose} need it' if purpose else ''}",
@@ -35,10 +35,10 @@ def missing(module: str, purpose: str = "") -> Problem:
 
 
 def missing_library(module: str, purpose: str = "") -> ProblemsError:
-    """The refusal to work without a module."""
+    """Error for a missing module."""
     return ProblemsError(missing(module, purpose))
 
 
 def all_missing() -> list[Problem]:
-    """Every module of ``NEEDED`` that this Python does not find. Imports none of them."""
+    """Problems for all modules of ``NEEDED`` that this Python does not find. Imports none of them."""
     return [missing(module) for module in NEEDED if importlib.util.find_spec(module) is None]

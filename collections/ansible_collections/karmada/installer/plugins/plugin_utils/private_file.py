@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on the machine that Ansible runs on, readable by their owner only."""
+"""Files on the machine that runs Ansible, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write(path: Path, content: str, *, check: bool = False) -> bool:
-    """Write the file whole or not at all, with mode 0600; returns whether it differed. With ``check`` only look."""
+    """Write a file atomically with mode 0600; returns whether it differed. With ``check``, only compare."""
     if path.is_file() and path.read_text() == content and path.stat().st_mode & 0o777 == 0o600:
         return False
     if not check:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How this collection tells of trouble: what is wrong, where, how to mend it, and of which kind and weight it is."""
+"""Problems for the user: what is wrong, where, the remedy, the stable reason, and the severity."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-#: What became of a check that comes before the first change.
+#: Consequence of a check that fails before the first change.
 NOTHING_CHANGED = "nothing was changed"
 
 
 class Severity(StrEnum):
-    """How much a problem weighs. An error keeps the run, or one member, from its due; the others let it go on."""
+    """Weight of a problem. An error stops the run, or one member; warnings and hints stop nothing."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -21,16 +21,16 @@ class Severity(StrEnum):
 
 
 class Reason(StrEnum):
-    """Kinds of trouble that a person or a program can do something about; one for each way to mend it.
+    """Kinds of problems that people and programs can act upon, one for each remedy.
 
-    The values are stable: they are the reasons of conditions and events, and what programs compare. A new kind gets a
-    new value; none is renamed or used for something else. ``docs/reference/problems.md`` is made from this class.
+    The values are stable: conditions and events use them as reasons, and programs compare them. A new kind gets a new
+    value; none is renamed or reused. ``docs/reference/problems.md`` is generated from this class.
     """
 
     meaning: str
 
     def __new__(cls, value: str, meaning: str) -> Reason:
-        """A value, with a sentence for the reference that says what is meant."""
+        """Create a member from its value and the sentence that explains it in the reference."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -49,7 +49,7 @@ class Reason(StrEnum):
     INVALID_ARGUMENT = "InvalidArgument", "A variable of the run, or its --limit, has a value that cannot be used."
     CONFIRMATION_REQUIRED = "ConfirmationRequired", "What was asked for has to be confirmed by name."
     SECRETS_EXPOSED = "SecretsExposed", "Others could read secrets of the run."
-    # -- what the document refers to
+    # -- references of the document
     SECRET_NOT_FOUND = "SecretNotFound", "There is no Secret of this name."
     INVALID_SECRET = "InvalidSecret", "A Secret lacks a key, or holds something else than is asked for."
     CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound", "There is no ConfigMap of this name, or it lacks a key."
@@ -137,7 +137,7 @@ class Reason(StrEnum):
     MEMBER_LEAVING = "MemberLeaving", "A member has to leave, or is leaving, and has not left."
     RIGHTS_INCOMPLETE = "RightsIncomplete", "The scoped rights of a member lack what is propagated to it."
     CREDENTIALS_NOT_ISSUED = "CredentialsNotIssued", "A token or certificate was asked for and not given."
-    # -- what is left, and what is not known
+    # -- leftovers, and skipped checks
     REMOVAL_BLOCKED = "RemovalBlocked", "Something that is to go does not go."
     LEFT_BEHIND = "LeftBehind", "Something stays that this collection made or used."
     CHECK_SKIPPED = "CheckSkipped", "Something could not be tried, so that nothing is known of it."
@@ -145,11 +145,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, or worth knowing.
+    """Problem, or information worth knowing.
 
     ``what`` is the finding, ``where`` the place a user can go to (a field path, an object, a file), ``remedy`` the
     sentence that tells them what to do. ``where`` and ``remedy`` may be empty when there is nothing useful to say.
-    ``reason`` is of which kind it is, for programs; ``severity`` whether it keeps anything from going on.
+    ``reason`` is its kind, for programs; ``severity`` tells whether it stops anything.
     """
 
     what: str
@@ -166,7 +166,7 @@ class Problem:
 
     @property
     def plain(self) -> dict[str, str]:
-        """The data that results of steps and the report hold; all values are text."""
+        """Plain form, as in results of steps and in the report; all values are text."""
         return {
             "severity": self.severity.value,
             "reason": self.reason.value,
@@ -177,8 +177,8 @@ class Problem:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Problem:
-        """A problem from its plain form. Raises ValueError for a reason or severity that there is not."""
-        # A member of this enumeration is made of two values and found by the first.
+        """Problem from its plain form. Raises ValueError for an unknown reason or severity."""
+        # Not by ``Reason(value)``: members of this enumeration are created from two values.
         reason = next((each for each in Reason if each.value == plain["reason"]), None)
         if reason is None:
             raise ValueError(f"{plain['reason']!r} is no reason of a problem")
@@ -187,10 +187,10 @@ class Problem:
 
 
 class ProblemsError(Exception):
-    """Everything that was found wrong, told at once instead of one run at a time.
+    """All problems found, reported at once instead of one per run.
 
-    ``consequence`` says what happened because of it. The default is right for every check that comes before the first
-    change; a caller that has already changed something must say so.
+    ``consequence`` tells what happened because of them. The default is right for checks before the first change; a
+    caller that has already changed something must say so.
     """
 
     def __init__(self, problems: Iterable[Problem] | Problem, consequence: str = NOTHING_CHANGED) -> None:
@@ -207,7 +207,7 @@ class ProblemsError(Exception):
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Each problem once: errors as they come, then warnings and hints, which threads find in any order, by text."""
+    """Each problem once: errors in their order, then warnings and hints sorted by text, since threads find them."""
     found = list(dict.fromkeys(problems))
     others = [each for each in found if each.severity is not Severity.ERROR]
     weights = list(Severity)
@@ -218,5 +218,5 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _indented(text: str) -> str:
-    """Keep the lines of one problem together under its bullet."""
+    """Text of one problem with its further lines indented under its bullet."""
     return text.replace("\n", "\n    ")

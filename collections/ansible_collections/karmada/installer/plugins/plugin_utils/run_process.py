@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes a run consists of, whether any of them lives, and that none outlives the first.
+"""Processes of a run: their identity, signs of life, and their end with the first process.
 
-A run is the process of ansible-playbook, the forks of it that actions work in, and the programs that these start. Each
-fork makes a session of its own, so that no signal to the terminal, to a job or to a group of processes reaches it.
+A run consists of the process of ansible-playbook, its forks, in which actions work, and the programs that these start.
+Each fork has a session of its own, so signals to the terminal, a job or a process group do not reach it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-#: Resolved before anything is forked: what happens between fork and exec has to be little.
+#: Resolved before the first fork: as little as possible may happen between fork and exec.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 _marks: dict[str, socket.socket] = {}
 
 
 def main_pid() -> int:
-    """The process of ansible-playbook, of which this is a fork or which this is."""
+    """Process id of ansible-playbook, which is this process or its parent."""
     parent = multiprocessing.parent_process()
     return os.getpid() if parent is None or parent.pid is None else parent.pid
 
 
-# -- who lives ---------------------------------------------------------------------------------------------------------
+# -- signs of life -----------------------------------------------------------------------------------------------------
 
 
 def holder_identity(pid: int | None = None) -> str:
     """``<hostname>/<boot id>/<pid>/<start time>`` of a process (default: this one), unique over time and machines.
 
-    A run is known by that of its first process: see ``main_pid``.
+    A run is identified by that of its first process: see ``main_pid``.
     """
     pid = os.getpid() if pid is None else pid
     host = socket.gethostname().replace("/", "_")
@@ -44,7 +44,7 @@ def holder_identity(pid: int | None = None) -> str:
 
 
 def holder_is_dead(identity: str) -> bool:
-    """Whether this was a run on this machine of which nothing lives. False when that cannot be known from here."""
+    """Return whether this was a run on this machine without any living process. False if that cannot be known here."""
     parts = identity.split("/")
     boot = boot_id()
     if len(parts) < 4 or not boot or not parts[2].isdigit() or parts[3] in ("", "0"):
@@ -55,11 +55,11 @@ def holder_is_dead(identity: str) -> bool:
 
 
 def mark_alive() -> None:
-    """Show that something of this run lives, until the last of its processes has ended.
+    """Mark this run as alive until the last of its processes has ended.
 
-    What shows it is a name in the kernel, which goes with the last process that has it open, however that ends. Forks
-    inherit it; programs that they start (a connection of SSH that stays for a minute) do not. It needs no folder that
-    would have to be found, and everybody on this machine may ask for it. Nothing is ever sent there.
+    The mark is a name in the kernel, which disappears with the last process that has it open, however that ends. Forks
+    inherit it; programs that they start (such as an SSH connection that persists for a minute) do not. It needs no
+    folder that would have to be found, and every user of this machine can check it. No data is ever sent there.
     """
     identity = holder_identity()
     if identity in _marks or not boot_id():
@@ -80,20 +80,20 @@ def _is_marked(identity: str) -> bool:
         except ConnectionRefusedError:
             return False
         except OSError:
-            # It may not be asked, so nobody can say that it is dead.
+            # The check is not permitted, so nobody can say that the run is dead.
             return True
     return True
 
 
 def _mark_of(identity: str) -> str:
-    """A name in Linux's abstract namespace, which holds some 100 characters."""
+    """Name in Linux's abstract socket namespace, which allows some 100 characters."""
     return f"\0karmada-installer/{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 def boot_id() -> str:
-    """The boot of this kernel, and the namespaces in it of processes and of names; empty where these are not known.
+    """Id of this boot, and of the PID and network namespaces; empty if these are unknown.
 
-    A pid means nothing in another container, and the name that ``mark_alive`` makes is not seen there.
+    In another container, a pid has no meaning, and the name of ``mark_alive`` is not visible.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -103,24 +103,24 @@ def boot_id() -> str:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is no such process (a zombie is none)."""
+    """Start time of a process in clock ticks since boot; None if there is no such process, or only a zombie."""
     try:
-        # The second field is the command in parentheses and may hold anything, spaces and parentheses included.
+        # The second field is the command in parentheses and may contain anything, spaces and parentheses included.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
-# -- who ends with whom ------------------------------------------------------------------------------------------------
+# -- end of processes --------------------------------------------------------------------------------------------------
 
 
 def end_with_main() -> None:
     """Have the kernel kill this fork when the process of ansible-playbook ends, however it ends.
 
     The kernel does it when the *thread* that forked ends. Ansible forks in ``StrategyBase._queue_task``, which
-    strategies call from ``run``, in the main thread of its process (the other one, ``results_thread_main``, forks
-    nothing), and that thread ends with the process. In a process that is no fork this does nothing.
+    strategies call from ``run``, in the main thread of its process (the other one, ``results_thread_main``, never
+    forks), and that thread ends with the process. Does nothing in a process that is not a fork.
     """
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
@@ -128,7 +128,7 @@ def end_with_main() -> None:
 
 
 def ends_with_us() -> Callable[[], None]:
-    """For ``preexec_fn`` of a program that is waited for: the kernel kills it when we end.
+    """Return a ``preexec_fn`` for a program that is waited for: the kernel kills the program when this process ends.
 
     The kernel does it when the thread that starts the program ends, so that thread has to be the one that waits.
     """
@@ -140,18 +140,18 @@ def _end_with(parent: int) -> None:
     if _prctl is None:
         return
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # It may have ended before, and nobody would tell.
+    # If the parent had ended before, the kernel sends no signal.
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_forks(seconds: float = 5.0) -> bool:
-    """Kill the forks of this process and what they have started; returns whether all have ended within that time."""
+    """Kill the forks of this process and their programs; returns whether all have ended within that time."""
     forks = multiprocessing.active_children()
     for pid in [each.pid for each in forks if each.pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        # And what it has started: a worker of Ansible leads a session of its own, from soon after its beginning.
+        # Their programs as well: a worker of Ansible soon becomes the leader of a session.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
     for each in forks:

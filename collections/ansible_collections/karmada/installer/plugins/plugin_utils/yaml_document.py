@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML as an API server's clients read it: plain data only, no key twice, and bounded whatever the text says.
+"""YAML as clients of an API server read it: plain data only, no duplicate keys, and bounded in size.
 
-PyYAML's loader takes dates and base-60 numbers for values that JSON does not have, lets the last of two equal keys win,
-and follows aliases however large the result. So this builds the data from the parser's events, without recursion.
-A subclass of that loader is not enough: it composes a whole document, by recursion, before a constructor could count
-values or depth, and it resolves aliases and scalars out of reach of the parser in C.
+PyYAML's loader turns text into dates and base-60 numbers, which JSON does not have, accepts duplicate keys, and expands
+aliases without limit. So this module builds the data from the parser's events, without recursion. A subclass of that
+loader is not enough: it composes a whole document, by recursion, before a constructor could count values or depth, and
+it resolves aliases and scalars out of reach of the parser in C.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-#: The parser in C, ten times as fast, where PyYAML was built with it.
+#: Loader in C, ten times as fast, if PyYAML was built with it.
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_NODES = 200_000
 MAX_DEPTH = 64
@@ -46,7 +46,7 @@ _MERGE = "<<"
 
 
 class UnreadableError(Exception):
-    """The text is not YAML of this kind. ``line`` counts from 1; 0 means that there is none."""
+    """Text that is not YAML of this kind. ``line`` counts from 1; 0 means that there is none."""
 
     def __init__(self, what: str, line: int = 0, remedy: str = "") -> None:
         super().__init__(what)
@@ -56,12 +56,12 @@ class UnreadableError(Exception):
 
 
 def load(text: str | bytes) -> Any:
-    """The one document of a text that a program wrote, as PyYAML reads it. Raises yaml.YAMLError."""
+    """Load the only document of a text that a program wrote, as PyYAML reads it. Raises yaml.YAMLError."""
     return yaml.load(text, SAFE_LOADER)  # noqa: S506 - it is a safe loader, in C or not
 
 
 def documents_of(text: str | bytes) -> list[Any]:
-    """The documents of a YAML text as dicts, lists, strings, numbers, booleans and None."""
+    """Documents of a YAML text as dicts, lists, strings, numbers, booleans and None. Raises UnreadableError."""
     if isinstance(text, bytes):
         text = _decoded(text)
     builder = _Builder()
@@ -92,12 +92,12 @@ def _decoded(text: bytes) -> str:
 
 @dataclass
 class _Open:
-    """A mapping or list that is being read."""
+    """Mapping or list that is being read."""
 
     value: dict[str, Any] | list[Any]
     anchor: str | None
     nodes_before: int
-    #: levels below it
+    #: number of levels below it
     depth: int = 0
     key: str | None = None
     key_line: int = 0
@@ -108,7 +108,7 @@ class _Builder:
     def __init__(self) -> None:
         self.documents: list[Any] = []
         self._open: list[_Open] = []
-        #: name → value, the nodes and the levels in it
+        #: name → value, with its number of nodes and levels
         self._anchors: dict[str, tuple[Any, int, int]] = {}
         self._nodes = 0
 
@@ -168,7 +168,7 @@ class _Builder:
         self._count(nodes, line)
         self._deepen(depth, line)
         if not self._expects_key():
-            # a copy, because the two places are completed with different defaults
+            # a copy, because the two places get different defaults
             self._add(copy.deepcopy(value), line)
         elif isinstance(value, str):
             self._key(value, line)
@@ -202,7 +202,7 @@ class _Builder:
         top.merged += [copy.deepcopy(source) for source in sources]
 
     def _deepen(self, levels: int, line: int) -> None:
-        """So many levels begin here; aliases that nest one another are as deep as what they stand for."""
+        """Check the depth for this many new levels; nested aliases count as deep as their values."""
         if len(self._open) + levels > MAX_DEPTH:
             raise UnreadableError(f"is nested deeper than {MAX_DEPTH} levels", line)
         for below, each in enumerate(reversed(self._open)):
@@ -227,7 +227,7 @@ def _scalar_value(event: ScalarEvent, line: int) -> Any:
 
 
 def _plain_value(text: str, line: int) -> Any:
-    """What a scalar without quotes and tags is."""
+    """Value of a plain scalar without a tag."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:

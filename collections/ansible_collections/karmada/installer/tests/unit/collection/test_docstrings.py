@@ -11,15 +11,7 @@ from pathlib import Path
 import pytest
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
-ENGINE = PLUGINS / "plugin_utils"
-#: Packages that keep the rule. One that is rewritten is added here; none is taken out.
-PACKAGES = ("artifacts", "components", "control_plane", "document", "etcd", "kube", "members", "pki", "render")
-#: Folders that keep it, the packages in them apart.
-FOLDERS = tuple(PLUGINS / name for name in ("action", "doc_fragments", "inventory", "lookup", "modules"))
-FILES = sorted(
-    [path for package in PACKAGES for path in (ENGINE / package).rglob("*.py")]
-    + [path for folder in FOLDERS for path in folder.glob("*.py")]
-)
+FILES = sorted(PLUGINS.rglob("*.py"))
 FORBIDDEN = re.compile(
     r"(What|Whether|Which|Whose|Who|Why|Where|How|That|Those|These|Of|Its|It)\b"
     r"|The (same|reverse)\b"
@@ -41,8 +33,8 @@ def test_docstrings_begin_with_a_word_of_the_field(path: Path) -> None:
     assert not found, "\n".join(found)
 
 
-def test_every_named_folder_has_files() -> None:
-    assert {path.parent for path in FILES} >= {*FOLDERS, *(ENGINE / package for package in PACKAGES)}
+def test_there_are_files() -> None:
+    assert len(FILES) > 200
 
 
 @pytest.mark.parametrize(
