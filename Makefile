@@ -10,8 +10,9 @@ COLLECTION := collections/ansible_collections/karmada/installer
 LAB := lab/lab
 LAB_UP := --cluster host --cluster member1 --cluster member2 --images karmada:v1.18.2
 
-# Scenarios of `make test`, in this order; `make test-full` adds every other one that is there.
-SCENARIOS ?= demo run_check_mode pods_settings run_convergence run_interrupted pods_cluster_ip run_bad_input pods_external_etcd pods_least_rights pods_uninstall pods_many_instances run_faulty_api hosts_plain lab_recovery
+# Scenarios of `make test`, in this order: one for each thing that only a cluster shows. `make test-full` adds every other one.
+SCENARIOS ?= demo run_check_mode run_convergence run_interrupted run_bad_input pods_cluster_ip pods_least_rights pods_many_instances \
+	members_pull members_leave hosts_plain functions_on_hosts lab_recovery
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
 # More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
