@@ -43,7 +43,8 @@ def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator
             below: Path = tuple(step for step in rule.get("fieldPath", "").split(".") if step)
             message = _message(rule, names, schema)
             what = f"{shown(value)} {message}" if isinstance(value, str | int) else message
-            yield Finding("rule", path + below, f"{what} ({failure})" if failure else what, about(schema, below))
+            what = f"{what} ({failure})" if failure else what
+            yield Finding(rule.get("reason", "rule"), path + below, what, about(schema, below))
     if isinstance(value, dict):
         for key, item in value.items():
             child = schema_below(schema, key)
@@ -112,14 +113,17 @@ def _message(rule: Mapping[str, str], names: Mapping[str, Any], schema: Schema) 
 
 @dataclass(frozen=True)
 class _Guard:
-    """Condition at the beginning of a rule that makes it hold: ``!has(self.a.b) ||``, or ``self.a != 'text' ||``.
+    """Condition at the beginning of a rule that makes it hold.
+
+    Such as ``!has(self.a.b) ||``, ``self.a != 'text' ||`` or ``self.a == 1 ||``.
 
     Most rules concern fields that most documents do not have, and then need not be compiled.
     """
 
     path: tuple[str, ...]
-    #: None: it holds where the field is absent.
-    other_than: str | None = None
+    #: What the field is compared with, as JSON, and by which operator; empty: it holds where the field is absent.
+    operator: str = ""
+    other: str = ""
 
     def holds(self, value: Any) -> bool:
         for step in self.path[:-1]:
@@ -127,7 +131,9 @@ class _Guard:
         if not isinstance(value, dict):
             return False  # an error, in CEL
         field = self.path[-1]
-        return field not in value if self.other_than is None else value.get(field, self.other_than) != self.other_than
+        if not self.operator:
+            return field not in value
+        return field in value and (value[field] == json.loads(self.other)) is (self.operator == "==")
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ def _distinct(entries: Any, fields: Collection[str]) -> Any:
     return list({json.dumps(entry): entry for entry in seen}.values())
 
 
-_GUARD = r"(?:!has\(self((?:\.\w+)+)\)|self((?:\.\w+)+) != '([^']*)')\s*\|\|\s*"
+_GUARD = r"(?:!has\(self((?:\.\w+)+)\)|self((?:\.\w+)+) (==|!=) ('[^'\"\\]*'|\d+|true|false))\s*\|\|\s*"
 
 
 @functools.cache
@@ -199,8 +205,8 @@ def _reads(expression: str) -> _Reads:
     return _Reads(
         {name: frozenset(found) for name, found in paths.items()},
         tuple(
-            _Guard(tuple((absent or compared).split(".")[1:]), text if compared else None)
-            for absent, compared, text in guards
+            _Guard(tuple((absent or compared).split(".")[1:]), operator, other.replace("'", '"'))
+            for absent, compared, operator, other in guards
         ),
         keys_only,
         _entries(expression, fields),

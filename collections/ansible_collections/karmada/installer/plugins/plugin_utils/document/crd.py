@@ -32,7 +32,10 @@ BLOCKING = frozenset({"type", "required", "enum", "maxLength", "maxItems", "maxP
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem with the path of its field. ``keyword`` is the part of the schema that it violates."""
+    """A problem with the path of its field.
+
+    ``keyword`` is the part of the schema that it violates; for a rule with a ``reason`` it is that.
+    """
 
     keyword: str
     path: Path

@@ -36,6 +36,9 @@ kind: {KIND}
 metadata: {{name: prod}}
 spec: {{}}"""
 
+#: Reason of a rule, as Kubernetes has it, that refuses a field whatever its value is.
+FORBIDDEN = "FieldValueForbidden"
+
 _SCHEMA_FILE = Path(__file__).parents[3] / "schemas" / "karmadadeployments.yaml"
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -144,7 +147,13 @@ def validate(document: Mapping[str, Any], previous: Mapping[str, Any] | None = N
     for finding in findings:
         problems.setdefault(
             (finding.path, finding.what),
-            Problem(finding.what, _where(source, finding.path), finding.remedy, reason=Reason.INVALID_DOCUMENT),
+            Problem(
+                finding.what,
+                _where(source, finding.path),
+                finding.remedy,
+                # Rules that refuse a field, and no value of it, are those about fields that would do nothing.
+                reason=Reason.FIELD_WITHOUT_EFFECT if finding.keyword == FORBIDDEN else Reason.INVALID_DOCUMENT,
+            ),
         )
     return list(problems.values())
 

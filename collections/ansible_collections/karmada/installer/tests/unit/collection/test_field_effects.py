@@ -22,12 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair, has_estimators, pulls
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, removal, stages
-from ansible_collections.karmada.installer.plugins.plugin_utils.document import (
-    manifest,
-    mode_fields,
-    overlay,
-    references,
-)
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest, overlay, references
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import merged
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, kubeconfig_by_ssh, registration
@@ -277,7 +272,7 @@ FIELDS = dict(leaves(SPEC, "spec"))
 ON_HOSTS = {
     path
     for path in FIELDS
-    if mode_fields.meaning(path.removeprefix("spec.")) in (mode_fields.Means.BINARY, mode_fields.Means.HOSTS)
+    if path.startswith(("spec.hosts[].", "spec.ssh.", "spec.endpoint.virtualIP.", "spec.members[].agentHosts"))
 }
 
 

@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import yaml_document
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import cel_rules, crd, manifest
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.tests.unit.support import corpus_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -432,16 +432,16 @@ def test_a_rule_is_given_what_it_can_see(rule: str, schema: dict[str, Any], valu
         ("!has(self.c) || !has(self.c.d) || self.c.d == 1", ["c", "c.d"]),
         ("!has(self.a__dash__b) || self.b == 1", []),
         ("has(self.a) || self.b == 1", []),
-        ("self.m != 'x' || !has(self.a) || self.a == 1", ["m != x", "a"]),
-        ("!has(self.m) || self.m != 'x' || self.b == 1", ["m", "m != x"]),
+        ("self.m != 'x' || !has(self.a) || self.a == 1", ['m != "x"', "a"]),
+        ("!has(self.m) || self.m != 'x' || self.b == 1", ["m", 'm != "x"']),
         ("self.m != 'x' && has(self.a) || self.b == 1", []),
+        ("!has(self.a) || self.a == 2 || self.b == 1", ["a", "a == 2"]),
+        ("!has(self.f) || self.f == true || self.m == 'y' || self.b == 1", ["f", "f == true", 'm == "y"']),
     ],
 )
 def test_a_rule_that_its_beginning_makes_hold_is_not_evaluated(rule: str, guards: list[str]) -> None:
     found = cel_rules._reads(rule).guards
-    assert [
-        ".".join(each.path) + ("" if each.other_than is None else f" != {each.other_than}") for each in found
-    ] == guards
+    assert [f"{'.'.join(each.path)} {each.operator} {each.other}".strip() for each in found] == guards
     schema = {**OBJECT, "x-kubernetes-validations": [{"rule": rule, "message": "no"}]}
     for value in (
         {},
@@ -452,6 +452,8 @@ def test_a_rule_that_its_beginning_makes_hold_is_not_evaluated(rule: str, guards
         {"m": "x"},
         {"m": "y"},
         {"m": "x", "a": 2},
+        {"m": "z", "f": True},
+        {"m": "z", "f": False},
     ):
         with_shortcut = [finding.what for finding in cel_rules.rule_findings(value, schema)]
         plain = cel_rules._verdict(rule, json.dumps({"self": cel_rules._for_cel(value, schema)}))
@@ -556,7 +558,20 @@ def rules_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_no_rule_has_a_part_that_is_not_evaluated_here() -> None:
     found = {key for rule in rules_of(manifest.schema()) for key in rule}
-    assert found <= {"rule", "message", "messageExpression", "fieldPath"}
+    assert found <= {"rule", "message", "messageExpression", "fieldPath", "reason"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("binary_pulls", Reason.FIELD_WITHOUT_EFFECT),
+        ("artifacts_directory_url", Reason.FIELD_WITHOUT_EFFECT),
+        ("hosts_load_balancer_without_virtual_ip", Reason.INVALID_DOCUMENT),
+    ],
+)
+def test_programs_are_told_a_field_without_effect_from_a_wrong_value(name: str, reason: Reason) -> None:
+    (file,) = [file for file in corpus_files.bad() if str(file) == name]
+    assert {problem.reason for problem in manifest.validate(manifest.parse(file.text))} == {reason}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fetched(objects: dict[str, dict[str, bytes]], settings: dict[str, Any] = SSH, **connection: str) -> list[str]:
-    run: Any = fake_run(document({"ssh": settings}), FakeCluster("host cluster"))
+    hosts = [{"name": "etcd1", "address": "192.0.2.1", "roles": ["etcd"]}]
+    run: Any = fake_run(document({"hosts": hosts, "ssh": settings}), FakeCluster("host cluster"))
     run.connection = Connection(**connection)
 
     def secret(name: str, where: str) -> dict[str, bytes]:
