@@ -114,6 +114,11 @@ and of each resource that is listed:
 """
 
 
+FIXED = (
+    "Once `status.installed` is true, an API server holds these to what they were. Where nothing writes the status, "
+    "and for a document from a file, preflight asks the same rules with the document that was carried out last."
+)
+
 PROBLEMS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Generated from plugin_utils/problems.py by `make reference`. Change that, not this page. -->
@@ -242,6 +247,7 @@ def manifest_page(definition: Schema) -> str:
     homes: dict[int, str] = {}
     for name in ("metadata", "spec", "status"):
         lines += _object_sections(name, root["properties"][name], homes)
+    lines += ["## Settings that do not change", "", *_paragraph(FIXED), "", *_rule_lines("", root)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
@@ -344,8 +350,12 @@ def _with_details(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
 def _detail_lines(path: str, schema: Schema) -> Iterator[str]:
     if "pattern" in schema:
         yield f"* `{path}` matches `{schema['pattern']}`"
+    yield from _rule_lines(path, schema)
+
+
+def _rule_lines(path: str, schema: Schema) -> Iterator[str]:
     for rule in schema.get("x-kubernetes-validations", ()):
-        where = path + rule.get("fieldPath", "")
+        where = (path + rule.get("fieldPath", "")).removeprefix(".")
         yield f"* `{where}` {rule['message']}"
         yield ""
         yield "  ```cel"

@@ -38,6 +38,11 @@ class Judge:
         status, made = self.create(previous, dry_run=False)
         assert status == 201, made
         path = f"{self._path(previous)}/{previous['metadata']['name']}"
+        if "status" in previous:
+            status, made = self._server.request(
+                "PATCH", f"{path}/status?{STRICT}", {"status": previous["status"]}, "application/merge-patch+json"
+            )
+            assert status == 200, made
         changed = copy.deepcopy(document)
         changed["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]
         try:
@@ -130,6 +135,14 @@ def test_bad_document(judge: Judge, file: corpus_files.CorpusFile) -> None:
             assert any(message.endswith(text) for message in told), (text, told)
 
 
+@pytest.mark.parametrize("file", corpus_files.of_installed(), ids=str)
+def test_what_an_install_failed_for_can_be_corrected(judge: Judge, file: corpus_files.CorpusFile) -> None:
+    before = manifest.parse(corpus_files.named(file.update_of).text)
+    del before["status"]
+    status, answer = judge.update(before, manifest.parse(file.text))
+    assert status == 200, answer
+
+
 def texts_of_rules(document: dict[str, Any], previous: dict[str, Any] | None) -> list[str]:
     """What broken rules say, without the value that the engine puts before it."""
     completed = manifest.with_defaults(document)
@@ -216,6 +229,7 @@ def test_what_is_reported_fits_the_status_of_the_schema(judge: Judge, api_server
         etcd_ready=3,
         certificates={"apiserver": "2027-11-21T05:00:00Z"},
         kubeconfig_secret="prod-kubeconfig",
+        installed=True,
     )
     status = report.status(observed)
     try:

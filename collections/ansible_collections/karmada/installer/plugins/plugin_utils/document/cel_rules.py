@@ -32,10 +32,19 @@ def rule_findings(
     yield from _rule_findings(document, _ABSENT if previous is None else previous, schema, ())
 
 
-def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator[Finding]:
+def change_findings(document: Mapping[str, Any], schema: Schema, previous: Mapping[str, Any]) -> Iterator[Finding]:
+    """Rules about changes (those with ``oldSelf``) that do not hold, and no others; documents as above."""
+    yield from _rule_findings(document, previous, schema, (), changes_only=True)
+
+
+def _rule_findings(
+    value: Any, old: Any, schema: Schema, path: Path, *, changes_only: bool = False
+) -> Iterator[Finding]:
+    if changes_only and (old is _ABSENT or not _tells_of_changes(schema)):
+        return
     for rule in schema.get("x-kubernetes-validations", ()):
-        needs_old = re.search(r"\boldSelf\b", rule["rule"]) is not None
-        if needs_old and old is _ABSENT:
+        needs_old = _is_about_changes(rule)
+        if (needs_old and old is _ABSENT) or (changes_only and not needs_old):
             continue
         names = {"self": value, "oldSelf": old} if needs_old else {"self": value}
         failure = _failure(rule["rule"], names, schema)
@@ -50,11 +59,23 @@ def _rule_findings(value: Any, old: Any, schema: Schema, path: Path) -> Iterator
             child = schema_below(schema, key)
             if child is not None:
                 before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
-                yield from _rule_findings(item, before, child, (*path, key))
+                yield from _rule_findings(item, before, child, (*path, key), changes_only=changes_only)
     elif isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
             before = _counterpart(item, old, schema)
-            yield from _rule_findings(item, before, schema["items"], (*path, index))
+            yield from _rule_findings(item, before, schema["items"], (*path, index), changes_only=changes_only)
+
+
+def _is_about_changes(rule: Mapping[str, str]) -> bool:
+    return "oldSelf" in rule["rule"]
+
+
+def _tells_of_changes(schema: Schema) -> bool:
+    """Whether a rule about changes is here or below: thousands of entries need not be looked at if there is none."""
+    below = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return any(map(_is_about_changes, schema.get("x-kubernetes-validations", ()))) or any(
+        _tells_of_changes(each) for each in below if isinstance(each, Mapping)
+    )
 
 
 def _counterpart(item: Any, old: Any, schema: Schema) -> Any:

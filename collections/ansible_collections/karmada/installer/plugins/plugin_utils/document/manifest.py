@@ -158,7 +158,22 @@ def validate(document: Mapping[str, Any], previous: Mapping[str, Any] | None = N
     return list(problems.values())
 
 
-def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = None, source: str = "") -> dict[str, Any]:
+def change_problems(document: Mapping[str, Any], carried_out: Mapping[str, Any]) -> list[Problem]:
+    """Changes that an installed control plane cannot follow, by the rules of the schema with ``oldSelf``.
+
+    ``carried_out`` is the document of the last run that finished, resolved by this version or an earlier one.
+    """
+    before = {**with_defaults(carried_out), "status": {"installed": True}}
+    problems = []
+    for finding in cel_rules.change_findings(document, schema(), before):
+        what, _, remedy = finding.what.rpartition("; ")
+        problems.append(
+            Problem(what or remedy, _where("", finding.path), remedy if what else "", reason=Reason.IMMUTABLE_SETTING)
+        )
+    return problems
+
+
+def resolve(document: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     """Complete document: valid, with the defaults of the schema and those that it cannot express.
 
     These are the namespaces: a document without one belongs to ``karmada-system``, and the control plane is installed
@@ -166,7 +181,7 @@ def resolve(document: Mapping[str, Any], previous: Mapping[str, Any] | None = No
     fields that depend on the mode: the type of the endpoint and the source of artifacts. Fields of an API server's own
     are left out, so a file and an object that agree give one result. Raises ProblemsError with all problems.
     """
-    if problems := validate(document, previous, source):
+    if problems := validate(document, source=source):
         raise ProblemsError(problems)
     resolved = with_defaults({key: value for key, value in document.items() if key != "status"})
     resolved["metadata"].get("annotations", {}).pop(_LAST_APPLIED, None)

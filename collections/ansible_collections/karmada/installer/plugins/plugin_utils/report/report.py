@@ -75,6 +75,8 @@ class Observation:
     etcd_ready: int
     certificates: Mapping[str, str]
     kubeconfig_secret: str
+    #: Whether the first installation has come to its end.
+    installed: bool = False
     wanted_members: Sequence[str] = ()
     notes: Sequence[Problem] = field(default=())
     #: Status of each member of etcd; empty if none could be asked.
@@ -97,6 +99,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
     return {
         "phase": _phase(observed, ready=ready),
         "observedGeneration": observed.generation,
+        "installed": observed.installed,
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": _etcd_version(observed),

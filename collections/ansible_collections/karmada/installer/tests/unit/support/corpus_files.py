@@ -37,6 +37,16 @@ def bad() -> list[CorpusFile]:
     return [_read(path) for path in sorted((DIRECTORY / "bad").glob("*.yaml"))]
 
 
+def of_installed() -> list[CorpusFile]:
+    """Bad because the status of the document before says that the control plane is installed, and for nothing else."""
+    updates = [
+        file
+        for file in bad()
+        if "\nstatus: {installed: true}\n" in (named(file.update_of).text if file.update_of else "")
+    ]
+    return [file for file in updates if "kind of storage" not in file.text]
+
+
 def named(name: str) -> CorpusFile:
     return _read(DIRECTORY / "good" / f"{name}.yaml")
 

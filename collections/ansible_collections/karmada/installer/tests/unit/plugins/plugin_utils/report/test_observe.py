@@ -91,6 +91,13 @@ def test_nothing_at_work_has_no_version() -> None:
     assert observe.observe(host_with()).karmada_version == ""
 
 
+@pytest.mark.parametrize("carried_out", [None, document()])
+def test_the_status_says_whether_the_first_installation_has_come_to_its_end(carried_out: Any) -> None:
+    """Only then does an API server hold settings that data hangs on to what they were."""
+    run = fake_run(document(), FakeCluster("host cluster"), stored=state(document=carried_out))
+    assert report.status(observe.observe(run))["installed"] is (carried_out is not None)
+
+
 def test_an_authority_near_its_end_is_told() -> None:
     """By the report of every run, since nothing replaces an authority unasked."""
     run = host_with()
