@@ -61,7 +61,10 @@ def runs(component: Component, spec: Spec, release: Release) -> Minor | None:
 
 
 def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
-    """Image settings without effect: on plain hosts only one source of programs uses images."""
+    """Image settings without effect: on plain hosts only one source of programs uses images.
+
+    Not a rule of the schema, for the reason that ``document.mode_fields`` gives of settings of components.
+    """
     source = spec["artifacts"]["source"]
     if source == "Image":
         return

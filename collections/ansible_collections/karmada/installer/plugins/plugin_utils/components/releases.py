@@ -92,7 +92,7 @@ def choose(requested: str | None, recorded: str | None) -> Release:
     """Release to run: the document's, else the recorded one, else the newest.
 
     Changing the version of a running instance is the task of an upgrade; until that exists it is refused here, because
-    new images under old CRDs are worse than an error.
+    new images under old CRDs are worse than an error. Not a rule of the schema: left out means the recorded one.
     """
     if requested and recorded and requested != recorded:
         raise ProblemsError(

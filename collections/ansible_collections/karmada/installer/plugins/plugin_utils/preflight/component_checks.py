@@ -24,6 +24,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
     settings, path = settings_of(ETCD, run.spec), "spec.components.etcd.local"
     if not etcd_nodes.is_wanted(run.spec) or run.stored_state:
         return
+    # Not a rule of the schema, because none sees into an open object such as affinity.
     if (settings.get("affinity") or {}).get("nodeAffinity"):
         yield Problem(
             what="it cannot be followed with hostPath, where each member is bound to a node when it is installed",
@@ -123,7 +124,10 @@ def audit(run: Run) -> Iterable[Problem]:
 
 
 def flags_and_gates(run: Run) -> Iterable[Problem]:
-    """Flags and gates that a component of this release does not have: it would not start with them."""
+    """Flags and gates that a component of this release does not have: it would not start with them.
+
+    Not a rule of the schema, because which they are is on record for each release.
+    """
     release = run.instance.release
     for component in (*wanted_rows(run.spec), *agents(run.spec)):
         settings, path = settings_of(component, run.spec), settings_path(component)
@@ -146,7 +150,10 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
 
 
 def own_images(run: Run) -> Iterable[Problem]:
-    """Images that the document sets for single components, if they have no effect or do not fit the others."""
+    """Images that the document sets for single components, if they have no effect or do not fit the others.
+
+    Not a rule of the schema, because what an absent tag means follows from the release.
+    """
     before, release = run.state.document, run.instance.release
     for hint in own_images_of.hints(run.spec, release):
         run.tell(Problem(hint, reason=Reason.UNTESTED_VERSION, severity=Severity.HINT))

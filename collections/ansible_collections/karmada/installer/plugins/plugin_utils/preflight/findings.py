@@ -116,6 +116,7 @@ def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Probl
 
 
 def _version(run: Run) -> Iterable[Problem]:
+    """Unknown release. Not a rule of the schema, which would change with every release."""
     if run.spec.get("version"):
         releases.get(run.spec["version"])
     return ()

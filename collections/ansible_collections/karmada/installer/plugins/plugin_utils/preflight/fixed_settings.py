@@ -34,7 +34,7 @@ def changed(run: Run) -> Iterable[Problem]:
 def service_subnet(run: Run) -> Iterable[Problem]:
     """Service subnet that was changed, or does not fit the cluster's IP versions; left out, it is the chosen one.
 
-    No rule of the schema, because the chosen one is in the state alone.
+    Not a rule of the schema, because the chosen one is in the state alone.
     """
     wanted = run.spec["components"]["karmadaAPIServer"].get("serviceSubnet")
     if not wanted:
@@ -67,7 +67,7 @@ def _place(storage: str) -> str:
 def store(run: Run) -> Iterable[Problem]:
     """Changed location of etcd; the recorded one is binding even before the first installation has finished.
 
-    For that, this is no rule of the schema.
+    Not a rule of the schema, because only the state knows it.
     """
     etcd = run.state.etcd
     prefix = (run.spec["components"]["etcd"].get("external") or {}).get("keyPrefix")

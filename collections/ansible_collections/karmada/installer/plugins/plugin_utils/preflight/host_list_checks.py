@@ -136,7 +136,10 @@ def _or_begin_anew(state: State) -> str:
 
 
 def _fixed_ports(instance: Instance, before: Mapping[str, Any]) -> Iterator[Problem]:
-    """Changed ports: hosts are updated one after the other, and must find each other until the last one is."""
+    """Changed ports: hosts are updated one after the other, and must find each other until the last one is.
+
+    Not a rule of the schema, which does not know the ports and flags of the component table.
+    """
     if "components" not in before:
         return
     for component, names in ((ETCD, ("client", "peer")), (KARMADA_APISERVER, ("https",))):
