@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import DEFAULT_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights, member_checks
@@ -524,7 +525,7 @@ def rights_page() -> str:
     with_host_path = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}, volume_data="hostPath")
     on_members = [(verb, group, resource, where, None, None) for verb, group, resource, where in member_checks.RIGHTS]
 
-    of_listed = member_rights.rules({member_rights.FIELD: [{"apiGroup": "…", "resources": ["…"]}]})
+    of_listed = member_rights.rules(MemberEntry({member_rights.FIELD: [{"apiGroup": "…", "resources": ["…"]}]}))
 
     def of_rules(rules: Iterable[Mapping[str, Any]]) -> list[Permission]:
         return [(*each, None) for each in member_rights.permissions(rules)]

@@ -31,6 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.regist
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import LOCK_FILE, Source, read_lock
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases, table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.releases import Release
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Images, Settings, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from karmada_lab import gobuild
@@ -76,12 +77,12 @@ def _file(project: str, version: str, path: str, https: Https) -> str:
     return found
 
 
-def lock_images(release: Release, registry: Registry, images: Mapping[str, Any]) -> None:
+def lock_images(release: Release, registry: Registry, images: Images) -> None:
     """The digest that each tag leads to at its publisher, after a look whether it has all architectures."""
     for component in table.PROGRAMS:
         image = component.image
         version: str = getattr(release, image.release)
-        reference = Reference.parse(image.reference(images, release, {}))
+        reference = Reference.parse(image.reference(images, release, Settings({})))
         digest = registry.digest(reference)
         for architecture in programs.MACHINES:
             # By digest, so that what answers is compared with it.
@@ -122,7 +123,7 @@ def _sums(product: Product, work: Path, begin: str, settings: Mapping[str, str])
     return (work / "go.sum").read_text()
 
 
-def _published_images() -> Mapping[str, Any]:
+def _published_images() -> Images:
     """The registries of a document that names none."""
     document = {
         "apiVersion": manifest.API_VERSION,
@@ -130,8 +131,7 @@ def _published_images() -> Mapping[str, Any]:
         "metadata": {"name": "any", "namespace": "any"},
         "spec": {},
     }
-    images: Mapping[str, Any] = manifest.resolve(document)["spec"]["images"]
-    return images
+    return Spec(manifest.resolve(document)["spec"]).images
 
 
 def _record(project: str, version: str, entry: Mapping[str, Any]) -> None:

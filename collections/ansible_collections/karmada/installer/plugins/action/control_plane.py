@@ -39,6 +39,6 @@ class ActionModule(KarmadaAction):
             wait_until(run.control_plane, waited_for, timeout=arguments["timeout"], progress=run.say)
         if stage == "aggregation":
             probes.aggregated_api_answers(run.control_plane, arguments["timeout"], run.say)
-        if stage == "admission" and run.spec["installCRD"]:
+        if stage == "admission" and run.spec.installs_crd:
             probes.webhook_judges(run.control_plane, arguments["timeout"], run.say)
         return changed_result(changes)

@@ -31,7 +31,7 @@ class ActionModule(KarmadaAction):
         problem = ip_families.problem(run.snapshot.service_subnet, families) if families else None
         if problem:
             raise ProblemsError(problem, consequence="the namespace and the Service stay; run again with another range")
-        named_by_host = NAMED_BY_HOST.get(run.spec["endpoint"]["type"])
+        named_by_host = NAMED_BY_HOST.get(run.spec.endpoint.type)
         if named_by_host and not run.check:
             wait_until(
                 run.host_cluster,

@@ -31,7 +31,7 @@ class ActionModule(HostAction):
         instance = self.karmada.instance
         if ends:
             # If a host leaves, the control plane stays: no data is deleted then.
-            keep_data = self.leaves or self.karmada.spec["deletion"]["policy"] == "Retain"
+            keep_data = self.leaves or self.karmada.spec.deletion_policy == "Retain"
             parts = [load_balancer.skeleton(instance), units.skeleton(instance, keep_data=keep_data)]
             if state == "stopped":
                 # An API server whose etcd stops first, here or on most other hosts, takes a minute to give up.

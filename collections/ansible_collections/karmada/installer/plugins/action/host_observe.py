@@ -24,14 +24,13 @@ class ActionModule(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Observe the host; a reason why it cannot be read is reported by preflight, with all other problems."""
         lock = arguments["lock"] and not self._task.check_mode
-        virtual_ip = self.karmada.spec["endpoint"].get("virtualIP") or {}
         asked = time.time()
         question = {
             "name": self.karmada.name,
             "state": "locked" if lock else "read",
             "holder": self.karmada.holder,
-            "address": self.host_entry["address"],
-            "virtual_ip": virtual_ip.get("address", ""),
+            "address": self.host_entry.address,
+            "virtual_ip": self.karmada.spec.endpoint.virtual_ip or "",
             "folders": [units.DATA, units.PROGRAMS],
         }
         found, refusal = self._ask(question)

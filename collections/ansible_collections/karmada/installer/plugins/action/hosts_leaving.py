@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import HostEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -24,10 +24,10 @@ class ActionModule(KarmadaAction):
             leaving = {}
         return {"changed": False, "hosts": [self._host(run, name, entry) for name, entry in leaving.items()]}
 
-    def _host(self, run: Run, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        variables = ssh.variables(entry, run.spec["ssh"], run.connection.secrets, str(ssh_folder.of_this_run()))
+    def _host(self, run: Run, name: str, entry: HostEntry) -> dict[str, Any]:
+        variables = ssh.variables(entry.plain, run.spec.ssh, run.connection.secrets, str(ssh_folder.of_this_run()))
         if name in (hostvars := self.variables.get("hostvars") or {}):
             # As for the hosts of the document, variables of the user's inventory win.
             given = hostvars[name]
             variables.update({key: plain(given[key]) for key in variables if key in given})
-        return {"name": name, "entry": dict(entry), "variables": variables}
+        return {"name": name, "entry": dict(entry.plain), "variables": variables}

@@ -26,7 +26,7 @@ class ActionModule(KarmadaAction):
         if run.place.in_pods and not in_trouble:
             # The failure is in the pods above, and was reported.
             return {"changed": False}
-        user = run.spec["ssh"].get("user", "")
+        user = run.spec.ssh_user or ""
         reached = _reached(run)
         if found := host_outcome.problems(hosts, {name: run.observed[name] for name in hosts}, reached, user):
             raise ProblemsError(found, reached.value)

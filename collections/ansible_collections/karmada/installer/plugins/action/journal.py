@@ -94,7 +94,7 @@ class OnHost(HostAction):
 
     def _carried(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run, state = self.karmada, str(arguments["state"])
-        if state == "absent" and not self.leaves and run.spec["deletion"]["policy"] == "Retain":
+        if state == "absent" and not self.leaves and run.spec.deletion_policy == "Retain":
             # It stays with the data, and includes what this run has learnt.
             state = "written"
         seen = self.seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
@@ -14,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import l
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
-from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
@@ -38,7 +39,7 @@ class ActionModule(KarmadaAction):
         """Return one entry for each member; fails, after all were tried, if one could not be joined."""
         entries = selected_members.entries(run)
         stage: str = arguments["stage"]
-        outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
+        outcomes = {entry.name: Outcome(entry.name) for entry in entries}
         for each in map(BrokenMember.of, arguments["broken"]):
             outcomes[each.name].failed_as(each)
         to_note = False
@@ -65,21 +66,21 @@ class ActionModule(KarmadaAction):
         asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
         for name, why in member_log.reasons(run, asked).items():
             outcomes[name].problem += f"\n{why}"
-        result = _result([outcomes[entry["name"]] for entry in entries], started, arguments["on_broken_member"])
+        result = _result([outcomes[entry.name] for entry in entries], started, arguments["on_broken_member"])
         return {
             **result,
             "has_agents_on_hosts": run.place.has_agents(run),
             "to_note": to_note,
             "restarts": list(former_connections.due(run)),
-            "without_agent": [entry["name"] for entry in entries if member_mode.waits_for_agent(entry, run.state)],
+            "without_agent": [entry.name for entry in entries if member_mode.waits_for_agent(entry, run.state)],
         }
 
 
-def _sound(entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Entry]:
-    return [entry for entry in entries if not outcomes[entry["name"]].problem]
+def _sound(entries: list[MemberEntry], outcomes: dict[str, Outcome]) -> list[MemberEntry]:
+    return [entry for entry in entries if not outcomes[entry.name].problem]
 
 
-def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, Outcome] | None:
+def _registration(run: Run, entries: list[MemberEntry], *, noted: bool) -> dict[str, Outcome] | None:
     """Survey every member, and change those that differ, with a record of it.
 
     None if nothing was changed, because hosts must first record which components restart, and have not (``noted``).
@@ -100,8 +101,8 @@ def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, O
     for name, problem in member_plan.same_cluster(identities, registered).items():
         outcomes[name] = Outcome(name)
         outcomes[name].failed_as(BrokenMember.of_problems(name, [problem]))
-    work = [entry for entry in entries if _is_due(entry, outcomes[entry["name"]], run)]
-    holders = frozenset[str]().union(*(outcomes[entry["name"]].holders for entry in work))
+    work = [entry for entry in entries if _is_due(entry, outcomes[entry.name], run)]
+    holders = frozenset[str]().union(*(outcomes[entry.name].holders for entry in work))
     if work and run.check:
         run.go_on_with(former_connections.noted(run, run.state, holders))
     elif holders and run.store.later and not noted:
@@ -112,12 +113,12 @@ def _registration(run: Run, entries: list[Entry], *, noted: bool) -> dict[str, O
     return outcomes
 
 
-def _is_due(entry: Entry, outcome: Outcome, run: Run) -> bool:
+def _is_due(entry: MemberEntry, outcome: Outcome, run: Run) -> bool:
     return not outcome.problem and member_join.needs_work(entry, outcome, run.state)
 
 
-def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> dict[str, Outcome]:
-    with run.writing(f"join {', '.join(entry['name'] for entry in work)}"):
+def _join(run: Run, work: list[MemberEntry], registered: Clusters, holders: frozenset[str]) -> dict[str, Outcome]:
+    with run.writing(f"join {', '.join(entry.name for entry in work)}"):
         state = _foreseen(run, work, registered, holders)
         run.save(state)
         outcomes = member_join.of_each(
@@ -133,7 +134,7 @@ def _join(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[
     return {outcome.name: outcome for outcome in outcomes}
 
 
-def _foreseen(run: Run, work: list[Entry], registered: Clusters, holders: frozenset[str]) -> State:
+def _foreseen(run: Run, work: list[MemberEntry], registered: Clusters, holders: frozenset[str]) -> State:
     """State before any change: the access to each member, by which its objects are found after an interruption.
 
     It includes the restarts that are due after the change.
@@ -141,16 +142,16 @@ def _foreseen(run: Run, work: list[Entry], registered: Clusters, holders: frozen
     state = former_connections.noted(run, run.state, holders)
     for entry in work:
         state = member_join.recorded(state, entry, [])
-        state = member_mode.begun(state, entry, registered.get(entry["name"]))
+        state = member_mode.begun(state, entry, registered.get(entry.name))
     return state
 
 
-def _agents(run: Run, entries: list[Entry], outcomes: dict[str, Outcome]) -> None:
+def _agents(run: Run, entries: list[MemberEntry], outcomes: dict[str, Outcome]) -> None:
     """Install agents on members that were in mode Push, once karmada-controller-manager has let go of them."""
     work = [entry for entry in entries if member_mode.waits_for_agent(entry, run.state)]
     if not work:
         return
-    with run.writing(f"start the agents of {', '.join(entry['name'] for entry in work)}"):
+    with run.writing(f"start the agents of {', '.join(entry.name for entry in work)}"):
         state = run.state
         for done in member_join.of_each(work, lambda entry, outcome: member_join.install_agent(run, entry, outcome)):
             outcome = outcomes[done.name]
@@ -158,7 +159,7 @@ def _agents(run: Run, entries: list[Entry], outcomes: dict[str, Outcome]) -> Non
             outcome.in_control_plane += done.in_control_plane
             outcome.failed_as(done)
             outcome.agent = done.agent
-            entry = next(each for each in work if each["name"] == done.name)
+            entry = next(each for each in work if each.name == done.name)
             state = member_join.recorded(state, entry, done.on_member)
             if not done.problem:
                 state = member_join.settled(state, entry)

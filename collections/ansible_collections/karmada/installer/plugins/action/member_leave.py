@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
-from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import RETAIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
@@ -45,7 +46,7 @@ class ActionModule(KarmadaAction):
 def _performed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     if run.stored_state is None:
         return {"changed": False, "members": [], "broken_members": []}
-    listed = [entry["name"] for entry in run.spec["members"]]
+    listed = [entry.name for entry in run.spec.members]
     # Before the first change there need not be a control plane.
     registered = Clusters() if arguments["stage"] == "confirm" else member_join.registered_clusters(run)
     plan = member_plan.plan(listed, run.state.members, registered, run.state.owner)
@@ -65,9 +66,9 @@ def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:
 def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]) -> dict[str, Any]:
     entries, abandoned, timeout = member_leave.entries(run, names), arguments["abandon"], arguments["timeout"]
 
-    def work(entry: Entry, outcome: Outcome) -> None:
-        do = member_leave.give_up if entry["name"] in abandoned else member_leave.leave
-        do(run, entry, registered.get(entry["name"]), timeout, outcome)
+    def work(entry: MemberEntry, outcome: Outcome) -> None:
+        do = member_leave.give_up if entry.name in abandoned else member_leave.leave
+        do(run, entry, registered.get(entry.name), timeout, outcome)
 
     if run.check:
         return _result(run, entries, member_join.of_each(entries, work, run.trace), arguments)
@@ -88,7 +89,7 @@ def _waiting(name: str) -> dict[str, Any]:
 
 
 def _result(
-    run: Run, entries: Sequence[Entry], outcomes: Sequence[Outcome], arguments: dict[str, Any]
+    run: Run, entries: Sequence[MemberEntry], outcomes: Sequence[Outcome], arguments: dict[str, Any]
 ) -> dict[str, Any]:
     found = changed_result(
         (change for outcome in outcomes for change in outcome.changes),
@@ -97,7 +98,7 @@ def _result(
                 "name": outcome.name,
                 "gone": not outcome.problem,
                 "changes": [f"{change.action} {change.ref}" for change in outcome.changes],
-                "workloads": entry.get("onLeave", RETAIN),
+                "workloads": entry.on_leave or RETAIN,
                 "problem": outcome.problem,
                 "left": outcome.left if not outcome.problem else member_leave.remains_on(run, outcome.name),
                 "next": _next_step(outcome, arguments["abandon"]),

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import external as external_etcd
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
-from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Entry, Outcome
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -52,7 +53,7 @@ class ActionModule(KarmadaAction):
         file_removed = stage == "state" and removal.remove_local_files(run)
         with _writing(run, stage):
             changes = work[stage]()
-        if stage == "state" and not run.check and run.spec["deletion"]["policy"] == "Retain":
+        if stage == "state" and not run.check and run.spec.deletion_policy == "Retain":
             run.finish()
         found = changed_result(changes)
         found["changed"] |= file_removed
@@ -103,7 +104,7 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
     )
     if not run.check and arguments["confirm"] != run.name:
         joined = ", ".join(sorted(run.state.members)) or "none"
-        data = "is deleted" if run.spec["deletion"]["policy"] == "Delete" else "is kept"
+        data = "is deleted" if run.spec.deletion_policy == "Delete" else "is kept"
         problems.append(
             Problem(
                 what=f"this removes the control plane {run.name}; its data {data}; members that lose it: {joined}",
@@ -116,8 +117,8 @@ def _check(run: Run, arguments: dict[str, Any]) -> None:
         raise ProblemsError(problems)
 
 
-def _cleaned(run: Run, abandoned: list[str]) -> list[Entry]:
-    return [entry for entry in member_cleanup.member_entries(run) if entry["name"] not in abandoned]
+def _cleaned(run: Run, abandoned: list[str]) -> list[MemberEntry]:
+    return [entry for entry in member_cleanup.member_entries(run) if entry.name not in abandoned]
 
 
 def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
             Problem(f"member {name} is given up; left on it: {left}", reason=Reason.LEFT_BEHIND, severity=Severity.HINT)
         )
 
-    def clean(entry: Entry, outcome: Outcome) -> None:
+    def clean(entry: MemberEntry, outcome: Outcome) -> None:
         outcome.on_member += member_cleanup.clean_member(run, entry, timeout)
 
     if not entries:

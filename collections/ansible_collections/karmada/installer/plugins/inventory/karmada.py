@@ -231,6 +231,7 @@ if not __name__.startswith("ansible_collections."):
     ]
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import is_true
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
@@ -309,7 +310,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return found
 
     def _add_control(self, source: inventory_source.Source) -> None:
-        in_pods = source.deployment["spec"]["mode"] == "Container"
+        in_pods = Spec(source.deployment["spec"]).mode == "Container"
         for group in (IN_PODS, ON_HOSTS, HOSTS, LEAVING, *ROLE_GROUPS.values()):
             self.inventory.add_group(group)
         variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
@@ -321,16 +322,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self.inventory.add_child(HOSTS, group)
 
     def _add_hosts(self, source: inventory_source.Source) -> None:
-        spec = source.deployment["spec"]
-        for host in spec.get("hosts", []):
-            connection = ssh.variables(host, spec["ssh"], source.connection["secrets"])
-            self._add_host(host["name"], HOSTS, {"karmada_host": host, **connection})
+        spec = Spec(source.deployment["spec"])
+        for host in spec.hosts:
+            connection = ssh.variables(host.plain, spec.ssh, source.connection["secrets"])
+            self._add_host(host.name, HOSTS, {"karmada_host": host.plain, **connection})
             for name, value in connection.items():
                 # This template is our own text and contains nothing of the document.
                 if isinstance(value, str) and any(each in value for each in ssh.TEMPLATES):
-                    self.inventory.set_variable(host["name"], name, _as_template(value))
+                    self.inventory.set_variable(host.name, name, _as_template(value))
             for role in ssh.roles(spec, host):
-                self.inventory.add_host(host["name"], group=ROLE_GROUPS[role])
+                self.inventory.add_host(host.name, group=ROLE_GROUPS[role])
 
     def _add_members(self, deployment: dict[str, Any], registered: Any) -> None:
         """Add members and their groups. ``registered`` is None if the document alone lists them."""
@@ -341,8 +342,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         # As variables of the group, because with thousands of hosts each variable of a host costs time.
         for name, value in _HERE.items():
             self.inventory.set_variable(MEMBERS, name, _as_data(value))
-        taken = {*RESERVED, *(host["name"] for host in deployment["spec"].get("hosts") or [])}
-        listed = {member["name"]: member for member in deployment["spec"].get("members") or []}
+        spec = Spec(deployment["spec"])
+        taken = {*RESERVED, *(host.name for host in spec.hosts)}
+        listed = {name: entry.plain for name, entry in spec.member_by_name.items()}
         for name, group, member, cluster in _members(listed, registered, deployment):
             host = f"member_{name}" if name in taken else name
             variables = {"karmada_member_name": name, "karmada_member": member}
@@ -375,8 +377,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
 
 def _members(
-    listed: dict[str, dict[str, Any]], registered: Any, deployment: dict[str, Any]
-) -> Iterator[tuple[str, str, dict[str, Any], Mapping[str, Any] | None]]:
+    listed: Mapping[str, Mapping[str, Any]], registered: Any, deployment: dict[str, Any]
+) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any] | None]]:
     """Members, each with its name, its group, its entry in the document or an equivalent one, and its Cluster."""
     if registered is None:
         yield from ((name, JOIN, member, None) for name, member in listed.items())

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
+from ansible_collections.karmada.installer.tests.unit.support.samples import document, spec_of, state
 
 EVERYTHING = [
     ("*", "*", "*"),
@@ -64,7 +64,7 @@ def as_bearer(server: ApiServer, pair: KeyPair) -> Cluster:
 @pytest.fixture(scope="module")
 def people(server: ApiServer) -> Iterator[dict[str, Cluster]]:
     """The installer, an administrator, and who has broken the glass, each with a certificate as it is made for them."""
-    now, spec = datetime.now(UTC), document()["spec"]
+    now, spec = datetime.now(UTC), spec_of()
     wanted = x509.Certificate(ADMIN.name, ADMIN.authority, ADMIN.common_name, ADMIN.organizations, client=True)
     pairs = {
         "installer": certificates.superuser("system:karmada:installer", STATE, spec, now, timedelta(hours=1)),
@@ -144,7 +144,7 @@ def test_another_generation_takes_every_kubeconfig_of_the_one_before_back_for_go
     """Also when the steps for rights are carried out again and again."""
     bring_up(people["installer"])
     eventually(lambda: may_everything(people["administrator"]))
-    leaf = administrator(document({"certificates": {"administratorGeneration": 2}})["spec"])
+    leaf = administrator(spec_of({"certificates": {"administratorGeneration": 2}}))
     wanted = x509.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
     pair = x509.issue(wanted, STATE.authorities[leaf.authority], "ECDSA-P256", datetime.now(UTC), timedelta(days=1))
     with as_bearer(server, pair) as second:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
@@ -29,7 +30,7 @@ def test_it_leads_to_the_member_at_the_address_of_the_document(
     entry = {"name": "m1", "mode": "Push", "kubeconfigFrom": source}
     run: Any = fake_run(document({"members": [entry]}), FakeCluster("host cluster"))
     run.connection = Connection()
-    with member_join.connected(run, entry) as cluster:
+    with member_join.connected(run, MemberEntry(entry)) as cluster:
         assert cluster.get("v1", "Namespace", "kube-system")
         registration = member_join.registration_of(cluster)
     assert registration.endpoint == api_server.url

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
@@ -62,7 +63,7 @@ def admin(server: ApiServer) -> Iterator[Cluster]:
 
 
 def on_member(entry: dict[str, object]) -> list[dict[str, object]]:
-    made = registration.objects_on_member("m1", OWNER, "karmada/prod", rules=member_rights.rules(entry))
+    made = registration.objects_on_member("m1", OWNER, "karmada/prod", rules=member_rights.rules(MemberEntry(entry)))
     # nothing here fills the Secrets with tokens
     return [each for each in made if each["kind"] != "Secret"]
 
@@ -181,6 +182,6 @@ def test_names_of_resources_as_an_api_server_knows_them(
 ) -> None:
     listed = [{"apiGroup": group, "resources": [resource]}]
     entry = {"name": "m1", "scopedRights": listed}
-    problems = [str(each) for each in member_rights_checks.of_member(entry, admin, print)]
+    problems = [str(each) for each in member_rights_checks.of_member(MemberEntry(entry), admin, print)]
     assert len(problems) == (told is not None)
     assert told is None or told in problems[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict
@@ -66,8 +67,10 @@ def entry(name: str, *taints: dict[str, str], **more: Any) -> dict[str, Any]:
 
 def bring(control_plane: Cluster, wanted: dict[str, Any]) -> list[str]:
     """As a run does it."""
-    changes = apply_all(control_plane, [registration.cluster(wanted, "me", REGISTRATION)])
-    changes += member_taints.change(control_plane, wanted["name"], lambda live: member_taints.patch_for(live, wanted))
+    changes = apply_all(control_plane, [registration.cluster(MemberEntry(wanted), "me", REGISTRATION)])
+    changes += member_taints.change(
+        control_plane, wanted["name"], lambda live: member_taints.patch_for(live, MemberEntry(wanted))
+    )
     return [change.action for change in changes if change.action != "unchanged"]
 
 

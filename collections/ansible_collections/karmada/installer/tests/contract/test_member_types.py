@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.source import Source
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import Mode, StepRunner
@@ -68,7 +69,7 @@ def test_they_come_stay_as_they_are_and_go(member: Cluster, run: Run) -> None:
     assert {change.action for change in changes(run, member, Mode.LOOK)} == {"unchanged"}
     assert {verb for verb, count in member.counts.items() if count != before.get(verb)} == {"get"}
 
-    member_cleanup.clean_member(run, M1, 30)
+    member_cleanup.clean_member(run, MemberEntry(M1), 30)
     assert crds(member) == set()
 
 
@@ -88,12 +89,12 @@ def test_what_is_in_use_stays_and_what_others_brought_is_not_touched(member: Clu
     member.apply(export)
     said: list[str] = []
     run.say = said.append
-    member_cleanup.clean_member(run, M1, 30)
+    member_cleanup.clean_member(run, MemberEntry(M1), 30)
     assert crds(member) == {EXPORTS, IMPORTS}
     assert "it is in use: ServiceExport default/web" in said[0]
 
     # Joined and left once more, when nobody uses it any more.
     member.delete("multicluster.x-k8s.io/v1alpha1", "ServiceExport", "web", "default")
     changes(run, member, Mode.WRITE)
-    member_cleanup.clean_member(run, M1, 30)
+    member_cleanup.clean_member(run, MemberEntry(M1), 30)
     assert crds(member) == {IMPORTS}

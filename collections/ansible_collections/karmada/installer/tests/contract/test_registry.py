@@ -240,7 +240,7 @@ def bring(
     host: str, cache: Path, login: str = f"{USER}:{PASSWORD}", architecture: str = "amd64", trusted: str = ""
 ) -> dict[str, Program]:
     registries = {"karmadaRegistry": f"{host}/karmada", "etcdRegistry": f"{host}/coreos", "kubeRegistry": host}
-    spec = samples.document({"images": registries})["spec"]
+    spec = samples.spec_of({"images": registries})
     access = _access(host, login, trusted)
     wanted = TWO[:1] if architecture == "amd64" else TWO[1:]
     return programs.programs(RELEASE, architecture, wanted, spec, Source("Image"), cache, access)
@@ -342,7 +342,7 @@ def test_a_wrong_login_is_told(registries: Registries, tmp_path: Path, way: str)
 
 
 def test_a_tag_that_is_not_there(registries: Registries, tmp_path: Path) -> None:
-    spec = samples.document({"images": {"karmadaRegistry": f"{registries.basic}/nowhere"}})["spec"]
+    spec = samples.spec_of({"images": {"karmadaRegistry": f"{registries.basic}/nowhere"}})
     logins = Logins.read({"pull": docker_config({registries.basic: f"{USER}:{PASSWORD}"})})
     found = programs.check(
         RELEASE, "amd64", TWO[1:], spec, Source("Image"), tmp_path, Access(Https(authority()), logins)

@@ -26,11 +26,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from ..components import image_pins
 from ..components.image_pins import Held
 from ..components.releases import Release
+from ..components.spec import Spec
 from ..components.types import Component, settings_of
 from ..problems import Problem, ProblemsError, Reason
 from . import crd_files, image_files, release_files
@@ -83,7 +84,7 @@ def programs(
     release: Release,
     architecture: str,
     components: Iterable[Component],
-    spec: Mapping[str, Any],
+    spec: Spec,
     source: Source,
     cache: Path | None = None,
     access: Access | None = None,
@@ -106,7 +107,7 @@ def check(
     release: Release,
     architecture: str,
     components: Iterable[Component],
-    spec: Mapping[str, Any],
+    spec: Spec,
     source: Source,
     cache: Path | None = None,
     access: Access | None = None,
@@ -165,7 +166,7 @@ class _Located:
 class _Finder:
     """Locator of programs in one source."""
 
-    def __init__(self, source: Source, spec: Mapping[str, Any], access: Access, held: Held) -> None:
+    def __init__(self, source: Source, spec: Spec, access: Access, held: Held) -> None:
         self._source = source
         self._spec = spec
         self._https = access.https
@@ -203,14 +204,14 @@ class _Finder:
     def _want(self, component: Component, release: Release, architecture: str, pins: Mapping[str, str]) -> _Wanted:
         settings, image = settings_of(component, self._spec), component.image
         version: str = getattr(release, image.release)
-        tag = str(settings.get("imageTag") or "").partition("@")[0]
+        tag = (settings.image_tag or "").partition("@")[0]
         return _Wanted(
             component=component.name,
             project=image.release,
             version=tag or version if self._source.kind == "Image" else version,
             architecture=architecture,
             path=component.binary,
-            reference=image_pins.pinned(image.reference(self._spec["images"], release, settings), pins),
+            reference=image_pins.pinned(image.reference(self._spec.images, release, settings), pins),
         )
 
     def locate(self, wanted: _Wanted) -> _Located:

@@ -15,6 +15,7 @@ import yaml
 
 from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
+from .spec import Spec
 
 #: Name of the file for the karmada-apiserver, and of the key in the ConfigMap that the document names.
 FILE = "policy.yaml"
@@ -77,24 +78,23 @@ POLICY: Mapping[str, Any] = {
 }
 
 
-def files(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def files(spec: Spec, config_maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """File name → content; empty without audit. Raises ProblemsError for a policy that the API server would refuse."""
-    if not spec["audit"]["enabled"]:
+    if not spec.audited:
         return {}
-    reference = spec["audit"].get("configMapRef")
-    if not reference:
+    name = spec.audit_policy
+    if not name:
         return {FILE: json.dumps(POLICY, indent=1)}
     if problems := list(find_problems(spec, config_maps)):
         raise ProblemsError(problems)
-    return {FILE: config_maps[reference["name"]][FILE]}
+    return {FILE: config_maps[name][FILE]}
 
 
-def find_problems(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
+def find_problems(spec: Spec, config_maps: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
     """Problems of the policy that the document names; the karmada-apiserver would not start with it."""
-    reference = spec["audit"].get("configMapRef")
-    if not reference or not spec["audit"]["enabled"]:
+    name = spec.audit_policy
+    if not name or not spec.audited:
         return
-    name = reference["name"]
     if name not in config_maps:
         yield Problem(
             f"there is no ConfigMap {name}",

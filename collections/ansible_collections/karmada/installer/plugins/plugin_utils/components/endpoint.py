@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..api_object import Object
+from .spec import Endpoint
 
 T = TypeVar("T")
 
@@ -62,20 +63,19 @@ WITHOUT_PASS_THROUGH: Mapping[str, str] = {
 }
 
 
-def service_type(settings: Object) -> str:
+def service_type(settings: Endpoint) -> str:
     """Type of the API server's Service. The path to an External endpoint is up to the site."""
-    kind: str = settings["type"]
-    return kind if kind in ("NodePort", "LoadBalancer") else "ClusterIP"
+    return settings.type if settings.type in ("NodePort", "LoadBalancer") else "ClusterIP"
 
 
-def service_ports(settings: Object, target: int) -> list[dict[str, Any]]:
+def service_ports(settings: Endpoint, target: int) -> list[dict[str, Any]]:
     """Ports of the API server's Service: the one that pods use, and another if a load balancer listens elsewhere."""
     port: dict[str, Any] = {"name": PORT_NAME, "port": API_PORT, "protocol": "TCP", "targetPort": target}
-    wanted = settings.get("port")
-    if settings["type"] == "NodePort" and wanted:
+    wanted = settings.port
+    if settings.type == "NodePort" and wanted:
         port["nodePort"] = wanted
     ports = [port]
-    if settings["type"] == "LoadBalancer" and wanted and wanted != API_PORT:
+    if settings.type == "LoadBalancer" and wanted and wanted != API_PORT:
         ports.append({"name": PUBLIC_PORT_NAME, "port": wanted, "protocol": "TCP", "targetPort": target})
     return ports
 
@@ -94,7 +94,7 @@ def addresses_of_load_balancer(service: Object | None) -> list[str]:
 def internal_addresses(nodes: Sequence[Object]) -> list[list[str]]:
     """Internal addresses of each node: one, or one of each IP family."""
     return [
-        [entry["address"] for entry in node["status"].get("addresses", []) if entry["type"] == "InternalIP"]
+        [each["address"] for each in node["status"].get("addresses", []) if each["type"] == "InternalIP"]
         for node in nodes
     ]
 
@@ -129,7 +129,7 @@ def _admission(router: Object) -> Object:
 
 
 def host(
-    settings: Object, recorded: str, nodes: Sequence[Sequence[str]], service: Object | None, route: Object | None
+    settings: Endpoint, recorded: str, nodes: Sequence[Sequence[str]], service: Object | None, route: Object | None
 ) -> str:
     """Host of the endpoint in the certificate and in kubeconfigs; empty if there is none.
 
@@ -137,21 +137,21 @@ def host(
     or a router's is the current one, or the recorded one while there is none. ``recorded`` is of the same endpoint
     type; ``nodes``: the addresses of each node.
     """
-    if settings.get("host"):
-        return str(settings["host"])
-    if settings["type"] == "LoadBalancer":
+    if settings.host:
+        return settings.host
+    if settings.type == "LoadBalancer":
         return address_of_load_balancer(service) or recorded
-    if settings["type"] == "Route":
+    if settings.type == "Route":
         return host_of_route(route) or recorded
-    if settings["type"] == "NodePort":
+    if settings.type == "NodePort":
         found = [address for addresses in nodes for address in addresses]
         return recorded if recorded in found or not found else found[0]
     return ""
 
 
-def named(settings: Object) -> str:
+def named(settings: Endpoint) -> str:
     """Host or virtual IP that the document gives; empty where it is discovered."""
-    return str(settings.get("host") or (settings.get("virtualIP") or {}).get("address") or "")
+    return settings.host or settings.virtual_ip or ""
 
 
 def is_address(name: str) -> bool:
@@ -164,21 +164,21 @@ def is_address(name: str) -> bool:
 
 
 def same_place(
-    settings: Object, host_name: str, nodes: Sequence[Sequence[str]], service: Object | None
+    settings: Endpoint, host_name: str, nodes: Sequence[Sequence[str]], service: Object | None
 ) -> tuple[str, ...]:
     """Other addresses of the same endpoint, which also belong in the certificate: those of the other IP family."""
-    if settings.get("host"):
+    if settings.host:
         return ()
-    groups = [addresses_of_load_balancer(service)] if settings["type"] == "LoadBalancer" else nodes
+    groups = [addresses_of_load_balancer(service)] if settings.type == "LoadBalancer" else nodes
     return tuple(each for group in groups if host_name in group for each in group if each != host_name)
 
 
-def port(settings: Object, service: Object | None) -> int:
+def port(settings: Endpoint, service: Object | None) -> int:
     """Port of the endpoint; 0 while the host cluster has not assigned one."""
-    if settings["type"] == "NodePort":
+    if settings.type == "NodePort":
         ports = ((service or {}).get("spec") or {}).get("ports") or [{}]
-        return int(ports[0].get("nodePort") or settings.get("port") or 0)
-    return int(settings.get("port") or (SHARED_PORT if settings["type"] in PASSAGES else API_PORT))
+        return int(ports[0].get("nodePort") or settings.port or 0)
+    return settings.port or (SHARED_PORT if settings.type in PASSAGES else API_PORT)
 
 
 def url(host_name: str, port_number: int) -> str:
@@ -186,9 +186,9 @@ def url(host_name: str, port_number: int) -> str:
     return f"https://{f'[{host_name}]' if ':' in host_name else host_name}:{port_number}"
 
 
-def ingress_class(settings: Object, classes: Sequence[Object]) -> Object | None:
+def ingress_class(settings: Endpoint, classes: Sequence[Object]) -> Object | None:
     """IngressClass of an Ingress with these settings: the one they name, else the default one."""
-    name = (settings.get("ingress") or {}).get("className")
+    name = settings.ingress_class
     for each in classes:
         metadata = each["metadata"]
         default = (metadata.get("annotations") or {}).get(DEFAULT_INGRESS_CLASS_ANNOTATION) == "true"

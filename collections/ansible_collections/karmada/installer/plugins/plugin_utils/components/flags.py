@@ -7,11 +7,11 @@ Facts about flags are those of Karmada v1.18 and Kubernetes v1.35 (the binaries'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from . import audit_policy
 from .ip_families import bracketed
-from .types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, Layout, etcd_client_urls, external_etcd, has_estimators
+from .spec import Spec
+from .types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, Layout, etcd_client_urls, has_estimators
 
 #: Directory of the etcd client certificate below that of certificates, the same for all clients of etcd.
 ETCD_CLIENT_DIRECTORY = "etcd-client"
@@ -48,16 +48,16 @@ def _delegated_authentication(layout: Layout) -> dict[str, str]:
     }
 
 
-def _etcd_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
+def _etcd_client(spec: Spec, layout: Layout) -> dict[str, str]:
     arguments = {
         "etcd-servers": ",".join(etcd_client_urls(spec, layout)),
         "etcd-cafile": _pki(layout, ETCD_CLIENT_DIRECTORY, "ca.crt"),
         "etcd-certfile": _pki(layout, ETCD_CLIENT_DIRECTORY, "tls.crt"),
         "etcd-keyfile": _pki(layout, ETCD_CLIENT_DIRECTORY, "tls.key"),
     }
-    external = external_etcd(spec)
+    external = spec.external_etcd
     if external:
-        arguments["etcd-prefix"] = external["keyPrefix"]
+        arguments["etcd-prefix"] = external.key_prefix
     return arguments
 
 
@@ -69,7 +69,7 @@ def _serving(layout: Layout) -> dict[str, str]:
     }
 
 
-def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def kube_apiserver(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     arguments = {
         **_etcd_client(spec, layout),
         **_serving(layout),
@@ -102,15 +102,15 @@ def kube_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, 
         arguments["shutdown-delay-duration"] = f"{layout.shutdown_delay}s"
         # Without it, the watches of all components delay a shutdown by up to a minute.
         arguments["shutdown-watch-termination-grace-period"] = "5s"
-    if spec["audit"]["enabled"]:
+    if spec.audited:
         arguments["audit-log-path"] = "-"
         arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)
-    if spec["encryption"]["provider"] != "identity":
+    if spec.encryption_provider != "identity":
         arguments["encryption-provider-config"] = layout.path("encryption", "encryption.yaml")
     return arguments
 
 
-def extension_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def extension_apiserver(_spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_delegated_authentication(layout),
         **_serving(layout),
@@ -122,11 +122,11 @@ def extension_apiserver(_spec: Mapping[str, Any], layout: Layout, ports: Mapping
     }
 
 
-def stored_extension_apiserver(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def stored_extension_apiserver(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {**extension_apiserver(spec, layout, ports), **_etcd_client(spec, layout)}
 
 
-def kube_controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def kube_controller_manager(_spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_delegated_authentication(layout),
         **_serving(layout),
@@ -166,7 +166,7 @@ def _bind_addresses(layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-def controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def controller_manager(_spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_bind_addresses(layout, ports),
         "cluster-status-update-frequency": "10s",
@@ -175,7 +175,7 @@ def controller_manager(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[
     }
 
 
-def _estimator_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]:
+def _estimator_client(spec: Spec, layout: Layout) -> dict[str, str]:
     """Flags of a client of estimators: it presents its identity and verifies the name that it dials."""
     if not has_estimators(spec):
         return {}
@@ -189,7 +189,7 @@ def _estimator_client(spec: Mapping[str, Any], layout: Layout) -> dict[str, str]
     }
 
 
-def scheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def scheduler(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     arguments = descheduler(spec, layout, ports)
     if has_estimators(spec):
         arguments["enable-scheduler-estimator"] = "true"
@@ -198,7 +198,7 @@ def scheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int])
     return arguments
 
 
-def descheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def descheduler(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_bind_addresses(layout, ports),
         **_estimator_client(spec, layout),
@@ -207,7 +207,7 @@ def descheduler(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int
     }
 
 
-def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def scheduler_estimator(_spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     """Flags of an estimator: its listen address is fixed, so callers must have an identity of this control plane."""
     return {
         **_bind_addresses(layout, ports),
@@ -219,7 +219,7 @@ def scheduler_estimator(_spec: Mapping[str, Any], layout: Layout, ports: Mapping
     }
 
 
-def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def agent(_spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     """An agent has a service account on its member, and in the control plane a certificate that it renews in a Secret.
 
     The installer writes the member's settings and credentials into its Cluster, so the agent gets no flags for them and
@@ -237,7 +237,7 @@ def agent(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) ->
     }
 
 
-def agent_on_host(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def agent_on_host(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     """Flags of an agent on a host: it gets a kubeconfig of its member, and its certificate and key are fetched from
     there for the kubeconfig that the installer writes.
     """
@@ -248,7 +248,7 @@ def agent_on_host(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, i
     }
 
 
-def metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def metrics_adapter(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **extension_apiserver(spec, layout, ports),
         "client-ca-file": _pki(layout, "client-ca", "ca.crt"),
@@ -256,7 +256,7 @@ def metrics_adapter(spec: Mapping[str, Any], layout: Layout, ports: Mapping[str,
     }
 
 
-def webhook(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
+def webhook(_spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict[str, str]:
     return {
         **_bind_addresses(layout, ports),
         "bind-address": layout.bind_address,
@@ -266,6 +266,6 @@ def webhook(_spec: Mapping[str, Any], layout: Layout, ports: Mapping[str, int]) 
     }
 
 
-def etcd(_spec: Mapping[str, Any], _layout: Layout, _ports: Mapping[str, int]) -> dict[str, str]:
+def etcd(_spec: Spec, _layout: Layout, _ports: Mapping[str, int]) -> dict[str, str]:
     """etcd reads a file for each member (see etcd_configuration): a flag list cannot differ between replicas."""
     return {}

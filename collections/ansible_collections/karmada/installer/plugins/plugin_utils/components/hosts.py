@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from . import table
 from .endpoint import url
 from .instance import Instance
+from .spec import HostEntry, Spec
 from .table import ETCD, KARMADA_AGENT_ON_HOST
 from .types import Component, EtcdMember, members_with_agent_hosts
 
@@ -32,17 +31,17 @@ class Host:
         return AGENT_ROLE in self.roles
 
 
-def all_hosts(spec: Mapping[str, Any]) -> tuple[Host, ...]:
+def all_hosts(spec: Spec) -> tuple[Host, ...]:
     """Hosts of the document, in its order; empty if everything runs in pods."""
-    return tuple(host_of(each) for each in spec.get("hosts", ()))
+    return tuple(host_of(each) for each in spec.hosts)
 
 
-def host_of(entry: Mapping[str, Any]) -> Host:
+def host_of(entry: HostEntry) -> Host:
     """Host described by an entry of the document."""
-    return Host(entry["name"], entry["address"], tuple(entry["roles"]))
+    return Host(entry.name, entry.address, entry.roles)
 
 
-def hosts_of(spec: Mapping[str, Any], role: str) -> tuple[Host, ...]:
+def hosts_of(spec: Spec, role: str) -> tuple[Host, ...]:
     """Hosts with this role, in the order of the document."""
     return tuple(host for host in all_hosts(spec) if role in host.roles)
 

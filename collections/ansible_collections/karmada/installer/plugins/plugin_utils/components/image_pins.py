@@ -25,7 +25,7 @@ from ..problems import Problem, Reason
 from .instance import Instance
 from .releases import MIRRORS, REGISTRIES, Release, is_digest
 from .table import KARMADA_AGENT, PROGRAMS, wanted_rows
-from .types import Component, agent_hosts, pulls, settings_of
+from .types import Component, settings_of
 
 #: Image → digest → nodes whose pods run it.
 Running = Mapping[str, Mapping[str, list[str]]]
@@ -88,9 +88,7 @@ def of_release(release: Release, lock: Mapping[str, Any]) -> dict[str, str]:
 def reference(instance: Instance, component: Component) -> str:
     """Image reference of a component as it is pulled: with its digest where that is known."""
     spec = instance.spec
-    return pinned(
-        component.image.reference(spec["images"], instance.release, settings_of(component, spec)), instance.pins
-    )
+    return pinned(component.image.reference(spec.images, instance.release, settings_of(component, spec)), instance.pins)
 
 
 def pinned(image: str, pins: Mapping[str, str]) -> str:
@@ -101,11 +99,11 @@ def pinned(image: str, pins: Mapping[str, str]) -> str:
 def notice(instance: Instance) -> str:
     """One line that names the unpinned images which this document uses; else empty."""
     spec = instance.spec
-    from_images = spec["artifacts"]["source"] == "Image"
+    from_images = spec.artifacts.source == "Image"
     used: dict[bool, dict[str, str]] = {False: {}, True: {}}
     rows = [(component, component.is_on_hosts(spec)) for component in wanted_rows(spec)]
     # An agent is a unit of hosts or a Deployment on its member, whichever mode the control plane has.
-    rows += [(KARMADA_AGENT, bool(agent_hosts(entry))) for entry in spec["members"] if pulls(entry)]
+    rows += [(KARMADA_AGENT, bool(entry.agent_hosts)) for entry in spec.members if entry.pulls]
     for component, on_hosts in rows:
         image = reference(instance, component)
         if "@" not in image and (from_images or not on_hosts):

@@ -11,6 +11,7 @@ from typing import Any
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, MEMBER_LABEL, NAME_LABEL, OWNER_LABEL
 from . import ip_families
 from .releases import Release
+from .spec import Spec
 
 #: Longest label of a DNS name.
 LONGEST_LABEL = 63
@@ -29,7 +30,7 @@ class Instance:
     cluster_domain: str
     owner: str
     release: Release
-    spec: Mapping[str, Any]
+    spec: Spec
     service_subnet: str
     #: The ConfigMaps that the document refers to and that exist: name → key → text.
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -53,11 +54,11 @@ class Instance:
         restarts: Mapping[str, int] | None = None,
     ) -> Instance:
         """Instance of a document with all defaults filled in (``manifest.resolve``)."""
-        spec = deployment["spec"]
+        spec = Spec(deployment["spec"])
         return cls(
             name=deployment["metadata"]["name"],
-            namespace=spec["hostCluster"]["namespace"],
-            cluster_domain=spec["hostCluster"]["domain"],
+            namespace=spec.host_cluster.namespace,
+            cluster_domain=spec.host_cluster.domain,
             owner=owner,
             release=release,
             spec=spec,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..problems import Problem, Reason
 from .releases import Release
+from .spec import Spec
 from .table import ETCD, KARMADA_AGENT, KARMADA_APISERVER, KUBE_CONTROLLER_MANAGER, agents, wanted_rows
 from .types import Component, members_with_agent_hosts, settings_of, settings_path
-
-Spec = Mapping[str, Any]
 
 #: Versions as the projects tag them; etcd has also been published without the letter. A suffix names a build.
 _VERSION = re.compile(r"(v?)([0-9]+)\.([0-9]+)\.([0-9]+)(?:[-_.].*)?")
@@ -57,7 +56,7 @@ def minor_of(tag: str, project: str) -> Minor | None:
 def runs(component: Component, spec: Spec, release: Release) -> Minor | None:
     """Minor version of a component, by its tag or else by the release; None if it is unknown."""
     project = component.image.release
-    return minor_of(settings_of(component, spec).get("imageTag") or getattr(release, project), project)
+    return minor_of(settings_of(component, spec).image_tag or getattr(release, project), project)
 
 
 def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
@@ -65,13 +64,15 @@ def _unused(rows: tuple[Component, ...], spec: Spec) -> Iterator[Problem]:
 
     Not a rule of the schema, for the reason that ``document.mode_fields`` gives of settings of components.
     """
-    source = spec["artifacts"]["source"]
+    source = spec.artifacts.source
     if source == "Image":
         return
     for component in rows:
         on_hosts = members_with_agent_hosts(spec) if component is KARMADA_AGENT else component.is_on_hosts(spec)
-        for field in ("imageRepository", "imageTag") if on_hosts else ():
-            if settings_of(component, spec).get(field):
+        settings = settings_of(component, spec)
+        given = {"imageRepository": settings.image_repository, "imageTag": settings.image_tag}
+        for field, value in given.items() if on_hosts else ():
+            if value:
                 yield Problem(
                     what=f"has no effect on hosts with artifacts.source {source}, where programs come out of no images",
                     where=f"{settings_path(component)}.{field}",
@@ -105,13 +106,13 @@ def _controllers(rows: tuple[Component, ...], spec: Spec, release: Release) -> I
         return
     older = server.minor - controllers.minor
     if not 0 <= older <= 1:
-        given = settings_of(KUBE_CONTROLLER_MANAGER, spec).get("imageTag")
+        given = settings_of(KUBE_CONTROLLER_MANAGER, spec).image_tag
         yield Problem(
             what=f"{KUBE_CONTROLLER_MANAGER.name} {controllers} and {KARMADA_APISERVER.name} {server} do not go "
             "together: the first may not be newer, and one minor version older at most",
             where=_where(KUBE_CONTROLLER_MANAGER if given else KARMADA_APISERVER),
             remedy=f"give {KUBE_CONTROLLER_MANAGER.name} a tag of {server}"
-            + (", too" if settings_of(KARMADA_APISERVER, spec).get("imageTag") else ", or leave it out"),
+            + (", too" if settings_of(KARMADA_APISERVER, spec).image_tag else ", or leave it out"),
             reason=Reason.VERSION_SKEW,
         )
 

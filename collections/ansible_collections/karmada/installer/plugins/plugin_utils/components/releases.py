@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
 from ..problems import Problem, ProblemsError, Reason
+from .spec import Images, Settings
 
 _VERSION = re.compile(r"v([0-9]+)\.([0-9]+)\.([0-9]+)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -133,10 +133,10 @@ def is_digest(value: object) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
-def registry(images: Mapping[str, Any], field: str) -> str:
+def registry(images: Images, field: str) -> str:
     """Registry of a field of ``spec.images``: the document's, else that of its country's mirror, else the default."""
-    country = images.get("mirrorCountry")
-    return str(images.get(field) or (MIRRORS[country] if country else REGISTRIES)[field])
+    country = images.mirror_country
+    return images.registry(field) or (MIRRORS[country] if country else REGISTRIES)[field]
 
 
 @dataclass(frozen=True)
@@ -150,11 +150,11 @@ class Image:
     repository: str
     release: str
 
-    def reference(self, images: Mapping[str, Any], release: Release, overrides: Mapping[str, Any]) -> str:
+    def reference(self, images: Images, release: Release, overrides: Settings) -> str:
         """Full image reference; ``imageRepository`` and ``imageTag`` of the component win over the global registries.
 
         It has a digest where the document gives one with the tag; ``image_pins`` adds those of the lock file.
         """
-        repository = overrides.get("imageRepository") or f"{registry(images, self.registry)}/{self.repository}"
-        tag = overrides.get("imageTag") or getattr(release, self.release)
+        repository = overrides.image_repository or f"{registry(images, self.registry)}/{self.repository}"
+        tag = overrides.image_tag or getattr(release, self.release)
         return f"{repository}:{tag}"

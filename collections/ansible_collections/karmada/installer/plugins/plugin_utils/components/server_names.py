@@ -44,7 +44,6 @@ def _called(instance: Instance, component: Component, endpoint_hosts: Iterable[s
 
 
 def _outside(instance: Instance, endpoint_hosts: Iterable[str]) -> list[str]:
-    settings = instance.spec["endpoint"]
-    virtual_ip = (settings.get("virtualIP") or {}).get("address")
-    names = (*endpoint_hosts, settings.get("host"), virtual_ip, *settings.get("extraSANs", ()))
+    settings = instance.spec.endpoint
+    names = (*endpoint_hosts, settings.host, settings.virtual_ip, *settings.extra_sans)
     return [name for name in names if name]

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..problems import Problem, ProblemsError, Reason
 from .releases import is_digest
+from .spec import MemberEntry
 from .types import KeyPair
 
 #: Field of a record: the member's mode before a change of mode that is not finished.
@@ -106,6 +107,10 @@ class State:
     restarts: Mapping[str, int] = field(default_factory=dict)
     #: components of these that have not restarted since: noted before a connection changes
     restarts_due: tuple[str, ...] = ()
+
+    def member(self, name: str) -> MemberEntry:
+        """Record of a member, read as its entry of the document; nothing but its name where it has none."""
+        return MemberEntry({"name": name, **self.members.get(name, {})})
 
     def uids(self, cluster: str) -> frozenset[str]:
         """UIDs of the objects that we created in this cluster."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from . import audit_policy, flags
 from .flags import ETCD_CLIENT_DIRECTORY
 from .releases import Image
+from .spec import Spec
 from .types import (
     Call,
     Component,
@@ -25,9 +25,7 @@ from .types import (
     Holds,
     LeafCertificate,
     Scheme,
-    external_etcd,
     members_with_agent_hosts,
-    pulls,
     pushed_members,
 )
 
@@ -398,13 +396,13 @@ def clashing_names(name: str) -> tuple[str, ...]:
     return (*(f"{name}-{part}" for part in between), *(each for each in shorter_names if each))
 
 
-def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[FileSet, ...]:
+def enabled_file_sets(component: Component, spec: Spec) -> tuple[FileSet, ...]:
     """File sets that this document needs.
 
     Without encryption there is no encryption configuration; an external etcd has its own client certificate.
     """
-    encrypted = spec["encryption"]["provider"] != "identity"
-    external = external_etcd(spec) is not None
+    encrypted = spec.encryption_provider != "identity"
+    external = spec.external_etcd is not None
     return tuple(
         _EXTERNAL_ETCD_FILES if external and files.directory == _EXTERNAL_ETCD_FILES.directory else files
         for files in component.file_sets
@@ -412,17 +410,17 @@ def enabled_file_sets(component: Component, spec: Mapping[str, Any]) -> tuple[Fi
     )
 
 
-def wanted_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+def wanted_rows(spec: Spec) -> tuple[Component, ...]:
     """Rows of the table that this document needs, each with one section of settings."""
     return tuple(component for component in COMPONENTS if component.is_wanted(spec))
 
 
-def agents(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+def agents(spec: Spec) -> tuple[Component, ...]:
     """The agents' row, if any member is in mode Pull."""
-    return (KARMADA_AGENT,) if any(pulls(entry) for entry in spec["members"]) else ()
+    return (KARMADA_AGENT,) if any(entry.pulls for entry in spec.members) else ()
 
 
-def wanted_components(spec: Mapping[str, Any], places: Mapping[str, int] | None = None) -> tuple[Component, ...]:
+def wanted_components(spec: Spec, places: Mapping[str, int] | None = None) -> tuple[Component, ...]:
     """Components that this document needs, in the order of the table.
 
     A per-member row yields one component for each member. ``places`` (member → number) tells them apart where they
@@ -431,12 +429,12 @@ def wanted_components(spec: Mapping[str, Any], places: Mapping[str, int] | None 
     return tuple(each for component in wanted_rows(spec) for each in processes(component, pushed_members(spec), places))
 
 
-def pod_rows(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+def pod_rows(spec: Spec) -> tuple[Component, ...]:
     """Rows whose components run in pods of the host cluster."""
     return tuple(component for component in wanted_rows(spec) if not component.is_on_hosts(spec))
 
 
-def pod_components(spec: Mapping[str, Any]) -> tuple[Component, ...]:
+def pod_components(spec: Spec) -> tuple[Component, ...]:
     """Components that run in pods of the host cluster."""
     return tuple(component for component in wanted_components(spec) if not component.is_on_hosts(spec))
 
@@ -450,7 +448,7 @@ def processes(
     return tuple(component.for_member(member, (places or {}).get(member, 0)) for member in members)
 
 
-def member_places(spec: Mapping[str, Any], recorded: Mapping[str, int]) -> dict[str, int]:
+def member_places(spec: Spec, recorded: Mapping[str, int]) -> dict[str, int]:
     """Place of each member with components of its own on hosts: the recorded one, or the first that is free.
 
     Recorded places are kept, also after the member has left: something of it may still be on hosts.
@@ -463,15 +461,15 @@ def member_places(spec: Mapping[str, Any], recorded: Mapping[str, int]) -> dict[
     return found
 
 
-def members_on_hosts(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def members_on_hosts(spec: Spec) -> tuple[str, ...]:
     """Members with a component of their own on hosts: an estimator, or their agent."""
     estimated = any(component.per_member and component.is_wanted(spec) for component in COMPONENTS)
     return (*(pushed_members(spec) if estimated else ()), *members_with_agent_hosts(spec))
 
 
-def wanted_authorities(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def wanted_authorities(spec: Spec) -> tuple[str, ...]:
     """Authorities of an instance; no etcd authority if etcd is external."""
-    return tuple(name for name in AUTHORITIES if name != ETCD_CA or external_etcd(spec) is None)
+    return tuple(name for name in AUTHORITIES if name != ETCD_CA or spec.external_etcd is None)
 
 
 def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[LeafCertificate, ...]:
@@ -480,18 +478,16 @@ def leaf_certificates(components: Sequence[Component] = COMPONENTS) -> tuple[Lea
     return (*leaves.values(), ADMIN)
 
 
-def administrator(spec: Mapping[str, Any]) -> LeafCertificate:
+def administrator(spec: Spec) -> LeafCertificate:
     """The administrator's certificate, whose name and group change with each generation in the document."""
-    generation = spec["certificates"]["administratorGeneration"]
+    generation = spec.certificates.administrator_generation
     if generation == 1:
         return ADMIN
     groups = tuple(f"{name}:{generation}" for name in ADMIN.organizations)
     return replace(ADMIN, common_name=f"{ADMIN.common_name}:{generation}", organizations=groups)
 
 
-def wanted_leaf_certificates(
-    spec: Mapping[str, Any], component: Component | None = None
-) -> tuple[LeafCertificate, ...]:
+def wanted_leaf_certificates(spec: Spec, component: Component | None = None) -> tuple[LeafCertificate, ...]:
     """Leaf certificates that this document needs: for pods and the administrator, or for one component."""
     authorities = wanted_authorities(spec)
     leaves = component.certificates if component else leaf_certificates(pod_components(spec))

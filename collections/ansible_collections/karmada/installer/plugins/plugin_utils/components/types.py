@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from .releases import Image
+from .spec import Settings, Spec
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ConfigFiles:
 
     name: str
     directory: str
-    contents: Callable[[Mapping[str, Any], Mapping[str, Mapping[str, str]]], dict[str, str]]
+    contents: Callable[[Spec, Mapping[str, Mapping[str, str]]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ PORT_FLAGS: Mapping[str, str] = {
 #: A value that ends with a port: 8443, :8443, [::1]:8443, https://192.0.2.1:8443; of a list, the first entry.
 _PORT = re.compile(r"(?:[^,]*:)?([0-9]{1,5})/?(?:,.*)?")
 
-Arguments = Callable[[Mapping[str, Any], Layout, Mapping[str, int]], dict[str, str]]
+Arguments = Callable[[Spec, Layout, Mapping[str, int]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -280,35 +280,35 @@ class Component:
             ),
         )
 
-    def is_wanted(self, spec: Mapping[str, Any]) -> bool:
+    def is_wanted(self, spec: Spec) -> bool:
         """Return whether this document needs the component."""
         if self.field == "etcd":
-            return external_etcd(spec) is None
-        return not self.optional or spec["components"].get(self.field) is not None
+            return spec.external_etcd is None
+        return not self.optional or spec.component(self.field) is not None
 
-    def listens(self, spec: Mapping[str, Any]) -> dict[str, int]:
+    def listens(self, spec: Spec) -> dict[str, int]:
         """``ports`` as the document sets them: ``extraArgs`` may move a port by its flag.
 
         Use this to connect to a component. A listener that a flag turns off keeps its default number.
         """
-        given = settings_of(self, spec).get("extraArgs") or {}
-        moved = {key: _port_in(str(given.get(flag, ""))) for key, flag in self.port_flags.items()}
+        given = settings_of(self, spec).extra_args
+        moved = {key: _port_in(given.get(flag, "")) for key, flag in self.port_flags.items()}
         return {key: moved.get(key) or number for key, number in self.ports.items()}
 
-    def is_on_hosts(self, spec: Mapping[str, Any]) -> bool:
+    def is_on_hosts(self, spec: Spec) -> bool:
         """Return whether it is, if wanted at all, a unit of plain hosts; else it runs in pods."""
-        return bool(spec["mode"] == "Binary") or (self.field == "etcd" and etcd_on_hosts(spec))
+        return spec.mode == "Binary" or (self.field == "etcd" and etcd_on_hosts(spec))
 
-    def flags(self, spec: Mapping[str, Any], layout: Layout) -> list[str]:
+    def flags(self, spec: Spec, layout: Layout) -> list[str]:
         """Command line, sorted by flag; ``extraArgs`` of the document win over ours."""
         settings = settings_of(self, spec)
-        gates = settings.get("featureGates") or {}
+        gates = settings.feature_gates
         ours = self.arguments(spec, layout, self.ports)
         if self.member:
             ours["cluster-name"] = self.member
         if gates:
             ours["feature-gates"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
-        merged = {**ours, **settings.get("extraArgs", {})}
+        merged = {**ours, **settings.extra_args}
         return [f"--{name}={value}" for name, value in sorted(merged.items())]
 
 
@@ -318,10 +318,15 @@ def _port_in(value: str) -> int:
     return int(found[1]) if found else 0
 
 
-def settings_of(component: Component, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings of this component in the document; those of etcd are in ``etcd.local``."""
-    settings: Mapping[str, Any] = spec["components"].get(component.field) or {}
-    return (settings.get("local") or {}) if component.field == "etcd" else settings
+def settings_of(component: Component, spec: Spec) -> Settings:
+    """Settings of this component in the document; empty where it has none."""
+    return spec.component(component.field) or Settings({})
+
+
+def image_pull_secrets(component: Component, spec: Spec) -> tuple[str, ...]:
+    """Secrets with which its image is pulled: its own, none if its list is empty, or those of ``spec.images``."""
+    own = settings_of(component, spec).image_pull_secrets
+    return tuple(each["name"] for each in (spec.images.pull_secrets if own is None else own))
 
 
 def settings_path(component: Component) -> str:
@@ -329,43 +334,27 @@ def settings_path(component: Component) -> str:
     return f"spec.components.{component.field}" + (".local" if component.field == "etcd" else "")
 
 
-def external_etcd(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The document's settings of an external etcd; None where etcd is a component of ours."""
-    found: Mapping[str, Any] | None = spec["components"]["etcd"].get("external")
-    return found
-
-
-def etcd_on_hosts(spec: Mapping[str, Any]) -> bool:
+def etcd_on_hosts(spec: Spec) -> bool:
     """Return whether members of etcd are units of plain hosts: of those with its role, also in mode Container."""
-    return any("etcd" in host["roles"] for host in spec.get("hosts") or ())
+    return any("etcd" in host.roles for host in spec.hosts)
 
 
-def has_estimators(spec: Mapping[str, Any]) -> bool:
+def has_estimators(spec: Spec) -> bool:
     """Return whether each push member has a karmada-scheduler-estimator."""
-    return spec["components"].get("karmadaSchedulerEstimator") is not None
+    return spec.component("karmadaSchedulerEstimator") is not None
 
 
-def pushed_members(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def pushed_members(spec: Spec) -> tuple[str, ...]:
     """Push members of the document: the control plane connects to their API servers."""
-    return tuple(entry["name"] for entry in spec["members"] if not pulls(entry))
+    return tuple(entry.name for entry in spec.members if not entry.pulls)
 
 
-def pulls(entry: Mapping[str, Any]) -> bool:
-    """Return whether this member is in mode Pull; ``entry`` is that of the document or the record."""
-    return bool(entry.get("mode") == "Pull")
-
-
-def agent_hosts(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the plain hosts that run this member's agent; empty if it is a Deployment on the member."""
-    return tuple(entry.get("agentHosts") or ())
-
-
-def members_with_agent_hosts(spec: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def members_with_agent_hosts(spec: Spec) -> dict[str, tuple[str, ...]]:
     """Member → hosts that run its agent, for members whose agent runs on hosts."""
-    return {entry["name"]: hosts for entry in spec["members"] if (hosts := agent_hosts(entry))}
+    return {entry.name: hosts for entry in spec.members if (hosts := entry.agent_hosts)}
 
 
-def etcd_client_urls(spec: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:
+def etcd_client_urls(spec: Spec, layout: Layout) -> tuple[str, ...]:
     """Client URLs of etcd: the document's endpoints, or our members in their order."""
-    external = external_etcd(spec)
-    return tuple(external["endpoints"] if external else (member.client_url for member in layout.etcd_members))
+    external = spec.external_etcd
+    return external.endpoints if external else tuple(member.client_url for member in layout.etcd_members)

@@ -89,7 +89,7 @@ def _in_control_plane(run: Run) -> Iterator[str]:
     yield from _differing(compare(run.control_plane, objects))
     yield from _unwanted(run.ours_in_control_plane(stages.switched_off(run)))
     probes.aggregated_api_answers(run.control_plane, 0, run.say)
-    if run.spec["installCRD"]:
+    if run.spec.installs_crd:
         probes.webhook_judges(run.control_plane, 0, run.say)
 
 

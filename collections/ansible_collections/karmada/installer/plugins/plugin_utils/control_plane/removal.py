@@ -85,7 +85,7 @@ def remove_control_plane(run: Run, timeout: float = DELETE_SECONDS) -> list[Chan
     passages = (PASSAGES[each][:2] for each in run.state.passages)
     rest = [each for each in _ours(run, *_REST, *passages) if Ref.of(each) != state]
     changes += delete_ours(run, run.host_cluster, rest, timeout)
-    if run.spec["deletion"]["policy"] == "Delete":
+    if run.spec.deletion_policy == "Delete":
         changes += delete_ours(run, run.host_cluster, _claims(run), timeout)
         changes += _remove_host_volumes(run, timeout)
     return changes
@@ -126,7 +126,7 @@ def remove_state(
     ``meanwhile`` runs after the deletion of the namespace was requested. If the namespace stays and ``meanwhile``
     raises, state and lock stay, too.
     """
-    if run.spec["deletion"]["policy"] == "Retain":
+    if run.spec.deletion_policy == "Retain":
         meanwhile()
         return []
     changes: list[Change] = []

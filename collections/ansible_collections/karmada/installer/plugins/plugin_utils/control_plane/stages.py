@@ -25,7 +25,7 @@ def objects(run: Run, stage: str) -> list[Object]:
     made: dict[str, Callable[[], list[Object]]] = {
         "rights": lambda: [
             *bootstrap.rights(owner, administrator(run.spec)),
-            *(bootstrap.registration(owner) if run.spec["registration"]["karmadactl"] else ()),
+            *(bootstrap.registration(owner) if run.spec.karmadactl_registers else ()),
         ],
         "foundation": lambda: bootstrap.foundation(owner, run.crds(), addresses),
         "withdrawal": list,
@@ -42,7 +42,7 @@ def switched_off(run: Run, stages: Collection[str] = STAGES) -> list[Ref]:
     found: list[Ref] = []
     if "rights" in stages:
         found += [Ref(*each) for each in bootstrap.FORMER_RIGHTS]
-        if not run.spec["registration"]["karmadactl"]:
+        if not run.spec.karmadactl_registers:
             # Bindings are deleted before roles.
             objects = map(Ref.of, bootstrap.registration(run.instance.owner))
             found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..components.spec import Spec
 from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
 from . import crd, manifest
@@ -96,7 +97,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             deployment = _from_cluster(options["namespace"], options["name"], kubeconfig, context)
     except ProblemsError as error:
         problems += error.problems
-    if deployment and deployment["spec"]["artifacts"]["source"] == "Directory" and artifacts is None:
+    if deployment and Spec(deployment["spec"]).artifacts.source == "Directory" and artifacts is None:
         remedy = "Name the directory there: artifacts: ./artifacts"
         problems.append(
             Problem(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import yaml_document
+from ..components.spec import Spec
 from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
 from . import cel_rules, crd
@@ -212,11 +213,9 @@ def _fill_in_by_mode(spec: dict[str, Any]) -> None:
 
 def config_map_references(document: Mapping[str, Any]) -> dict[str, str]:
     """ConfigMaps to which a resolved document refers: path of the field → name."""
-    spec, found = document["spec"], {}
-    for section in ("audit", "overlay"):
-        if reference := spec.get(section, {}).get("configMapRef"):
-            found[f"spec.{section}.configMapRef"] = str(reference["name"])
-    return found
+    spec = Spec(document["spec"])
+    named = {"spec.audit.configMapRef": spec.audit_policy, "spec.overlay.configMapRef": spec.overlay}
+    return {path: name for path, name in named.items() if name}
 
 
 @functools.cache

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..components.spec import Spec
 from ..components.table import ETCD, KARMADA_AGENT, PROGRAMS
-from ..components.types import Component, agent_hosts, pulls, settings_of, settings_path
+from ..components.types import Component, settings_of, settings_path
 from ..problems import Problem, Reason
 from . import crd, manifest
 
@@ -63,27 +64,27 @@ def problems(deployment: Mapping[str, Any]) -> list[Problem]:
 
     A default that the schema filled in looks like one that was given, so a field with its default value passes.
     """
-    spec = deployment["spec"]
+    spec = Spec(deployment["spec"])
     found = [each for component in PROGRAMS if _on_hosts(component, spec) for each in _of_pods(component, spec)]
-    if spec["mode"] == "Binary" and spec["hostCluster"]["namespace"] != deployment["metadata"]["namespace"]:
+    if spec.mode == "Binary" and spec.host_cluster.namespace != deployment["metadata"]["namespace"]:
         remedy = "take it out: there is no host cluster; hosts and ssh say where the control plane runs"
         found.insert(0, _without_effect("in mode Binary", "spec.hostCluster.namespace", remedy))
     return found
 
 
-def _on_hosts(component: Component, spec: Mapping[str, Any]) -> bool:
+def _on_hosts(component: Component, spec: Spec) -> bool:
     if component.field != KARMADA_AGENT.field:
         return component.is_on_hosts(spec)
     # Pods of members, whatever the control plane runs on; units where all of them are.
-    agents = [entry for entry in spec["members"] if pulls(entry)]
-    return bool(agents) and all(map(agent_hosts, agents))
+    agents = [entry for entry in spec.members if entry.pulls]
+    return bool(agents) and all(entry.agent_hosts for entry in agents)
 
 
-def _of_pods(component: Component, spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _of_pods(component: Component, spec: Spec) -> Iterator[Problem]:
     schema = manifest.schema()
     for step in settings_path(component).split("."):
         schema = schema["properties"][step]
-    where = f"in mode {spec['mode']}" if spec["mode"] == "Binary" else "where etcd runs on hosts"
+    where = f"in mode {spec.mode}" if spec.mode == "Binary" else "where etcd runs on hosts"
     for path, setting in _given(settings_of(component, spec), schema):
         if setting in FOR_PODS:
             instead = _REPLICAS.get(component.field) if setting == "replicas" else None

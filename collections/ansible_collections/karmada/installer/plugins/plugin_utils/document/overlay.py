@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..api_object import Object
+from ..components.spec import Spec
 from ..kube.merge_keys import merge_keys
 from ..problems import Problem, Reason
 from ..yaml_document import UnreadableError, documents_of
@@ -42,12 +43,11 @@ class Overlay:
         return self.target == _identity(obj)
 
 
-def read(spec: Mapping[str, Any], config_maps: Mapping[str, Mapping[str, str]]) -> tuple[list[Overlay], list[Problem]]:
+def read(spec: Spec, config_maps: Mapping[str, Mapping[str, str]]) -> tuple[list[Overlay], list[Problem]]:
     """Overlays that the document names, and problems of texts that cannot be read as overlays."""
-    reference = (spec.get("overlay") or {}).get("configMapRef")
-    if not reference:
+    name = spec.overlay
+    if not name:
         return [], []
-    name = reference["name"]
     if name not in config_maps:
         remedy = (
             "create it in the namespace of the document, or name a directory in the inventory source: "

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..components import releases
-from ..components.types import external_etcd
+from ..components.spec import ExternalEtcd
 from ..kube.apply import Change
 from ..kube.objects import Ref
 from ..pki import x509
@@ -54,16 +54,21 @@ def connect(run: Run) -> EtcdClient:
 
 def is_named(run: Run) -> bool:
     """Return whether the document names an external etcd."""
-    return external_etcd(run.spec) is not None
+    return run.spec.external_etcd is not None
+
+
+def _settings(run: Run) -> ExternalEtcd:
+    if run.spec.external_etcd is None:
+        raise LookupError("the document names no external etcd")
+    return run.spec.external_etcd
 
 
 def _endpoints(run: Run) -> Sequence[str]:
-    endpoints: Sequence[str] = (external_etcd(run.spec) or {})["endpoints"]
-    return endpoints
+    return _settings(run).endpoints
 
 
 def _prefix(run: Run) -> bytes:
-    return str((external_etcd(run.spec) or {})["keyPrefix"]).encode()
+    return _settings(run).key_prefix.encode()
 
 
 # -- before the first change -------------------------------------------------------------------------------------------
@@ -353,7 +358,7 @@ def release(run: Run) -> list[Change]:
 
 
 def _deletes_keys(run: Run) -> bool:
-    return is_named(run) and run.spec["deletion"]["policy"] == "Delete"
+    return is_named(run) and run.spec.deletion_policy == "Delete"
 
 
 # -- for the report ----------------------------------------------------------------------------------------------------

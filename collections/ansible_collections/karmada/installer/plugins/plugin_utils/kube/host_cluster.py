@@ -8,7 +8,6 @@ and retries as everything else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -28,13 +27,11 @@ OPENSHIFT_GROUP = ".openshift.io/"
 INSECURE = "insecureSkipTLSVerification"
 
 
-def refuse_unverified(settings: Mapping[str, Any], access: Access, where: str) -> None:
+def refuse_unverified(access: Access, where: str, *, allowed: bool) -> None:
     """Raise ProblemsError unless the server's identity is certain: the host cluster gets all keys of the control plane.
 
-    ``settings`` are those of the host cluster in the document, ``where`` is the source of its kubeconfig. Sends
-    nothing.
+    ``where`` is the source of its kubeconfig, ``allowed`` whether the document lets it be unverified. Sends nothing.
     """
-    allowed = bool(settings.get(INSECURE))
     field = f"spec.hostCluster.{INSECURE}"
     problems = []
     if access.insecure and not allowed:

@@ -7,11 +7,11 @@ the Cluster object, and a token of its own. Settings that this object cannot exp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import urlsplit
 
+from ..components.spec import MemberEntry
 from ..kube.kubeconfig import Access
 from ..problems import Problem, ProblemsError, Reason
 from .registration import INSECURE
@@ -20,7 +20,7 @@ from .registration import INSECURE
 WARN_BEFORE = timedelta(days=30)
 
 
-def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> None:
+def refuse_unusable(entry: MemberEntry, access: Access, where: str) -> None:
     """Raise ProblemsError with all that makes it unusable. ``entry`` is the member of the document or on record."""
     found = _findings(entry, access, where)
     problems = [Problem(what, f"{where}, key kubeconfig", remedy, reason=reason) for what, remedy, reason in found]
@@ -28,9 +28,9 @@ def refuse_unusable(entry: Mapping[str, Any], access: Access, where: str) -> Non
         raise ProblemsError(problems)
 
 
-def _findings(entry: Mapping[str, Any], access: Access, where: str) -> Iterator[tuple[str, str, Reason]]:
+def _findings(entry: MemberEntry, access: Access, where: str) -> Iterator[tuple[str, str, Reason]]:
     """Findings, each with its remedy and reason."""
-    if access.insecure and not entry.get(INSECURE):
+    if access.insecure and not entry.insecure:
         field = f"{where.removesuffix('.secretRef').removesuffix('.kubeconfigFrom')}.{INSECURE}"
         yield (
             "it switches off the verification of the server's certificate (insecure-skip-tls-verify)",

@@ -348,7 +348,7 @@ def _deployment(instance: Instance, member: str, endpoint: str, identity: Identi
         "kind": "Deployment",
         "metadata": {"name": ROW.name, "namespace": MEMBER_NAMESPACE, "labels": instance.labels(ROW.name, member)},
         "spec": {
-            "replicas": settings_of(ROW, instance.spec).get("replicas", 1),
+            "replicas": settings_of(ROW, instance.spec).replicas,
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": instance.selector(ROW.name, member)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_CA
-from ..components.types import KeyPair, agent_hosts, pulls
+from ..components.types import KeyPair
 from ..control_plane.bootstrap import AGENT_GROUP, MEMBER_NAMESPACE
 from ..kube.apply import Treatment, delete_all
 from ..kube.cluster import Cluster
@@ -60,32 +60,32 @@ def _listed_again(namespace: Object) -> Object | None:
     return {"metadata": {"labels": dict.fromkeys(found)}} if found else None
 
 
-def surplus(run: Run, entry: Mapping[str, Any]) -> list[Target]:
+def surplus(run: Run, entry: MemberEntry) -> list[Target]:
     """Object to delete from the member because its agent takes the other form now: its Deployment, or its token."""
-    ref = agent.other_form(on_hosts=bool(agent_hosts(entry)))
-    uid = run.state.owned.get(f"member/{entry['name']}", {}).get(str(ref))
-    return [(ref, uid)] if uid and pulls(entry) else []
+    ref = agent.other_form(on_hosts=bool(entry.agent_hosts))
+    uid = run.state.owned.get(f"member/{entry.name}", {}).get(str(ref))
+    return [(ref, uid)] if uid and entry.pulls else []
 
 
-def access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess | None:
+def access(run: Run, entry: MemberEntry, member: Cluster) -> AgentAccess | None:
     """Access of an agent on hosts to the member; None without such an agent or before the token is filled."""
-    secret = member.get("v1", "Secret", agent.TOKEN.name, MEMBER_NAMESPACE) if agent_hosts(entry) else None
-    kubeconfig = agent.host_access(entry["name"], member.access.server, secret)
+    secret = member.get("v1", "Secret", agent.TOKEN.name, MEMBER_NAMESPACE) if entry.agent_hosts else None
+    kubeconfig = agent.host_access(entry.name, member.access.server, secret)
     if kubeconfig is None:
         return None
-    identity = _as_it_should_be(run, entry["name"], _live_identity(member)[1])
+    identity = _as_it_should_be(run, entry.name, _live_identity(member)[1])
     return AgentAccess(kubeconfig, agent.config_hash(identity))
 
 
-def wait_for_access(run: Run, entry: Mapping[str, Any], member: Cluster) -> AgentAccess:
+def wait_for_access(run: Run, entry: MemberEntry, member: Cluster) -> AgentAccess:
     """Access of an agent on hosts, once the member has filled the token. Raises ProblemsError if it does not."""
     whose = "the token of its agent's account"
     return account_tokens.wait_for(lambda: access(run, entry, member), member, whose, str(agent.TOKEN))
 
 
-def install(run: Run, entry: Mapping[str, Any], runner: StepRunner) -> None:
+def install(run: Run, entry: MemberEntry, runner: StepRunner) -> None:
     """Install the agent on the member, with its identity. Its Cluster and its rights must exist."""
-    name, instance = entry["name"], run.instance
+    name, instance = entry.name, run.instance
     secret, found = _live_identity(runner.cluster)
     if runner.writes and secret and (strange := agent.strange(secret)):
         run.say(
@@ -108,9 +108,9 @@ def install(run: Run, entry: Mapping[str, Any], runner: StepRunner) -> None:
     runner.take([Step(objects[:-1]), Step(objects[-1:])])
 
 
-def _objects_on_member(run: Run, entry: Mapping[str, Any], member: Cluster, identity: Identity | None) -> list[Object]:
-    on_hosts = bool(agent_hosts(entry))
-    return agent.objects_on_member(run.instance, entry["name"], member.access.server, identity, on_hosts=on_hosts)
+def _objects_on_member(run: Run, entry: MemberEntry, member: Cluster, identity: Identity | None) -> list[Object]:
+    on_hosts = bool(entry.agent_hosts)
+    return agent.objects_on_member(run.instance, entry.name, member.access.server, identity, on_hosts=on_hosts)
 
 
 def wait(run: Run, member: Cluster, timeout: float) -> None:
@@ -181,13 +181,13 @@ def _as_it_should_be(run: Run, name: str, found: Identity | None) -> Identity | 
 
 
 def _validity(run: Run) -> timedelta:
-    return x509.parse_duration(run.spec["certificates"]["validity"])
+    return x509.parse_duration(run.spec.certificates.validity)
 
 
 def _new_identity(run: Run, name: str) -> Identity:
     """Issue a certificate for the agent; the request for it is deleted afterwards."""
     owner, control_plane = run.instance.owner, run.control_plane
-    algorithm = run.spec["certificates"]["keyAlgorithm"]
+    algorithm = run.spec.certificates.key_algorithm
     request, key = x509.certificate_request(agent.user(name), (AGENT_GROUP,), algorithm)
     wanted = agent.signing_request(name, owner, request, _validity(run))
     run.say(f"member {name}: asking for the certificate of its agent")

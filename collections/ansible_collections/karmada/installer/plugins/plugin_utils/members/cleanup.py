@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..components.spec import MemberEntry
 from ..control_plane import removal
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.apply import Change
@@ -13,53 +14,53 @@ from ..problems import Problem, Reason
 from ..redaction import printable
 from ..run.run import Run
 from . import agent, one_member, registration, service_types
-from .join import Entry, connected, impersonation
+from .join import connected, impersonation
 from .registration import NAMESPACE_ON_MEMBER
 
 #: Left on a member if a run was killed while a pod there tested the way to the control plane.
 _OF_KILLED_PROBE = Ref("v1", "Namespace", NAMESPACE_ON_MEMBER)
 
 
-def member_entries(run: Run) -> list[Entry]:
+def member_entries(run: Run) -> list[MemberEntry]:
     """Members that were joined, with their recorded access if the document no longer lists them."""
-    listed = {entry["name"]: entry for entry in run.spec["members"]}
-    return [listed.get(name) or {"name": name, **record} for name, record in sorted(run.state.members.items())]
+    listed, state = run.spec.member_by_name, run.state
+    return [listed.get(name) or state.member(name) for name in sorted(state.members)]
 
 
 def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
     """Members that do not answer, so that our objects would be left on them, except those given up by name."""
     problems = []
     for entry in member_entries(run):
-        if entry["name"] in abandoned:
+        if entry.name in abandoned:
             continue
         try:
-            with one_member.apart(entry["name"], run.trace), connected(run, entry) as member:
+            with one_member.apart(entry.name, run.trace), connected(run, entry) as member:
                 member.version(retry_seconds=5)
         except one_member.TOLD as error:
-            left = ", ".join(sorted(run.state.owned.get(f"member/{entry['name']}", {})))
+            left = ", ".join(sorted(run.state.owned.get(f"member/{entry.name}", {})))
             problems.append(
                 Problem(
                     what=f"it does not answer, so these would be left on it: {left}. ({printable(error)})",
-                    where=f"member {entry['name']}",
+                    where=f"member {entry.name}",
                     remedy="make it reachable, or give it up: "
-                    f'-e \'{{"uninstall_abandon_members": ["{entry["name"]}"]}}\'',
+                    f'-e \'{{"uninstall_abandon_members": ["{entry.name}"]}}\'',
                     reason=Reason.MEMBER_UNREACHABLE,
                 )
             )
     return problems
 
 
-def clean_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS) -> list[Change]:
+def clean_member(run: Run, entry: MemberEntry, timeout: float = removal.DELETE_SECONDS) -> list[Change]:
     """Delete what joining created on a member, and the objects by which Karmada impersonates users there.
 
     The deletion of the namespace is requested here and awaited by ``wait_for_member``: a cluster does nothing about it
     for 5 s, in which there is other work to do. On return nothing in it can block its deletion.
     """
-    name = entry["name"]
+    name = entry.name
     with connected(run, entry, timeout) as member:
         of_accounts = registration.objects_on_member(name, run.state.owner, run.instance.full_name, estimator=True)
         # The member may not have reached the document's mode yet.
-        has_agent = registration.may_have_agent(entry, run.state.members.get(name))
+        has_agent = registration.may_have_agent(entry, run.state.member(name))
         refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
         live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
@@ -73,7 +74,7 @@ def clean_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS
     return changes
 
 
-def wait_for_member(run: Run, entry: Entry, timeout: float = removal.DELETE_SECONDS) -> None:
+def wait_for_member(run: Run, entry: MemberEntry, timeout: float = removal.DELETE_SECONDS) -> None:
     """Wait until the namespace that ``clean_member`` deleted is gone. Raises ApplyFailed when it stays."""
     with connected(run, entry, timeout) as member:
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)

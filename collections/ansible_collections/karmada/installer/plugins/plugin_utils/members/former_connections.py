@@ -12,15 +12,15 @@ instances from others, in pods and on hosts; and it is due until a run has compl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 from ..components.state import State
 from ..components.table import KARMADA_CONTROLLER_MANAGER, KARMADA_METRICS_ADAPTER, KARMADA_SEARCH, wanted_components
-from ..components.types import MEMBER_NAMESPACE, pulls
+from ..components.types import MEMBER_NAMESPACE
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref
@@ -35,7 +35,7 @@ START_SECONDS = 300.0
 _WAY = ("apiEndpoint", "proxyURL", registration.INSECURE)
 
 
-def of_change(entry: Mapping[str, Any], live: Object, wanted: Object, *, new_token: bool) -> frozenset[str]:
+def of_change(entry: MemberEntry, live: Object, wanted: Object, *, new_token: bool) -> frozenset[str]:
     """Components (rows of the table) whose connection to a member becomes outdated by this change.
 
     ``live`` and ``wanted`` are its Cluster before and after; ``new_token`` is true if its Secret in the control plane
@@ -45,7 +45,7 @@ def of_change(entry: Mapping[str, Any], live: Object, wanted: Object, *, new_tok
     other_mode = member_mode.changes(entry, live)
     moved = any(before.get(key) != after.get(key) for key in _WAY) and not other_mode
     found = set()
-    if other_mode or ((new_token or moved) and not pulls(entry)):
+    if other_mode or ((new_token or moved) and not entry.pulls):
         found.add(KARMADA_CONTROLLER_MANAGER.name)
     if new_token or moved:
         found.add(KARMADA_SEARCH.name)

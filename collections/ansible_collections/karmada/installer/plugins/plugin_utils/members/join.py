@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from ..api_object import Object
-from ..components.state import FORMER_MODE, State
+from ..components.spec import MemberEntry
+from ..components.state import State
 from ..components.table import administrator
-from ..components.types import agent_hosts, has_estimators, pulls
+from ..components.types import has_estimators
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.references import cluster_from_secret
 from ..kube.answer import OF_A_MEMBER
@@ -46,7 +46,6 @@ FIRST_ANSWER_SECONDS = 8.0
 WORKERS = 2
 #: Time within which the pods of an agent must end.
 AGENT_SECONDS = 120.0
-Entry = Mapping[str, Any]
 
 
 @dataclass
@@ -93,7 +92,9 @@ class Outcome:
 
 
 def of_each(
-    entries: Sequence[Entry], work: Callable[[Entry, Outcome], None], trace: Callable[[str], None] = lambda _text: None
+    entries: Sequence[MemberEntry],
+    work: Callable[[MemberEntry, Outcome], None],
+    trace: Callable[[str], None] = lambda _text: None,
 ) -> list[Outcome]:
     """Run ``work`` for every member, at most AT_ONCE concurrently; it fills in the member's outcome as it goes.
 
@@ -101,8 +102,8 @@ def of_each(
     of an unexpected error (``Run.trace``).
     """
 
-    def guarded(entry: Entry) -> Outcome:
-        outcome = Outcome(entry["name"])
+    def guarded(entry: MemberEntry) -> Outcome:
+        outcome = Outcome(entry.name)
         try:
             with one_member.apart(outcome.name, trace):
                 work(entry, outcome)
@@ -115,13 +116,13 @@ def of_each(
 
 
 @contextmanager
-def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator[Cluster]:
+def connected(run: Run, entry: MemberEntry, patience: float | None = None) -> Iterator[Cluster]:
     """Client of the member's API server, with the access that was given for joining.
 
     ``patience`` is the longest time in seconds for which one request is retried, if less than the default.
     """
-    listed = any(each["name"] == entry["name"] for each in run.spec["members"])
-    cluster = _over_ssh(run, entry, listed) if "kubeconfigFrom" in entry else _out_of_secret(run, entry, listed)
+    listed = entry.name in run.spec.member_by_name
+    cluster = _over_ssh(run, entry, listed) if entry.kubeconfig_from else _out_of_secret(run, entry, listed)
     run.attend(cluster)
     cluster.limits = OF_A_MEMBER
     if patience is not None:
@@ -132,18 +133,18 @@ def connected(run: Run, entry: Entry, patience: float | None = None) -> Iterator
         cluster.close()
 
 
-def _out_of_secret(run: Run, entry: Entry, listed: bool) -> Cluster:
-    name = entry["name"]
+def _out_of_secret(run: Run, entry: MemberEntry, listed: bool) -> Cluster:
+    name = entry.name
     where = f"spec.members[{name}].secretRef" if listed else f"Secret of member {name}, on record"
-    secret = entry["secretRef"]["name"]
+    secret = entry.secret
     files, folder = run.secret(secret, where), run.connection.folder(secret)
-    cluster = cluster_from_secret(files, entry.get("context"), f"member {name}", where, folder=folder)
+    cluster = cluster_from_secret(files, entry.context, f"member {name}", where, folder=folder)
     member_access.refuse_unusable(entry, cluster.access, where)
     return cluster
 
 
-def _over_ssh(run: Run, entry: Entry, listed: bool) -> Cluster:
-    name = entry["name"]
+def _over_ssh(run: Run, entry: MemberEntry, listed: bool) -> Cluster:
+    name = entry.name
     where = f"spec.members[{name}].kubeconfigFrom" if listed else f"kubeconfig of member {name}, on record"
     access = kubeconfig_by_ssh.access(run, entry, where)
     member_access.refuse_unusable(entry, access, where)
@@ -197,11 +198,11 @@ def check_identity(name: str, identity: registration.Registration, registered: C
         )
 
 
-def check_state(entry: Entry, live: Object | None) -> None:
+def check_state(entry: MemberEntry, live: Object | None) -> None:
     """Raise ProblemsError for a member (Cluster ``live``) that is being deleted or that others have in another mode."""
     if live is None:
         return
-    name, where = entry["name"], f"spec.members[{entry['name']}]"
+    name, where = entry.name, f"spec.members[{entry.name}]"
     if live["metadata"].get("deletionTimestamp"):
         remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
         raise ProblemsError(
@@ -212,13 +213,13 @@ def check_state(entry: Entry, live: Object | None) -> None:
         remedy = "remove it from the control plane with the tool that registered it"
         raise ProblemsError(
             Problem(
-                f"it is registered in mode {mode}, and listed in mode {entry['mode']}",
+                f"it is registered in mode {mode}, and listed in mode {entry.mode}",
                 where,
                 remedy,
                 reason=Reason.REGISTERED_OTHERWISE,
             )
         )
-    if pulls(entry) and not ours:
+    if entry.pulls and not ours:
         what = "it was registered in mode Pull by another tool, whose agent would work against ours"
         raise ProblemsError(
             Problem(
@@ -238,27 +239,29 @@ def in_control_plane(run: Run, registered: Mapping[str, Object]) -> Cluster:
 
 
 def survey_member(
-    run: Run, entry: Entry, registered: Clusters, outcome: Outcome, inside: Cluster | None = None
+    run: Run, entry: MemberEntry, registered: Clusters, outcome: Outcome, inside: Cluster | None = None
 ) -> None:
     """Fill ``outcome`` with the changes that joining this member would make; a check run gets diffs by dry run.
 
     ``inside`` is the result of ``in_control_plane``.
     """
-    if entry["name"] not in registered and not run.check:
+    if entry.name not in registered and not run.check:
         # All of its objects are to be created there, so no read is needed.
         inside = ABSENT
     mode = Mode.PREDICT if run.check else Mode.LOOK
     _join(run, entry, registered, outcome, mode, inside or in_control_plane(run, registered))
 
 
-def register_member(run: Run, entry: Entry, registered: Clusters, outcome: Outcome) -> None:
+def register_member(run: Run, entry: MemberEntry, registered: Clusters, outcome: Outcome) -> None:
     """Create accounts on the member, and its credentials and Cluster in the control plane."""
     _join(run, entry, registered, outcome, Mode.WRITE, run.control_plane)
 
 
-def _join(run: Run, entry: Entry, registered: Clusters, outcome: Outcome, mode: Mode, control_plane: Cluster) -> None:
+def _join(
+    run: Run, entry: MemberEntry, registered: Clusters, outcome: Outcome, mode: Mode, control_plane: Cluster
+) -> None:
     """Take the steps of a join in their order, in any mode."""
-    name, live = entry["name"], registered.get(entry["name"])
+    name, live = entry.name, registered.get(entry.name)
     check_state(entry, live)
     with connected(run, entry) as cluster:
         identity = registration_of(cluster)
@@ -280,7 +283,7 @@ def _join(run: Run, entry: Entry, registered: Clusters, outcome: Outcome, mode: 
             )
             outcome.holders = former_connections.of_change(entry, live, wanted, new_token=new_token)
         _register(run, entry, live, wanted, credentials, inside)
-        if pulls(entry) and not (inside.writes and member_mode.was_pushed(entry, run.state, live)):
+        if entry.pulls and not (inside.writes and member_mode.was_pushed(entry, run.state, live)):
             _start_agent(run, entry, member, inside, outcome)
 
 
@@ -296,9 +299,9 @@ def _runners(
     )
 
 
-def _accounts(run: Run, entry: Entry, live: Object | None, member: Cluster) -> Iterator[Step]:
+def _accounts(run: Run, entry: MemberEntry, live: Object | None, member: Cluster) -> Iterator[Step]:
     """Steps for accounts on the member with their rights, without those that the document no longer asks for."""
-    owner, uids = run.instance.owner, run.state.uids(f"member/{entry['name']}")
+    owner, uids = run.instance.owner, run.state.uids(f"member/{entry.name}")
     # A killed run may have created it without recording that; somebody else's is used as it is.
     yield Step(
         [registration.namespace_on_member(owner)], lambda found: "keep" if owned_by(found, owner, uids) else "leave"
@@ -325,7 +328,7 @@ def _treatment(live: Object | None) -> Treat:
 
 def _register(
     run: Run,
-    entry: Entry,
+    entry: MemberEntry,
     live: Object | None,
     wanted: Object,
     credentials: registration.Credentials | None,
@@ -346,58 +349,63 @@ def _register(
         inside.take([Step(_secrets(run, entry, credentials, uids[0]), treat)])
 
 
-def _secrets(run: Run, entry: Entry, credentials: registration.Credentials | None, uid: str | None) -> list[Object]:
+def _secrets(
+    run: Run, entry: MemberEntry, credentials: registration.Credentials | None, uid: str | None
+) -> list[Object]:
     known = credentials or registration.unfilled(estimator=_has_estimator(run, entry))
-    return registration.secrets_in_control_plane(entry["name"], run.instance.owner, known, uid)
+    return registration.secrets_in_control_plane(entry.name, run.instance.owner, known, uid)
 
 
-def needs_work(entry: Entry, outcome: Outcome, state: State) -> bool:
+def needs_work(entry: MemberEntry, outcome: Outcome, state: State) -> bool:
     """Return whether this member must be changed: something differs, or its record is missing or outdated."""
-    known, record = state.uids(f"member/{outcome.name}"), state.members.get(outcome.name)
+    known = state.uids(f"member/{outcome.name}")
     unrecorded = any(change.uid not in known for change in outcome.on_member)
-    if record is None or FORMER_MODE in record:
+    if outcome.name not in state.members:
+        return True
+    record = state.member(outcome.name)
+    if record.former_mode:
         return True
     return registration.record(record) != registration.record(entry) or unrecorded or bool(outcome.changes)
 
 
-def install_agent(run: Run, entry: Entry, outcome: Outcome) -> None:
+def install_agent(run: Run, entry: MemberEntry, outcome: Outcome) -> None:
     """Install the agent of a member in mode Pull. karmada-controller-manager must have stopped its work there."""
     with connected(run, entry) as cluster:
         _start_agent(run, entry, *_runners(run, Mode.WRITE, outcome, cluster, run.control_plane), outcome)
 
 
-def _start_agent(run: Run, entry: Entry, member: StepRunner, inside: StepRunner, outcome: Outcome) -> None:
-    inside.take(agent_join.grant(run, entry["name"], inside.cluster))
+def _start_agent(run: Run, entry: MemberEntry, member: StepRunner, inside: StepRunner, outcome: Outcome) -> None:
+    inside.take(agent_join.grant(run, entry.name, inside.cluster))
     agent_join.install(run, entry, member)
-    if agent_hosts(entry):
+    if entry.agent_hosts:
         outcome.agent = member.late(
             lambda: agent_join.access(run, entry, member.cluster),
             lambda: agent_join.wait_for_access(run, entry, member.cluster),
         )
 
 
-def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outcome]:
+def wait_ready(run: Run, entries: Sequence[MemberEntry], timeout: float) -> list[Outcome]:
     """Wait until the control plane itself finds all these members Ready, which is what joined means.
 
     If an agent does not get there, its status and logs on the member tell why.
     """
 
-    def runs(entry: Entry, _outcome: Outcome) -> None:
+    def runs(entry: MemberEntry, _outcome: Outcome) -> None:
         if problems := run.place.agent_problems(entry):
             raise ProblemsError(problems)
-        if not agent_hosts(entry):
+        if not entry.agent_hosts:
             with connected(run, entry) as member:
                 agent_join.wait(run, member, timeout)
 
-    outcomes = {entry["name"]: Outcome(entry["name"]) for entry in entries}
-    pulling = [entry for entry in entries if pulls(entry)]
+    outcomes = {entry.name: Outcome(entry.name) for entry in entries}
+    pulling = [entry for entry in entries if entry.pulls]
     outcomes.update((each.name, each) for each in of_each(pulling, runs, run.trace))
     sound = [name for name, outcome in outcomes.items() if not outcome.problem]
     targets = {Ref(registration.CLUSTER_API, "Cluster", name, None): name for name in sound}
     try:
         wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
     except NotReady as error:
-        on_hosts = {entry["name"]: ", ".join(agent_hosts(entry)) for entry in entries if agent_hosts(entry)}
+        on_hosts = {entry.name: ", ".join(entry.agent_hosts) for entry in entries if entry.agent_hosts}
         for ref, reason in error.reasons.items():
             outcome = outcomes[targets[ref]]
             outcome.fail(NotReady({ref: reason}, timeout))
@@ -411,33 +419,33 @@ def wait_ready(run: Run, entries: Sequence[Entry], timeout: float) -> list[Outco
     return list(outcomes.values())
 
 
-def recorded(state: State, entry: Entry, on_member: Sequence[Change]) -> State:
+def recorded(state: State, entry: MemberEntry, on_member: Sequence[Change]) -> State:
     """State with the objects created on the member, and how it was joined."""
-    name = entry["name"]
+    name = entry.name
     # A change with a note is a deletion of what was missing already, or belongs to somebody else by now.
     gone = {str(change.ref) for change in on_member if change.action == "deleted" or change.note}
     uids = {str(change.ref): change.uid for change in on_member if change.uid and str(change.ref) not in gone}
-    record = registration.changed_record(state.members.get(name), entry)
+    record = registration.changed_record(state.member(name) if name in state.members else None, entry)
     found = replace(state, members={**state.members, name: record})
     if gone:
         found = found.without_owned(f"member/{name}", gone)
     return found.with_owned(f"member/{name}", uids) if uids else found
 
 
-def settled(state: State, entry: Entry) -> State:
+def settled(state: State, entry: MemberEntry) -> State:
     """State in which the change of this member's mode is finished."""
-    name = entry["name"]
+    name = entry.name
     return replace(state, members={**state.members, name: registration.settled(state.members[name])})
 
 
-def _has_estimator(run: Run, entry: Entry) -> bool:
-    return has_estimators(run.spec) and not pulls(entry)
+def _has_estimator(run: Run, entry: MemberEntry) -> bool:
+    return has_estimators(run.spec) and not entry.pulls
 
 
-def _objects_on_member(run: Run, entry: Entry) -> list[Object]:
+def _objects_on_member(run: Run, entry: MemberEntry) -> list[Object]:
     instance, estimator = run.instance, _has_estimator(run, entry)
     return registration.objects_on_member(
-        entry["name"],
+        entry.name,
         instance.owner,
         instance.full_name,
         estimator=estimator,
@@ -456,12 +464,12 @@ def impersonation(name: str, member: Cluster) -> list[Object]:
     ]
 
 
-def _surplus(run: Run, entry: Entry, member: Cluster) -> list[agent_join.Target]:
+def _surplus(run: Run, entry: MemberEntry, member: Cluster) -> list[agent_join.Target]:
     """Objects on the member to delete because the document asks for less than before.
 
     Impersonation of an administrator gives all rights, so with scoped rights it is removed entirely.
     """
-    acting = impersonation(entry["name"], member) if member_rights.are_scoped(entry) else []
+    acting = impersonation(entry.name, member) if member_rights.are_scoped(entry) else []
     return [
         *((Ref.of(each), each["metadata"]["uid"]) for each in acting),
         *_of_estimator(run, entry),
@@ -469,18 +477,18 @@ def _surplus(run: Run, entry: Entry, member: Cluster) -> list[agent_join.Target]
     ]
 
 
-def _of_estimator(run: Run, entry: Entry) -> list[agent_join.Target]:
+def _of_estimator(run: Run, entry: MemberEntry) -> list[agent_join.Target]:
     """Recorded objects on the member of an estimator that the document no longer asks for."""
     if _has_estimator(run, entry):
         return []
-    name = entry["name"]
+    name = entry.name
     recorded = run.state.owned.get(f"member/{name}", {})
     refs = [Ref.of(each) for each in registration.estimator_objects(name, run.instance.owner, run.instance.full_name)]
     return [(ref, recorded[str(ref)]) for ref in refs if str(ref) in recorded]
 
 
-def _credentials(run: Run, member: Cluster, entry: Entry) -> registration.Credentials | None:
-    name, estimator = entry["name"], _has_estimator(run, entry)
+def _credentials(run: Run, member: Cluster, entry: MemberEntry) -> registration.Credentials | None:
+    name, estimator = entry.name, _has_estimator(run, entry)
     secrets = {
         each: secret
         for each in registration.token_secrets(name, estimator=estimator)
@@ -489,7 +497,7 @@ def _credentials(run: Run, member: Cluster, entry: Entry) -> registration.Creden
     return registration.credentials_from(secrets, name, estimator=estimator)
 
 
-def _wait_for_credentials(run: Run, member: Cluster, entry: Entry) -> registration.Credentials:
+def _wait_for_credentials(run: Run, member: Cluster, entry: MemberEntry) -> registration.Credentials:
     place = f"namespace {MEMBER_NAMESPACE}"
     look = partial(_credentials, run, member, entry)
     return account_tokens.wait_for(look, member, "the tokens of its service accounts", place)

@@ -20,6 +20,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from .. import run_process
+from ..components.spec import MemberEntry
 from ..kube import kubeconfig
 from ..kube.kubeconfig_fields import MAX_BYTES
 from ..problems import Problem, ProblemsError, Reason
@@ -48,17 +49,17 @@ class Answer:
     words: str
 
 
-def access(run: Facts, entry: Mapping[str, Any], where: str) -> kubeconfig.Access:
+def access(run: Facts, entry: MemberEntry, where: str) -> kubeconfig.Access:
     """Access that the kubeconfig on the host describes. ``where`` is the field that names the host.
 
     Raises ProblemsError in words that quote nothing of the file.
     """
-    source = entry["kubeconfigFrom"]
+    source = entry.kubeconfig_from or {}
     with ssh_files.of_settings(run, source, where) as (key, known_hosts):
         answer = _run(command(source, key, known_hosts))
     _refuse_failure(answer, source, where)
     file = f"{source['path']} on {source['address']}"
-    found = kubeconfig.from_host(answer.content, entry.get("context"), where, file, source.get("server"))
+    found = kubeconfig.from_host(answer.content, entry.context, where, file, source.get("server"))
     host = urlsplit(found.server).hostname or ""
     if "server" not in source and host.startswith(_LOOPBACK):
         raise ProblemsError(

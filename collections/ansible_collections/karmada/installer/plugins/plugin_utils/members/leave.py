@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from ..api_object import Object
-from ..components.state import FORMER_MODE
+from ..components.spec import MemberEntry
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.apply import Change, delete_all
 from ..kube.cluster import Cluster
@@ -29,7 +29,7 @@ from . import agent, agent_join, one_member, registration
 from . import cleanup as member_cleanup
 from . import mode as member_mode
 from . import works as member_works
-from .join import Entry, Outcome, connected, registration_of
+from .join import Outcome, connected, registration_of
 
 #: Time within which a member must answer; for one that is given up, a moment only.
 REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
@@ -46,9 +46,9 @@ _MORE_TIME = "or give it more time (-e member_leave_timeout=…, in seconds)"
 _LAST_PART = 1 / 3
 
 
-def entries(run: Run, names: Iterable[str]) -> list[Entry]:
+def entries(run: Run, names: Iterable[str]) -> list[MemberEntry]:
     """Members that leave, with their recorded access: their entries are no longer in the document."""
-    return [{"name": name, **run.state.members.get(name, {})} for name in names]
+    return [run.state.member(name) for name in names]
 
 
 def install_policies(run: Run) -> list[Change]:
@@ -56,13 +56,13 @@ def install_policies(run: Run) -> list[Change]:
     return run.apply_to_control_plane("policies for members that leave", lambda: member_works.policies(run.state.owner))
 
 
-def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
+def leave(run: Run, entry: MemberEntry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
     """Take a member out of the control plane, and delete what joining created on it. ``cluster`` is its Cluster object.
 
     Raises the errors that ``join.of_each`` turns into the problem of this member. Nothing has changed if it does not
     answer, or if the control plane does not find it ready, because then its workloads could not be handled.
     """
-    name, deadline = entry["name"], time.monotonic() + timeout
+    name, deadline = entry.name, time.monotonic() + timeout
     _require_ours(run, name, cluster)
     if not registration.reached_by(entry):
         raise ProblemsError(
@@ -88,13 +88,13 @@ def leave(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcom
         member_cleanup.wait_for_member(run, entry, _left(deadline))
 
 
-def give_up(run: Run, entry: Entry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
+def give_up(run: Run, entry: MemberEntry, cluster: Object | None, timeout: float, outcome: Outcome) -> None:
     """Take a member out of the control plane without its cooperation, finalizers included.
 
     Its workloads stay as they are. What joining created there is deleted if it happens to answer; else ``outcome.left``
     names it, and so it does a Cluster that is not ours, which stays untouched.
     """
-    name, deadline = entry["name"], time.monotonic() + timeout
+    name, deadline = entry.name, time.monotonic() + timeout
     ours = cluster is not None and claimed_by(cluster) == (FIELD_MANAGER, run.state.owner)
     works = _works(run.control_plane, name) if ours else []
     if cluster is not None and ours:
@@ -167,9 +167,9 @@ def _pulls(cluster: Object) -> bool:
     return member_mode.of_cluster(cluster) == registration.PULL
 
 
-def _is_between_modes(entry: Entry, cluster: Object, member: Cluster) -> bool:
+def _is_between_modes(entry: MemberEntry, cluster: Object, member: Cluster) -> bool:
     """Return whether no component applies the Works: a change of mode was begun, and no agent is on the member."""
-    if FORMER_MODE not in entry or not _pulls(cluster) or member_works.is_going(cluster):
+    if entry.former_mode is None or not _pulls(cluster) or member_works.is_going(cluster):
         return False
     return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
 
@@ -186,9 +186,11 @@ def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) 
     return run.control_plane.get(registration.CLUSTER_API, "Cluster", ref.name) or pushed
 
 
-def _withdraw(run: Run, entry: Entry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome) -> None:
+def _withdraw(
+    run: Run, entry: MemberEntry, cluster: Object, member: Cluster, deadline: float, outcome: Outcome
+) -> None:
     """Delete the Cluster while Karmada still handles the workloads, and wait until it is gone."""
-    name, retained = entry["name"], entry.get("onLeave", registration.RETAIN) == registration.RETAIN
+    name, retained = entry.name, (entry.on_leave or registration.RETAIN) == registration.RETAIN
     reason = reason_not_ready(cluster)
     if reason and not member_works.is_going(cluster):
         doing = "leave its workloads in order" if retained else "remove its workloads"

@@ -15,13 +15,11 @@ From before the first of these steps until after the last, the record of the mem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 from ..components.state import FORMER_MODE, State
-from ..components.types import pulls
 from . import registration
 
 
@@ -30,31 +28,31 @@ def of_cluster(live: Object | None) -> str:
     return str(((live or {}).get("spec") or {}).get("syncMode", ""))
 
 
-def changes(entry: Mapping[str, Any], live: Object | None) -> bool:
+def changes(entry: MemberEntry, live: Object | None) -> bool:
     """Return whether a registered member is listed in the other mode."""
-    return of_cluster(live) not in ("", entry["mode"])
+    return of_cluster(live) not in ("", entry.mode)
 
 
-def begun(state: State, entry: Mapping[str, Any], live: Object | None) -> State:
+def begun(state: State, entry: MemberEntry, live: Object | None) -> State:
     """State that records a change of mode which the Cluster shows; somebody else may have set that mode."""
     if not changes(entry, live):
         return state
-    name = entry["name"]
+    name = entry.name
     record = {**state.members[name], FORMER_MODE: of_cluster(live)}
     return replace(state, members={**state.members, name: record})
 
 
-def waits_for_agent(entry: Mapping[str, Any], state: State) -> bool:
+def waits_for_agent(entry: MemberEntry, state: State) -> bool:
     """Return whether a member that was in mode Push gets its agent once karmada-controller-manager has let go of it."""
-    return pulls(entry) and state.members.get(entry["name"], {}).get(FORMER_MODE) == registration.PUSH
+    return entry.pulls and state.member(entry.name).former_mode == registration.PUSH
 
 
-def was_pushed(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:
+def was_pushed(entry: MemberEntry, state: State, live: Object | None) -> bool:
     """Return whether karmada-controller-manager may still work on this member, which is in mode Pull from now on."""
     return waits_for_agent(entry, state) or of_cluster(live) == registration.PUSH
 
 
-def had_agent(entry: Mapping[str, Any], state: State, live: Object | None) -> bool:
+def had_agent(entry: MemberEntry, state: State, live: Object | None) -> bool:
     """Return whether a member in mode Push may have an agent left from mode Pull."""
-    known = state.members.get(entry["name"])
-    return not pulls(entry) and (of_cluster(live) == registration.PULL or registration.may_have_agent(known))
+    known = state.member(entry.name)
+    return not entry.pulls and (of_cluster(live) == registration.PULL or registration.may_have_agent(known))

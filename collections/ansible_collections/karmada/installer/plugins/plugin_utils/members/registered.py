@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..components.spec import Spec
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.inventory_source import Source, short
 from ..document.references import Connection
@@ -43,7 +44,7 @@ class Registered:
 
     def plan(self, deployment: Mapping[str, Any]) -> member_plan.MemberPlan:
         """Plan of joins and leaves for this document."""
-        listed = {entry["name"] for entry in deployment["spec"].get("members") or []}
+        listed = Spec(deployment["spec"]).member_by_name
         return member_plan.plan(listed, self.recorded, self.clusters, self.owner)
 
     def plain(self) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class Registered:
 def live(source: Source) -> Registered:
     """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
     try:
-        if source.deployment["spec"]["mode"] == "Binary":
+        if Spec(source.deployment["spec"]).mode == "Binary":
             return _with_kubeconfig(Path(str(source.connection["kubeconfig_output"])))
         return _through_host_cluster(source)
     except ApiError as error:

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 from ..components.state import FORMER_MODE
 from ..components.table import ADMIN
-from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import MEMBER_NAMESPACE, SYSTEM_LABEL, owner_labels
 from ..encoding import base64_files, files_of
 from ..pki import kubeconfig as pki_kubeconfig
@@ -235,57 +235,58 @@ def secrets_in_control_plane(
     return [_labelled(owner, each, system=True) for each in secrets]
 
 
-def cluster(entry: Mapping[str, Any], owner: str, registration: Registration) -> Object:
+def cluster(entry: MemberEntry, owner: str, registration: Registration) -> Object:
     """Cluster object of a member; ``entry`` is its part of the document."""
-    name = entry["name"]
+    name = entry.name
     spec: Object = {
         "id": registration.cluster_id,
-        "syncMode": entry["mode"],
+        "syncMode": entry.mode,
         "apiEndpoint": registration.endpoint,
         "secretRef": {"namespace": MEMBER_NAMESPACE, "name": name},
         "impersonatorSecretRef": {"namespace": MEMBER_NAMESPACE, "name": f"{name}-impersonator"},
     }
     # For a member in mode Pull this is only the installer's way to it, and of no use to the control plane.
-    if registration.proxy and not pulls(entry):
+    if registration.proxy and not entry.pulls:
         spec["proxyURL"] = registration.proxy
-    if registration.insecure and not pulls(entry):
+    if registration.insecure and not entry.pulls:
         spec[INSECURE] = True
-    spec.update({key: entry[key] for key in ("provider", "region", "zones") if entry.get(key)})
-    labels = dict(entry.get("labels") or {})
+    spec.update({key: entry.plain[key] for key in ("provider", "region", "zones") if entry.plain.get(key)})
+    labels = dict(entry.labels)
     return _labelled(
         owner,
         {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name, "labels": labels}, "spec": spec},
     )
 
 
-def reached_by(entry: Mapping[str, Any]) -> str:
+def reached_by(entry: MemberEntry) -> str:
     """Field of a member, in the document or recorded, that locates its kubeconfig; empty if it has none."""
-    return next((field for field in REACHED_BY if field in entry), "")
+    return next((field for field in REACHED_BY if field in entry.plain), "")
 
 
-def record(entry: Mapping[str, Any]) -> Object:
+def record(entry: MemberEntry) -> Object:
     """Facts about a member that are needed when its entry is gone: how to reach it, and what leaving means for it.
 
     ``entry`` is its part of the document, or an earlier record, whose missing fields get their defaults.
     """
     return {
-        "mode": entry["mode"],
-        **{field: dict(entry[field]) for field in REACHED_BY if field in entry},
-        "context": entry.get("context"),
-        **({"agentHosts": list(agent_hosts(entry))} if agent_hosts(entry) else {}),
-        "onLeave": entry.get("onLeave", RETAIN),
-        **({INSECURE: True} if entry.get(INSECURE) else {}),
+        "mode": entry.mode,
+        **{field: dict(entry.plain[field]) for field in REACHED_BY if field in entry.plain},
+        "context": entry.context,
+        **({"agentHosts": list(entry.agent_hosts)} if entry.agent_hosts else {}),
+        "onLeave": entry.on_leave or RETAIN,
+        **({INSECURE: True} if entry.insecure else {}),
     }
 
 
-def changed_record(former: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> Object:
+def changed_record(former: MemberEntry | None, entry: MemberEntry) -> Object:
     """New record of a member whose record was ``former``; until ``settled`` it includes the former mode.
 
     It also does after a change of mode that was reverted halfway, so that its objects are found and removed.
     """
-    found, known = record(entry), former or {}
-    before = known.get("mode", entry["mode"])
-    before = before if before != entry["mode"] else known.get(FORMER_MODE)
+    found = record(entry)
+    if former is None:
+        return found
+    before = former.mode if former.mode != entry.mode else former.former_mode
     return {**found, FORMER_MODE: before} if before else found
 
 
@@ -294,9 +295,9 @@ def settled(known: Mapping[str, Any]) -> Object:
     return {field: value for field, value in known.items() if field != FORMER_MODE}
 
 
-def may_have_agent(*known: Mapping[str, Any] | None) -> bool:
+def may_have_agent(*known: MemberEntry) -> bool:
     """Return whether a member may have an agent, by any of these: its entry of the document, its records."""
-    return any(PULL in (each.get("mode"), each.get(FORMER_MODE)) for each in known if each)
+    return any(each.pulls or each.former_mode == PULL for each in known)
 
 
 def token_secrets(member: str, *, estimator: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 
 #: Field of a member that lists the resources which can be propagated there.
 FIELD = "scopedRights"
@@ -38,17 +39,17 @@ BY_ITSELF: tuple[Object, ...] = (
 )
 
 
-def are_scoped(entry: Mapping[str, Any]) -> bool:
+def are_scoped(entry: MemberEntry) -> bool:
     """Return whether this member of the document gives the control plane less than all rights."""
-    return bool(entry.get(FIELD))
+    return bool(entry.scoped_rights)
 
 
-def rules(entry: Mapping[str, Any]) -> list[Object]:
+def rules(entry: MemberEntry) -> list[Object]:
     """Rules of the control plane's account on this member of the document."""
     if not are_scoped(entry):
         return list(EVERYTHING)
     more = []
-    for each in entry[FIELD]:
+    for each in entry.scoped_rights:
         group, resources = [each["apiGroup"]], list(each["resources"])
         more += [
             {"apiGroups": group, "resources": resources, "verbs": _KEEP},
@@ -58,9 +59,9 @@ def rules(entry: Mapping[str, Any]) -> list[Object]:
     return [*BY_ITSELF, *more]
 
 
-def listed(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def listed(entry: MemberEntry) -> Iterator[tuple[str, str]]:
     """(API group, resource) pairs that the document lists for this member."""
-    for each in entry.get(FIELD, []):
+    for each in entry.scoped_rights:
         for resource in each["resources"]:
             yield each["apiGroup"], resource
 
@@ -70,7 +71,7 @@ def full_name(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-def may_keep(entry: Mapping[str, Any], group: str, resource: str) -> bool:
+def may_keep(entry: MemberEntry, group: str, resource: str) -> bool:
     """Return whether the rights on this member allow for propagating objects of this resource."""
     return not are_scoped(entry) or (group, resource) in {("", "namespaces"), *listed(entry)}
 

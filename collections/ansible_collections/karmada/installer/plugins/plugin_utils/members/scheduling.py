@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..components.spec import Settings, Spec
 from ..kube.objects import Ref
 from ..problems import Problem, Reason
 from .taints import Taint, name_of
@@ -63,14 +64,14 @@ def refusals(names: Iterable[str], registered: Iterable[str]) -> list[Problem]:
     ]
 
 
-def drain_refusal(spec: Mapping[str, Any]) -> Problem | None:
+def drain_refusal(spec: Spec) -> Problem | None:
     """Problem if draining would move nothing: by default Karmada does not evict because of a taint."""
-    manager = (spec.get("components") or {}).get(_CONTROLLER_MANAGER) or {}
-    gates, flags = manager.get("featureGates") or {}, manager.get("extraArgs") or {}
+    settings = spec.component(_CONTROLLER_MANAGER) or Settings({})
+    gates, flags = settings.feature_gates, settings.extra_args
     wrong = []
     if not gates.get("Failover", gates.get("AllBeta", False)):
         wrong.append("featureGates: {Failover: true}")
-    if str(flags.get(_EVICTION_FLAG, "false")).lower() not in ("true", "1", "t"):
+    if flags.get(_EVICTION_FLAG, "false").lower() not in ("true", "1", "t"):
         wrong.append(f'extraArgs: {{{_EVICTION_FLAG}: "true"}}')
     if not wrong:
         return None

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref
@@ -47,14 +48,12 @@ def name_of(taint: Taint) -> str:
     return f"{taint['key']}:{taint['effect']}"
 
 
-def listed(entry: Mapping[str, Any]) -> list[Object]:
+def listed(entry: MemberEntry) -> list[Object]:
     """Taints of a member's entry in the document, in the form of the API."""
-    return [
-        {key: each[key] for key in ("key", "value", "effect") if each.get(key)} for each in entry.get("taints") or ()
-    ]
+    return [{key: each[key] for key in ("key", "value", "effect") if each.get(key)} for each in entry.taints]
 
 
-def patch_for(cluster: Mapping[str, Any], entry: Mapping[str, Any]) -> Object | None:
+def patch_for(cluster: Mapping[str, Any], entry: MemberEntry) -> Object | None:
     """Merge patch that brings the taints of a Cluster to those of its entry; None if nothing differs."""
     wanted, annotation = listed(entry), (cluster["metadata"].get("annotations") or {}).get(TAINTS_ANNOTATION, "")
     noted = ",".join(sorted(map(name_of, wanted)))

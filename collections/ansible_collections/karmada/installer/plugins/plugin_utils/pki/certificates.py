@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..components.instance import Instance
+from ..components.spec import Spec
 from ..components.state import State
 from ..components.table import (
     AUTHORITIES,
@@ -44,9 +45,9 @@ def file_set_of(leaf: LeafCertificate, components: Iterable[Component] = COMPONE
     return next(files for component in components for files in component.file_sets if files.leaf == leaf.name)
 
 
-def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def new_keys(spec: Spec, now: datetime) -> dict[str, Any]:
     """Fields of a State that are generated once: authorities, service-account and encryption key."""
-    algorithm = spec["certificates"]["keyAlgorithm"]
+    algorithm = spec.certificates.key_algorithm
     return {
         "authorities": {
             name: x509.new_authority(x509.Authority(name, AUTHORITIES[name]), algorithm, now)
@@ -57,7 +58,7 @@ def new_keys(spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, validity: timedelta) -> KeyPair:
+def superuser(name: str, state: State, spec: Spec, now: datetime, validity: timedelta) -> KeyPair:
     """Certificate in group ``system:masters``, for which the API server asks no authorizer, so that nothing revokes it.
 
     Never stored by the installer: it is for one step of a run, or for a person in an emergency. Raises ProblemsError if
@@ -70,7 +71,7 @@ def superuser(name: str, state: State, spec: Mapping[str, Any], now: datetime, v
     return x509.issue(wanted, state.authorities[KARMADA_CA], "ECDSA-P256", now, validity)
 
 
-def unusable_authorities(state: State, spec: Mapping[str, Any], now: datetime) -> list[Problem]:
+def unusable_authorities(state: State, spec: Spec, now: datetime) -> list[Problem]:
     """Problems of unusable authorities. They are never replaced in passing: all that trusts them would break."""
     return [
         Problem(
@@ -113,9 +114,9 @@ def issue_missing(
     problems = unusable_authorities(state, instance.spec, now)
     if problems:
         raise ProblemsError(problems)
-    settings = instance.spec["certificates"]
-    algorithm = settings["keyAlgorithm"]
-    validity, renew_before = (x509.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
+    settings = instance.spec.certificates
+    algorithm = settings.key_algorithm
+    validity, renew_before = map(x509.parse_duration, (settings.validity, settings.renew_before))
     leaves: dict[str, KeyPair] = {}
     reasons: dict[str, list[str]] = {}
     for leaf in wanted_leaf_certificates(instance.spec) if leaf_table is None else leaf_table:
@@ -144,7 +145,7 @@ def expiries(material: Material) -> dict[str, str]:
     return {name: x509.expiry(certificate).isoformat() for name, certificate in sorted(certificates.items())}
 
 
-def with_new_keys(state: State, spec: Mapping[str, Any], now: datetime) -> State:
+def with_new_keys(state: State, spec: Spec, now: datetime) -> State:
     """First state, with everything that is generated only once."""
     return replace(state, **new_keys(spec, now))
 

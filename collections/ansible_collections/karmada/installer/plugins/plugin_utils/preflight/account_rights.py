@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ..components import endpoint
+from ..components.spec import Endpoint
 from ..kube.errors import Forbidden
 from ..problems import Problem, Reason
 from ..render import etcd_nodes
@@ -45,7 +45,7 @@ def problems(run: Run) -> Iterable[Problem]:
         ]
     wanted.append(("list", "storage.k8s.io", "storageclasses", None))
     wanted.append(("get", "scheduling.k8s.io", "priorityclasses", None))
-    wanted += _of_endpoint(run.spec["endpoint"], run.namespace)
+    wanted += _of_endpoint(run.spec.endpoint, run.namespace)
     if etcd_nodes.is_wanted(run.spec):
         wanted += [(verb, "", "persistentvolumes", None) for verb in HOST_PATH_RIGHTS]
         wanted.append(("list", "", "nodes", None))
@@ -73,11 +73,11 @@ def told(permissions: Sequence[object]) -> Iterable[Problem]:
         )
 
 
-def _of_endpoint(settings: Mapping[str, Any], namespace: str) -> list[tuple[str | None, ...]]:
+def _of_endpoint(settings: Endpoint, namespace: str) -> list[tuple[str | None, ...]]:
     """Permissions that only this type of endpoint needs."""
-    kind = settings["type"]
+    kind = settings.type
     if kind == "NodePort":
-        return [] if settings.get("host") else [("list", "", "nodes", None)]
+        return [] if settings.host else [("list", "", "nodes", None)]
     passage = endpoint.PASSAGES.get(kind)
     if not passage:
         return []
@@ -86,7 +86,7 @@ def _of_endpoint(settings: Mapping[str, Any], namespace: str) -> list[tuple[str 
     ]
     if kind == "Ingress":
         wanted.append(("list", passage.group, "ingressclasses", None))
-    elif settings.get("host"):
+    elif settings.host:
         # OpenShift requires more of accounts that choose the name themselves.
         wanted += [(verb, passage.group, passage.resource, namespace, "custom-host") for verb in ("create", "update")]
     return wanted

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from ..components import audit_policy, known_flags
 from ..components import own_images as own_images_of
+from ..components.spec import Spec
 from ..components.table import ETCD, agents, pod_rows, wanted_rows
-from ..components.types import Component, settings_of, settings_path
+from ..components.types import Component, image_pull_secrets, settings_of, settings_path
 from ..document import manifest, overlay
 from ..document.crd import nearest
 from ..kube.errors import ApiError
@@ -25,7 +26,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
     if not etcd_nodes.is_wanted(run.spec) or run.stored_state:
         return
     # Not a rule of the schema, because none sees into an open object such as affinity.
-    if (settings.get("affinity") or {}).get("nodeAffinity"):
+    if settings.affinity.get("nodeAffinity"):
         yield Problem(
             what="it cannot be followed with hostPath, where each member is bound to a node when it is installed",
             where=f"{path}.affinity.nodeAffinity",
@@ -35,10 +36,10 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
     nodes = run.host_cluster.list("v1", "Node")
     unfit = {each["metadata"]["name"]: why for each in nodes if (why := etcd_nodes.reason_unfit(each, settings))}
     fit = len(nodes) - len(unfit)
-    if fit < settings["replicas"]:
+    if fit < settings.replicas:
         told = "".join(f"; {name}: {why}" for name, why in sorted(unfit.items())[:10])
         yield Problem(
-            what=f"{settings['replicas']} members of etcd with hostPath need as many nodes, and {fit} of {len(nodes)} "
+            what=f"{settings.replicas} members of etcd with hostPath need as many nodes, and {fit} of {len(nodes)} "
             f"nodes can have one{told}",
             where=f"{path}.replicas",
             remedy="add nodes, tolerate their taints, ask for fewer members, or use a volumeClaim",
@@ -48,8 +49,7 @@ def host_path_nodes(run: Run) -> Iterable[Problem]:
 
 def storage_class(run: Run) -> Iterable[Problem]:
     """StorageClass that the document names for etcd, if it does not exist."""
-    claim = (settings_of(ETCD, run.spec).get("volumeData") or {}).get("volumeClaim") or {}
-    wanted = claim.get("storageClassName")
+    wanted = settings_of(ETCD, run.spec).storage_class
     classes = {each["metadata"]["name"] for each in run.host_cluster.list("storage.k8s.io/v1", "StorageClass")}
     if wanted and wanted not in classes:
         yield Problem(
@@ -64,7 +64,7 @@ def priority_classes(run: Run) -> Iterable[Problem]:
     """PriorityClasses that do not exist; pods that name one would not be admitted, after the first change."""
     users: dict[str, list[Component]] = defaultdict(list)
     for component in pod_rows(run.spec):
-        users[settings_of(component, run.spec)["priorityClassName"]].append(component)
+        users[settings_of(component, run.spec).priority_class].append(component)
     for name, components in users.items():
         if name and run.host_cluster.get("scheduling.k8s.io/v1", "PriorityClass", name) is None:
             for component in components:
@@ -80,9 +80,8 @@ def pull_secrets(run: Run) -> Iterable[Problem]:
     """Missing pull secrets, as hints only: public images need none."""
     named: dict[str, list[str]] = defaultdict(list)
     for component in pod_rows(run.spec):
-        settings = settings_of(component, run.spec)
-        for each in settings.get("imagePullSecrets", run.spec["images"].get("pullSecrets")) or []:
-            named[each["name"]].append(component.name)
+        for name in image_pull_secrets(component, run.spec):
+            named[name].append(component.name)
     for name, components in named.items():
         if run.host_cluster.get("v1", "Secret", name, run.namespace) is None:
             run.tell(
@@ -131,14 +130,15 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
     release = run.instance.release
     for component in (*wanted_rows(run.spec), *agents(run.spec)):
         settings, path = settings_of(component, run.spec), settings_path(component)
-        tag = str(settings.get("imageTag") or "").partition("@")[0]
+        tag = (settings.image_tag or "").partition("@")[0]
         if tag not in ("", getattr(release, component.image.release)):
             continue  # flags of somebody else's build are unknown
-        for field, kind, known in (
-            ("extraArgs", "setting" if component.settings_file else "flag", known_flags.flags(component, release)),
-            ("featureGates", "feature gate", known_flags.feature_gates(component, release)),
+        flag = "setting" if component.settings_file else "flag"
+        for field, given, kind, known in (
+            ("extraArgs", settings.extra_args, flag, known_flags.flags(component, release)),
+            ("featureGates", settings.feature_gates, "feature gate", known_flags.feature_gates(component, release)),
         ):
-            for name in settings.get(field) or {}:
+            for name in given:
                 if name not in known:
                     near = nearest(name, known)
                     yield Problem(
@@ -157,7 +157,8 @@ def own_images(run: Run) -> Iterable[Problem]:
     before, release = run.state.document, run.instance.release
     for hint in own_images_of.hints(run.spec, release):
         run.tell(Problem(hint, reason=Reason.UNTESTED_VERSION, severity=Severity.HINT))
-    yield from own_images_of.problems(run.spec, release, manifest.with_defaults(before)["spec"] if before else None)
+    former = Spec(manifest.with_defaults(before)["spec"]) if before else None
+    yield from own_images_of.problems(run.spec, release, former)
 
 
 def _listed(names: Sequence[str], kind: str) -> str:

@@ -28,8 +28,8 @@ _MOST_WORDS = 200
 
 def node_port(run: Run) -> Iterable[Problem]:
     """Node port in the document, if another Service has it."""
-    settings = run.spec["endpoint"]
-    if settings["type"] != "NodePort" or not settings.get("port"):
+    settings = run.spec.endpoint
+    if settings.type != "NodePort" or not settings.port:
         return
     ours = run.instance.object_name(KARMADA_APISERVER.name)
     denied = run.host_cluster.can_i([("list", "", "services", None)])
@@ -38,9 +38,9 @@ def node_port(run: Run) -> Iterable[Problem]:
         metadata = service["metadata"]
         if (metadata["namespace"], metadata["name"]) == (run.namespace, ours):
             continue
-        if any(port.get("nodePort") == settings["port"] for port in service["spec"].get("ports") or []):
+        if any(port.get("nodePort") == settings.port for port in service["spec"].get("ports") or []):
             yield Problem(
-                what=f"node port {settings['port']} belongs to Service {metadata['namespace']}/{metadata['name']}",
+                what=f"node port {settings.port} belongs to Service {metadata['namespace']}/{metadata['name']}",
                 where="spec.endpoint.port",
                 remedy="choose another port, or leave it out to have one chosen",
                 reason=Reason.PORT_IN_USE,
@@ -49,15 +49,14 @@ def node_port(run: Run) -> Iterable[Problem]:
 
 def ingress(run: Run) -> Iterable[Problem]:
     """Ingress endpoint: needs a controller that passes TLS through, and a name that is free there."""
-    settings = run.spec["endpoint"]
-    if settings["type"] != "Ingress":
+    settings = run.spec.endpoint
+    if settings.type != "Ingress":
         return
-    own = settings.get("ingress") or {}
     classes = run.host_cluster.list(*endpoint.INGRESS_CLASS)
     chosen = endpoint.ingress_class(settings, classes)
     if chosen is None:
         there = ", ".join(sorted(each["metadata"]["name"] for each in classes)) or "none"
-        wanted = f"no IngressClass {own['className']}" if own.get("className") else "no default IngressClass"
+        wanted = f"no IngressClass {settings.ingress_class}" if settings.ingress_class else "no default IngressClass"
         yield Problem(
             what=f"there is {wanted} (there are: {there})",
             where="spec.endpoint.ingress.className",
@@ -74,7 +73,7 @@ def ingress(run: Run) -> Iterable[Problem]:
             remedy=f"use {instead}, or name another IngressClass",
             reason=Reason.ENDPOINT_UNSUPPORTED,
         )
-    elif not endpoint.pass_through(controller) and not own.get("annotations"):
+    elif not endpoint.pass_through(controller) and not settings.ingress_annotations:
         run.tell(
             Problem(
                 f"IngressClass {name} is served by {controller}, which is not known here: if it passes TLS through "
@@ -88,8 +87,8 @@ def ingress(run: Run) -> Iterable[Problem]:
 
 def route(run: Run) -> Iterable[Problem]:
     """Route endpoint: needs a cluster with Routes, and a name that is free."""
-    settings, passage = run.spec["endpoint"], endpoint.PASSAGES["Route"]
-    if settings["type"] != passage.kind:
+    settings, passage = run.spec.endpoint, endpoint.PASSAGES["Route"]
+    if settings.type != passage.kind:
         return
     if run.host_cluster.resource(passage.api_version, passage.kind) is None:
         yield Problem(
@@ -98,21 +97,21 @@ def route(run: Run) -> Iterable[Problem]:
             remedy="choose another type, such as Ingress",
             reason=Reason.ENDPOINT_UNSUPPORTED,
         )
-    elif settings.get("host"):
+    elif settings.host:
         yield from _taken_host(run, "")
 
 
 def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
     """Ingress (of this class) or Route of others that has the name, as far as the account may look."""
-    settings = run.spec["endpoint"]
-    passage = endpoint.PASSAGES[settings["type"]]
+    settings = run.spec.endpoint
+    passage = endpoint.PASSAGES[settings.type]
     ours = (run.namespace, run.instance.object_name(KARMADA_APISERVER.name))
     everywhere = not run.host_cluster.can_i([("list", passage.group, passage.resource, None)])
     for each in run.host_cluster.list(passage.api_version, passage.kind, None if everywhere else run.namespace):
         where = (each["metadata"]["namespace"], each["metadata"]["name"])
-        if where != ours and endpoint.takes(each, settings["host"], class_name):
+        if where != ours and endpoint.takes(each, settings.host or "", class_name):
             yield Problem(
-                what=f"the name {settings['host']} belongs to {passage.kind} {'/'.join(where)}",
+                what=f"the name {settings.host} belongs to {passage.kind} {'/'.join(where)}",
                 where="spec.endpoint.host",
                 remedy="choose another name, or remove that object",
                 reason=Reason.ENDPOINT_TAKEN,
@@ -125,9 +124,9 @@ def leads(run: Run) -> Iterable[Problem]:
     Clients may be elsewhere, with other DNS: a name that is unknown here, or that leads to an address that the document
     does not know, is only a hint. If an API server of others answers there, that is a problem.
     """
-    settings = run.spec["endpoint"]
+    settings = run.spec.endpoint
     name = endpoint.named(settings)
-    if not name or settings["type"] == "ClusterIP":
+    if not name or settings.type == "ClusterIP":
         return
     port = endpoint.port(settings, None)
     seen = endpoint_look.look(name, port)
@@ -141,7 +140,7 @@ def leads(run: Run) -> Iterable[Problem]:
         yield Problem(
             what=f"another API server answers at {endpoint.url(name, port)}{via}: its certificate is of {stranger}, "
             "and not signed by the CA of this control plane",
-            where="spec.endpoint.host" if settings.get("host") else "spec.endpoint.virtualIP.address",
+            where="spec.endpoint.host" if settings.host else "spec.endpoint.virtualIP.address",
             remedy="let it lead to this control plane, or name another one; a name that is to move here later can "
             "stand in spec.endpoint.extraSANs until then",
             reason=Reason.ENDPOINT_TAKEN,
@@ -180,7 +179,7 @@ def _hints(run: Run, name: str, seen: Seen) -> Iterator[str]:
 
 def _past_hosts(run: Run, name: str, addresses: Sequence[str]) -> Iterator[str]:
     """Hints on a name whose addresses cannot serve the endpoint, as far as the document tells."""
-    virtual_ip = (run.spec["endpoint"].get("virtualIP") or {}).get("address")
+    virtual_ip = run.spec.endpoint.virtual_ip
     of_hosts = {host.address: host for host in component_hosts.all_hosts(run.spec)}
     known = {_address(each): host for each, host in of_hosts.items()}
     led_to = ", ".join(addresses)

@@ -73,7 +73,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
         each = member_checks.MemberChecks(run, lambda: not access.result(), registered.result)
         of_members = pool.map(collected, [partial(each.problems, entry) for entry in members])
         version, *others = pool.map(collected, checks)
-        wrong = {entry["name"]: found for entry, found in zip(members, of_members, strict=True)}
+        wrong = {entry.name: found for entry, found in zip(members, of_members, strict=True)}
     for name, problem in each.of_same_cluster().items():
         wrong[name].append(problem)
     for name, problems in ({} if run.place.in_pods else host_preflight.of_members(run)).items():
@@ -117,8 +117,8 @@ def _with_host(access: Future[list[Problem]], check: Callable[[], Iterable[Probl
 
 def _version(run: Run) -> Iterable[Problem]:
     """Unknown release. Not a rule of the schema, which would change with every release."""
-    if run.spec.get("version"):
-        releases.get(run.spec["version"])
+    if run.spec.version:
+        releases.get(run.spec.version)
     return ()
 
 
@@ -190,7 +190,7 @@ def _recorded(run: Run) -> Iterable[Problem]:
     """Conflicts with an existing installation. Reading its state and choosing the release may raise as well."""
     state = run.stored_state
     if state:
-        releases.choose(run.spec.get("version"), state.version)
+        releases.choose(run.spec.version, state.version)
         yield from unusable_authorities(state, run.spec, run.now)
         yield from fixed_settings.changed(run)
         yield from fixed_settings.store(run)
@@ -203,6 +203,6 @@ def _external_etcd(run: Run) -> Iterable[Problem]:
 
 def _crds(run: Run) -> Iterable[Problem]:
     """Fetch the CRDs now: they are cached, and a mirror that does not answer is found before the first change."""
-    if run.spec["installCRD"]:
+    if run.spec.installs_crd:
         run.crds()
     return ()

@@ -36,7 +36,7 @@ def service_subnet(run: Run) -> Iterable[Problem]:
 
     Not a rule of the schema, because the chosen one is in the state alone.
     """
-    wanted = run.spec["components"]["karmadaAPIServer"].get("serviceSubnet")
+    wanted = run.spec.service_subnet
     if not wanted:
         return
     chosen = run.state.service_subnet
@@ -70,7 +70,7 @@ def store(run: Run) -> Iterable[Problem]:
     Not a rule of the schema, because only the state knows it.
     """
     etcd = run.state.etcd
-    prefix = (run.spec["components"]["etcd"].get("external") or {}).get("keyPrefix")
+    prefix = run.spec.external_etcd.key_prefix if run.spec.external_etcd else None
     if store_moved(run):
         yield Problem(
             what=f"etcd of this control plane is {_place(etcd.storage)}, and its data does not move",

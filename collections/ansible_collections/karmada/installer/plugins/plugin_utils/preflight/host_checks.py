@@ -68,7 +68,7 @@ def problems(instance: Instance, observed: Observed, state: State | None) -> lis
     """Problems of the whole installation. ``state`` is None before the first install."""
     hosts = [host for host in component_hosts.all_hosts(instance.spec) if not host.is_of_members]
     found = [
-        *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec}),
+        *mode_fields.problems({"metadata": {"namespace": instance.namespace}, "spec": instance.spec.plain}),
         *host_list_checks.of_the_document(instance),
         *(host_list_checks.of_the_past(instance, state) if state else ()),
         *(problem for host in hosts for problem in _of_one_host(instance, host, observed)),
@@ -114,7 +114,7 @@ def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator
         for check in _OF_ONE_HOST:
             yield from check(instance, one)
         return
-    user = instance.spec["ssh"].get("user", "")
+    user = instance.spec.ssh_user or ""
     yield host_access.problem(observed[host.name].refusal, host=host.name, address=host.address, user=user)
 
 
@@ -278,10 +278,10 @@ def _clocks(_instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
 
 
 def _virtual_ip(instance: Instance, seen: Sequence[_Seen]) -> Iterator[Problem]:
-    settings = instance.spec["endpoint"].get("virtualIP")
-    if not settings:
+    virtual_ip = instance.spec.endpoint.virtual_ip
+    if not virtual_ip:
         return
-    address, where = ipaddress.ip_address(settings["address"]), "spec.endpoint.virtualIP.address"
+    address, where = ipaddress.ip_address(virtual_ip), "spec.endpoint.virtualIP.address"
     balancers = [one for one in seen if one.host in load_balancer.load_balancers(instance.spec)]
     for one in balancers:
         networks = [ipaddress.ip_interface(each).network for each in (one.interface.addresses if one.interface else ())]
@@ -439,7 +439,7 @@ def _program_of(profile: str) -> str:
 
 
 def _quota(instance: Instance) -> int:
-    text = str(settings_of(ETCD, instance.spec).get("extraArgs", {}).get("quota-backend-bytes", ""))
+    text = settings_of(ETCD, instance.spec).extra_args.get("quota-backend-bytes", "")
     return int(text) if text.isdigit() and int(text) else ETCD_QUOTA
 
 

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ..components import endpoint
 from ..components import hosts as component_hosts
 from ..components.hosts import AGENT_ROLE, CONTROL_PLANE_ROLE, ETCD_ROLE, Host
 from ..components.instance import Instance
+from ..components.spec import HostEntry, Spec
 from ..components.state import State
 from ..components.table import ETCD, KARMADA_APISERVER
-from ..components.types import Component, agent_hosts, settings_path
+from ..components.types import Component, settings_path
 from ..problems import Problem, Reason
 from ..render import sockets, units
 
@@ -31,8 +31,8 @@ def _agent_hosts(instance: Instance) -> Iterator[Problem]:
     Not a rule of the schema: looking up 8 names of each of 5,000 members among 64 hosts exceeds CEL's cost limit.
     """
     of_members = {host.name: host.is_of_members for host in component_hosts.all_hosts(instance.spec)}
-    for number, entry in enumerate(instance.spec["members"]):
-        for place, name in enumerate(agent_hosts(entry)):
+    for number, entry in enumerate(instance.spec.members):
+        for place, name in enumerate(entry.agent_hosts):
             if not of_members.get(name):
                 what = f"has not the role {AGENT_ROLE}" if name in of_members else "is no host of the document"
                 remedy = f"list it in spec.hosts with roles: [{AGENT_ROLE}], or name another one"
@@ -83,12 +83,12 @@ def _looked_for(instance: Instance, host: Host, component: Component) -> list[tu
 
 def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
     """Host that is the endpoint itself and does not listen on that port. No schema rule: it needs the table."""
-    settings = instance.spec["endpoint"]
+    settings = instance.spec.endpoint
     port, listens = endpoint.port(settings, None), KARMADA_APISERVER.listens(instance.spec)["https"]
     addresses = [host.address for host in component_hosts.hosts_of(instance.spec, CONTROL_PLANE_ROLE)]
-    if settings["type"] == "External" and settings.get("host") in addresses and port != listens:
+    if settings.type == "External" and settings.host in addresses and port != listens:
         yield Problem(
-            f"clients are sent to port {port} of {settings['host']}, and {KARMADA_APISERVER.name} listens on port "
+            f"clients are sent to port {port} of {settings.host}, and {KARMADA_APISERVER.name} listens on port "
             f"{listens} there",
             "spec.endpoint.port",
             f"set it to {listens}, or name a load balancer in endpoint.host",
@@ -103,10 +103,11 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
     """
     if not (state.etcd.bootstrapped or state.etcd.nodes):
         return
-    hosts_before = ((state.document or {}).get("spec") or {}).get("hosts") or state.hosts.values()
-    addresses_before = {each["name"]: each["address"] for each in hosts_before}
+    recorded = Spec((state.document or {}).get("spec") or {})
+    hosts_before = recorded.hosts or tuple(map(HostEntry, state.hosts.values()))
+    addresses_before = {each.name: each.address for each in hosts_before}
     before = sorted(
-        state.etcd.nodes or (each["name"] for each in hosts_before if ETCD_ROLE in each.get("roles", (ETCD_ROLE,)))
+        state.etcd.nodes or (each.name for each in hosts_before if ETCD_ROLE in (each.roles or (ETCD_ROLE,)))
     )
     members = component_hosts.hosts_of(instance.spec, ETCD_ROLE)
     now = sorted(host.name for host in members)
@@ -118,7 +119,7 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
             f"give the role {ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
             reason=Reason.IMMUTABLE_SETTING,
         )
-    yield from _fixed_ports(instance, (state.document or {}).get("spec") or {})
+    yield from _fixed_ports(instance, recorded)
     for host in members:
         address = addresses_before.get(host.name, host.address)
         if ipaddress.ip_address(address) != ipaddress.ip_address(host.address):
@@ -135,12 +136,12 @@ def _or_begin_anew(state: State) -> str:
     return "" if state.etcd.bootstrapped else ", or uninstall with them first: etcd has never been healthy"
 
 
-def _fixed_ports(instance: Instance, before: Mapping[str, Any]) -> Iterator[Problem]:
+def _fixed_ports(instance: Instance, before: Spec) -> Iterator[Problem]:
     """Changed ports: hosts are updated one after the other, and must find each other until the last one is.
 
     Not a rule of the schema, which does not know the ports and flags of the component table.
     """
-    if "components" not in before:
+    if "components" not in before.plain:
         return
     for component, names in ((ETCD, ("client", "peer")), (KARMADA_APISERVER, ("https",))):
         old, new = component.listens(before), component.listens(instance.spec)

@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_reac
 
 from ..api_object import Object
 from ..components import releases
-from ..components.types import agent_hosts, pulls
+from ..components.spec import MemberEntry
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, Unreachable
@@ -64,12 +64,12 @@ class MemberChecks:
     #: Member → identity of its cluster, of members whose identity could be read.
     identities: dict[str, str] = field(default_factory=dict)
 
-    def problems(self, entry: member_join.Entry) -> Iterable[Problem]:
+    def problems(self, entry: MemberEntry) -> Iterable[Problem]:
         """Problems of one member, until one of them makes further checks impossible."""
-        with one_member.apart(entry["name"], self.run.trace):
+        with one_member.apart(entry.name, self.run.trace):
             yield from self._problems(entry)
 
-    def _problems(self, entry: member_join.Entry) -> Iterable[Problem]:
+    def _problems(self, entry: MemberEntry) -> Iterable[Problem]:
         with member_join.connected(self.run, entry, LATER_SECONDS) as member:
             if ending := member_access.expiring(member.access, self.run.now):
                 self.run.tell(
@@ -80,15 +80,15 @@ class MemberChecks:
             except ApiError as error:
                 yield Problem(
                     what=str(error),
-                    where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
+                    where=f"spec.members[{entry.name}].{registration.reached_by(entry)}",
                     remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
                     reason=Reason.MEMBER_UNREACHABLE if isinstance(error, Unreachable) else error.problem_reason,
                 )
                 return
             yield from cluster_checks.clock(member, member.name)
-            if not pulls(entry) or agent_hosts(entry):
+            if not entry.pulls or entry.agent_hosts:
                 yield from _loopback_endpoint(entry, member)
-                if is_unknown(entry, self.registered().get(entry["name"]) if self.place_works() else None):
+                if is_unknown(entry, self.registered().get(entry.name) if self.place_works() else None):
                     yield from _own_authority(entry, member)
             # RBAC does not let an account grant rights that it does not have.
             wanted = [*RIGHTS, *member_rights.permissions(member_rights.rules(entry))]
@@ -103,13 +103,13 @@ class MemberChecks:
                 return
             yield from member_rights_checks.of_member(entry, member, self.run.say)
             identity = member_join.registration_of(member)
-            self.identities[entry["name"]] = identity.cluster_id
+            self.identities[entry.name] = identity.cluster_id
             if self.place_works():
                 registered = self.registered()
-                member_join.check_state(entry, registered.get(entry["name"]))
-                member_join.check_identity(entry["name"], identity, registered)
+                member_join.check_state(entry, registered.get(entry.name))
+                member_join.check_identity(entry.name, identity, registered)
                 yield from _other_owner(self.run, entry, member, registered)
-                if entry["name"] in registered:
+                if entry.name in registered:
                     yield from member_rights_checks.of_what_is_propagated(entry, member, self.run.control_plane)
                 _tell_of_version(self.run, member, version)
 
@@ -120,7 +120,7 @@ class MemberChecks:
 
 def registered_clusters(run: Run) -> Clusters:
     """Cluster objects of the control plane by name; none if there is no control plane that answers."""
-    if not run.spec["members"] and not run.selected:
+    if not run.spec.members and not run.selected:
         return Clusters()
     try:
         if run.stored_state is None or not run.control_plane_exists:
@@ -146,21 +146,21 @@ def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
         )
 
 
-def _loopback_endpoint(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+def _loopback_endpoint(entry: MemberEntry, member: Cluster) -> Iterable[Problem]:
     server = member.access.server
     if any(f"//{name}" in server for name in ("127.", "localhost", "[::1]")):
         yield Problem(
             what=f"its kubeconfig leads to {server}, which means another machine to "
-            + ("the hosts of its agent" if agent_hosts(entry) else "the control plane"),
-            where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
+            + ("the hosts of its agent" if entry.agent_hosts else "the control plane"),
+            where=f"spec.members[{entry.name}].{registration.reached_by(entry)}",
             remedy="put an address into that kubeconfig that these can reach"
-            if agent_hosts(entry)
+            if entry.agent_hosts
             else "put an address into that kubeconfig that the pods of the host cluster can reach",
             reason=Reason.INVALID_ADDRESS,
         )
 
 
-def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Problem]:
+def _own_authority(entry: MemberEntry, member: Cluster) -> Iterable[Problem]:
     """Certificate of a member's API server that the CA published by the member did not sign: no other CA is trusted.
 
     The two differ if a proxy in front of the API server has a certificate of its own.
@@ -175,19 +175,19 @@ def _own_authority(entry: member_join.Entry, member: Cluster) -> Iterable[Proble
     authority: str = (found.get("data") or {}).get("ca.crt", "")
     if not authority or authority.strip() == (access.ca_pem or "").strip():
         return
-    target = Target.of_url(entry["name"], access.server, authority)
-    seen = module_reach.look([target.plain], PATIENCE_SECONDS).get(entry["name"], {})
+    target = Target.of_url(entry.name, access.server, authority)
+    seen = module_reach.look([target.plain], PATIENCE_SECONDS).get(entry.name, {})
     if seen.get("fault") == module_reach.OTHER_AUTHORITY:
         yield Problem(
             what=f"the certificate at {access.server} is of another CA than the one that it hands to its accounts "
             f"(ConfigMap {ROOT_CA}), with which the control plane verifies it",
-            where=f"spec.members[{entry['name']}].{registration.reached_by(entry)}",
+            where=f"spec.members[{entry.name}].{registration.reached_by(entry)}",
             remedy="put an address into that kubeconfig at which the API server shows a certificate of its own CA",
             reason=Reason.CERTIFICATE_NOT_TRUSTED,
         )
 
 
-def is_unknown(entry: member_join.Entry, live: Object | None) -> bool:
+def is_unknown(entry: MemberEntry, live: Object | None) -> bool:
     """Return whether it is unproven that a member is reachable; ``live`` is its Cluster, if there is one.
 
     After a change of mode the connection is made by others, or in the other direction.
@@ -195,19 +195,19 @@ def is_unknown(entry: member_join.Entry, live: Object | None) -> bool:
     return live is None or reason_not_ready(live) is not None or member_mode.changes(entry, live)
 
 
-def _other_owner(run: Run, entry: member_join.Entry, member: Cluster, registered: Clusters) -> Iterable[Problem]:
+def _other_owner(run: Run, entry: MemberEntry, member: Cluster, registered: Clusters) -> Iterable[Problem]:
     """Objects of another control plane on the member, which can have only one: its impersonator has a fixed name."""
     for ref in (
-        Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry["name"]), None),
+        Ref("rbac.authorization.k8s.io/v1", "ClusterRole", role(entry.name), None),
         Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
-        *(agent.references() if pulls(entry) else ()),
+        *(agent.references() if entry.pulls else ()),
     ):
         live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
         if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
             continue
         holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)
         # Another tool has registered this cluster here under this name: listing it in the document adopts it.
-        by_hand = registered.get(entry["name"])
+        by_hand = registered.get(entry.name)
         if not holder and by_hand is not None and claimed_by(by_hand) == (None, None):
             continue
         yield Problem(

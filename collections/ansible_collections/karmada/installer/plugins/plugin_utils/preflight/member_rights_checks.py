@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
+from ..components.spec import MemberEntry
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref
 from ..members import rights as member_rights
@@ -16,7 +16,7 @@ from ..problems import Problem, Reason
 _SHOWN = 3
 
 
-def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], None]) -> Iterator[Problem]:
+def of_member(entry: MemberEntry, member: Cluster, say: Callable[[str], None]) -> Iterator[Problem]:
     """Resources in the document that this member cannot have; one that a CRD may add later is only a hint."""
     served: dict[str, dict[str, set[str]]] = {}
     for group, resource in member_rights.listed(entry):
@@ -24,7 +24,7 @@ def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], No
             served[group] = member.resources_of(group)
         if resource in served[group]:
             continue
-        full, where = member_rights.full_name(group, resource), f"spec.members[{entry['name']}].{member_rights.FIELD}"
+        full, where = member_rights.full_name(group, resource), f"spec.members[{entry.name}].{member_rights.FIELD}"
         meant = [name for name, others in served[group].items() if resource in others]
         if meant:
             yield Problem(
@@ -41,11 +41,11 @@ def of_member(entry: Mapping[str, Any], member: Cluster, say: Callable[[str], No
             say(f"{member.name} does not have {full} yet; it can be propagated there when its CRD has come")
 
 
-def of_what_is_propagated(entry: Mapping[str, Any], member: Cluster, control_plane: Cluster) -> Iterator[Problem]:
+def of_what_is_propagated(entry: MemberEntry, member: Cluster, control_plane: Cluster) -> Iterator[Problem]:
     """Objects already propagated to the member that these rights would no longer allow to change or delete."""
     if not member_rights.are_scoped(entry):
         return
-    space = member_works.execution_namespace(entry["name"])
+    space = member_works.execution_namespace(entry.name)
     found: dict[str, list[Ref]] = {}
     for work in control_plane.list(member_works.WORK_API, "Work", space):
         for ref in () if member_works.is_of_cluster(work) else member_works.references(work):
@@ -58,7 +58,7 @@ def of_what_is_propagated(entry: Mapping[str, Any], member: Cluster, control_pla
         more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
         yield Problem(
             what=f"{full} are propagated to it ({shown}{more}), and these rights do not have them",
-            where=f"spec.members[{entry['name']}].{member_rights.FIELD}",
+            where=f"spec.members[{entry.name}].{member_rights.FIELD}",
             remedy="list them there, or take this member out of the policies that propagate them first",
             reason=Reason.RIGHTS_INCOMPLETE,
         )

@@ -15,8 +15,8 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_reac
 
 from ..components import endpoint
 from ..components.hosts import CONTROL_PLANE_ROLE, hosts_of
+from ..components.spec import MemberEntry, Spec
 from ..components.table import KARMADA_CA
-from ..components.types import agent_hosts, pulls
 from ..kube.errors import ApiError
 from ..kube.kubeconfig import Access
 from ..members import join as member_join
@@ -51,7 +51,7 @@ def targets(run: Run, registered: Clusters) -> list[Target]:
 
     ``registered`` are the control plane's Clusters by name. Checks of members report problems of their kubeconfigs.
     """
-    return _of_entries(run, [entry for entry in _unknown(run, registered) if not pulls(entry)])
+    return _of_entries(run, [entry for entry in _unknown(run, registered) if not entry.pulls])
 
 
 def for_agents(run: Run, registered: Clusters) -> dict[str, list[Target]]:
@@ -60,12 +60,12 @@ def for_agents(run: Run, registered: Clusters) -> dict[str, list[Target]]:
     Until the endpoint answers us, they only look up its name. Members known to be Ready are left out, as in
     ``targets``.
     """
-    due = [entry for entry in _unknown(run, registered) if agent_hosts(entry)]
+    due = [entry for entry in _unknown(run, registered) if entry.agent_hosts]
     members_by_name = {each.name: [each] for each in _of_entries(run, due)}
     found: dict[str, list[Target]] = {}
     for entry in due:
-        wanted = [*members_by_name.get(entry["name"], ()), *_endpoint(run, entry["name"])]
-        for host in agent_hosts(entry):
+        wanted = [*members_by_name.get(entry.name, ()), *_endpoint(run, entry.name)]
+        for host in entry.agent_hosts:
             if host in run.hosts and not run.observed[host].refusal:
                 found.setdefault(host, []).extend(wanted)
     return found
@@ -86,8 +86,8 @@ def _endpoint(run: Run, member: str) -> list[Target]:
 def endpoint_name(run: Run) -> list[Target]:
     """Endpoint as a target, if its name is new and hosts are to look it up."""
     before = run.stored_state.document if run.stored_state else None
-    settings = (before or {}).get("spec", {}).get("endpoint", {})
-    return [] if before and endpoint.named(settings) == run.endpoint_host else _name(run)
+    same = before and endpoint.named(Spec(before["spec"]).endpoint) == run.endpoint_host
+    return [] if same else _name(run)
 
 
 def _name(run: Run, member: str = "") -> list[Target]:
@@ -95,16 +95,16 @@ def _name(run: Run, member: str = "") -> list[Target]:
     return [] if endpoint.is_address(name) else [Target.of_name(f"{member}{ENDPOINT}", run.public_url)]
 
 
-def _unknown(run: Run, registered: Clusters) -> list[member_join.Entry]:
+def _unknown(run: Run, registered: Clusters) -> list[MemberEntry]:
     entries = selected_members.entries(run)
-    return [entry for entry in entries if member_checks.is_unknown(entry, registered.get(entry["name"]))]
+    return [entry for entry in entries if member_checks.is_unknown(entry, registered.get(entry.name))]
 
 
-def _of_entries(run: Run, due: list[member_join.Entry]) -> list[Target]:
-    def of_entry(entry: member_join.Entry) -> Target | None:
+def _of_entries(run: Run, due: list[MemberEntry]) -> list[Target]:
+    def of_entry(entry: MemberEntry) -> Target | None:
         try:
-            with one_member.apart(entry["name"], run.trace), member_join.connected(run, entry) as member:
-                return target(entry["name"], member.access)
+            with one_member.apart(entry.name, run.trace), member_join.connected(run, entry) as member:
+                return target(entry.name, member.access)
         except one_member.TOLD:
             return None
 
@@ -147,7 +147,7 @@ def from_hosts(run: Run) -> dict[str, list[Problem]]:
                 severity=Severity.HINT,
             )
         )
-    entries = {entry["name"]: entry for entry in run.spec["members"]}
+    entries = run.spec.member_by_name
     problems: dict[str, list[Problem]] = {}
     for name, each in found.items():
         member = name.removesuffix(ENDPOINT)
@@ -157,9 +157,9 @@ def from_hosts(run: Run) -> dict[str, list[Problem]]:
     return problems
 
 
-def of_member(entry: member_join.Entry, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
+def of_member(entry: MemberEntry, reached: Target, faults: Mapping[str, Fault]) -> Iterator[Problem]:
     """Problems on the way to a member; ``faults`` is by the name of who tried."""
-    where = f"spec.members[{entry['name']}].{registration.reached_by(entry)}"
+    where = f"spec.members[{entry.name}].{registration.reached_by(entry)}"
     for what, fault in sentences(reached, faults):
         yield Problem(
             what,

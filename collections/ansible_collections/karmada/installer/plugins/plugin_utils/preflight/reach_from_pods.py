@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from ..api_object import Object
+from ..components.spec import MemberEntry
 from ..components.table import KARMADA_CA, KARMADA_CONTROLLER_MANAGER
-from ..components.types import agent_hosts, pulls
 from ..control_plane.bootstrap import owner_labels
 from ..kube.cluster import Cluster
 from ..kube.errors import collected
@@ -56,7 +56,7 @@ def _of_pushed(run: Run, registered: Clusters, seconds: int) -> dict[str, list[P
         for batch in reach_probe.batches(targets):
             pod = reach_probe.pod(run.instance, KARMADA_CONTROLLER_MANAGER, run.namespace, batch, seconds)
             faults |= reach_probe.look(run.host_cluster, pod, batch, seconds)
-    entries = {entry["name"]: entry for entry in run.spec["members"]}
+    entries = run.spec.member_by_name
     who = f"a pod in namespace {run.namespace}"
     return {
         each.name: list(reach_from_hosts.of_member(entries[each.name], each, {who: faults[each.name]}))
@@ -85,12 +85,12 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
     due = [
         entry
         for entry in selected_members.entries(run)
-        if pulls(entry) and not agent_hosts(entry) and member_checks.is_unknown(entry, registered.get(entry["name"]))
+        if entry.pulls and not entry.agent_hosts and member_checks.is_unknown(entry, registered.get(entry.name))
     ]
     if not due:
         return {}
     if run.stored_state is None or not run.control_plane_exists:
-        names = ", ".join(entry["name"] for entry in due)
+        names = ", ".join(entry.name for entry in due)
         run.tell(
             Problem(
                 f"whether {names} reach the control plane cannot be tried before there is one",
@@ -103,11 +103,11 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
     target = Target.of_url("control plane", run.public_url, authority)
     with ThreadPoolExecutor(member_join.AT_ONCE) as pool:
         found = pool.map(collected, [partial(_of_one, run, entry, target, seconds) for entry in due])
-        return {entry["name"]: told for entry, told in zip(due, found, strict=True) if told}
+        return {entry.name: told for entry, told in zip(due, found, strict=True) if told}
 
 
-def _of_one(run: Run, entry: member_join.Entry, target: Target, seconds: int) -> Iterator[Problem]:
-    name = entry["name"]
+def _of_one(run: Run, entry: MemberEntry, target: Target, seconds: int) -> Iterator[Problem]:
+    name = entry.name
     pod = reach_probe.pod(run.instance, agent.ROW, NAMESPACE_ON_MEMBER, [target], seconds)
     # Those of the document are in other namespaces.
     pod["spec"].pop("imagePullSecrets", None)

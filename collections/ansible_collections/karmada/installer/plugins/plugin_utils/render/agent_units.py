@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import agent_ide
 
 from ..components.flags import AGENT_IDENTITY, CONTROL_PLANE_CONFIG
 from ..components.instance import Instance
+from ..components.spec import Spec
 from ..components.types import MEMBER_NAMESPACE, Component, Layout
 from ..encoding import base64_text
 from ..pki import kubeconfig as pki_kubeconfig
@@ -94,9 +95,9 @@ def addition(
     )
 
 
-def seconds_between_starts(spec: Mapping[str, Any]) -> int:
+def seconds_between_starts(spec: Spec) -> int:
     """Seconds after which an agent restarts, and so uses a renewed certificate."""
-    validity = x509.parse_duration(spec["certificates"]["validity"])
+    validity = x509.parse_duration(spec.certificates.validity)
     return max(_SHORTEST_SECONDS, int(validity.total_seconds()) // _LIFETIMES)
 
 

@@ -70,6 +70,8 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
     """Etcd members of the document: hosts, or pods by their stable names; empty with an external etcd."""
     if etcd_on_hosts(instance.spec):
         return component_hosts.etcd_members(instance)
+    if instance.spec.external_etcd:
+        return ()
     name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
     return tuple(
         EtcdMember(
@@ -77,7 +79,7 @@ def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
             client_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['client']}",
             peer_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['peer']}",
         )
-        for ordinal in range(settings_of(ETCD, instance.spec).get("replicas", 0))
+        for ordinal in range(settings_of(ETCD, instance.spec).replicas)
     )
 
 

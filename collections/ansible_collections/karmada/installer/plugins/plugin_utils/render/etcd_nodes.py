@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api_object import Object, is_true
+from ..components.spec import Settings, Spec
 from ..components.table import ETCD
 from ..components.types import settings_of
 
@@ -18,12 +19,12 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 _ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
-def is_wanted(spec: Mapping[str, Any]) -> bool:
+def is_wanted(spec: Spec) -> bool:
     """Return whether the document puts the data of etcd into directories of nodes."""
-    return "hostPath" in (settings_of(ETCD, spec).get("volumeData") or {})
+    return settings_of(ETCD, spec).host_path is not None
 
 
-def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:
+def reason_unfit(node: Object, settings: Settings) -> str:
     """Reason why no member can run on this node, empty if one can. ``settings`` are those of etcd in the document."""
     labels = node["metadata"].get("labels") or {}
     if not is_true(node, "Ready"):
@@ -32,19 +33,17 @@ def reason_unfit(node: Object, settings: Mapping[str, Any]) -> str:
         return "it takes no pods (cordoned)"
     if HOSTNAME_LABEL not in labels:
         return f"it has no label {HOSTNAME_LABEL}"
-    lacking = [
-        f"{key}={value}" for key, value in (settings.get("nodeSelector") or {}).items() if labels.get(key) != value
-    ]
+    lacking = [f"{key}={value}" for key, value in settings.node_selector.items() if labels.get(key) != value]
     if lacking:
         return f"it does not have {', '.join(lacking)}"
-    tolerations = settings.get("tolerations") or []
+    tolerations = settings.tolerations
     for taint in (node.get("spec") or {}).get("taints") or []:
         if taint["effect"] != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
             return f"its taint {taint['key']} is not tolerated"
     return ""
 
 
-def choose(nodes: Sequence[Object], settings: Mapping[str, Any]) -> tuple[str, ...]:
+def choose(nodes: Sequence[Object], settings: Settings) -> tuple[str, ...]:
     """Host names for the members in their order, one node each, spread over as many zones as possible."""
     zones: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
@@ -53,7 +52,7 @@ def choose(nodes: Sequence[Object], settings: Mapping[str, Any]) -> tuple[str, .
             zones.setdefault(labels.get(_ZONE_LABEL, ""), []).append(labels[HOSTNAME_LABEL])
     turns = max(map(len, zones.values()), default=0)
     in_turn = [zones[zone][turn] for turn in range(turns) for zone in sorted(zones) if turn < len(zones[zone])]
-    return tuple(in_turn[: settings["replicas"]])
+    return tuple(in_turn[: settings.replicas])
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

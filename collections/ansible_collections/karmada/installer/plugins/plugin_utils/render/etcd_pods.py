@@ -15,7 +15,7 @@ from .cluster_layout import BASE, ETCD_DATA
 from .etcd_nodes import HOSTNAME_LABEL
 from .pods import pod_template, workload_metadata
 
-DEFAULT_CLAIM = {"size": "5Gi"}
+DEFAULT_SIZE = "5Gi"
 #: A class without a provisioner, so that other claims do not bind our volumes, nor ours other volumes.
 HOST_PATH_CLASS = "karmada-installer-host-path"
 #: Required by the API; a directory of a node has no size.
@@ -45,7 +45,7 @@ def service(instance: Instance) -> Object:
 
 def config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Object:
     """ConfigMap with one key for each member, so that each mounts only its own configuration."""
-    extra = settings_of(ETCD, instance.spec).get("extraArgs", {})
+    extra = settings_of(ETCD, instance.spec).extra_args
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -85,7 +85,7 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
     pod["spec"]["volumes"].append({"name": "configuration", "configMap": {"name": instance.object_name("etcd-config")}})
     spec: Object = {
         "serviceName": name,
-        "replicas": settings["replicas"],
+        "replicas": settings.replicas,
         "podManagementPolicy": "Parallel",
         # The installer, which knows their health, replaces members one at a time; a rollout would not wait for it.
         "updateStrategy": {"type": "OnDelete"},
@@ -113,14 +113,14 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
 
 
 def _claim(instance: Instance) -> Object:
-    wanted = (settings_of(ETCD, instance.spec).get("volumeData") or {}).get("volumeClaim") or DEFAULT_CLAIM
+    settings = settings_of(ETCD, instance.spec)
     claim: Object = {
         "accessModes": ["ReadWriteOnce"],
         "volumeMode": "Filesystem",
-        "resources": {"requests": {"storage": wanted["size"]}},
+        "resources": {"requests": {"storage": settings.claim_size or DEFAULT_SIZE}},
     }
-    if wanted.get("storageClassName"):
-        claim["storageClassName"] = wanted["storageClassName"]
+    if settings.storage_class:
+        claim["storageClassName"] = settings.storage_class
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -145,7 +145,7 @@ def _host_path_claim(instance: Instance, name: str) -> Object:
 
 def host_directory(instance: Instance) -> str:
     """Directory on the nodes. Its name contains the owner, so that no later control plane finds old data in it."""
-    path = settings_of(ETCD, instance.spec)["volumeData"]["hostPath"]["path"]
+    path = settings_of(ETCD, instance.spec).host_path
     return f"{path}/{instance.name}-{instance.owner}"
 
 
@@ -164,7 +164,7 @@ def host_volumes(instance: Instance, etcd: EtcdState) -> list[Object]:
     kinds = {_DIRECTORY: {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}, "data": {"local": {"path": path}}}
     return [
         _host_volume(instance, name, ordinal, node, source)
-        for ordinal, node in enumerate(etcd.nodes[: settings_of(ETCD, instance.spec)["replicas"]])
+        for ordinal, node in enumerate(etcd.nodes[: settings_of(ETCD, instance.spec).replicas])
         for name, source in kinds.items()
     ]
 

@@ -44,6 +44,7 @@ from ..components import endpoint
 from ..components.hosts import CONTROL_PLANE_ROLE, Host, hosts_of
 from ..components.instance import Instance
 from ..components.ip_families import bracketed
+from ..components.spec import Spec
 from ..components.table import KARMADA_APISERVER
 from ..problems import Problem, Reason
 from .unit_text import HARDENING, SYSTEM_CALLS, environment, unit_file
@@ -81,12 +82,12 @@ _KEEPALIVED_FILE = "keepalived.conf"
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,15}")
 
 
-def is_wanted(spec: Mapping[str, Any]) -> bool:
+def is_wanted(spec: Spec) -> bool:
     """Return whether the document asks for a virtual IP."""
-    return bool(spec["endpoint"].get("type") == VIRTUAL_IP)
+    return spec.endpoint.type == VIRTUAL_IP
 
 
-def load_balancers(spec: Mapping[str, Any]) -> tuple[Host, ...]:
+def load_balancers(spec: Spec) -> tuple[Host, ...]:
     """Hosts that can hold the address, in the order of the document; empty without a virtual IP."""
     if not is_wanted(spec):
         return ()
@@ -105,9 +106,9 @@ def in_turn(instance: Instance, files: Mapping[str, Mapping[str, str]]) -> tuple
     return serving, [name for name in names if name not in serving]
 
 
-def virtual_ip(spec: Mapping[str, Any]) -> str:
+def virtual_ip(spec: Spec) -> str:
     """Virtual IP address in its canonical form."""
-    return str(ipaddress.ip_address(spec["endpoint"]["virtualIP"]["address"]))
+    return str(ipaddress.ip_address(spec.endpoint.virtual_ip or ""))
 
 
 def interface_problem(host: Host, interface: str) -> Problem | None:
@@ -177,7 +178,7 @@ def haproxy_configuration(instance: Instance, host: Host) -> str:
     return _rendered(
         "haproxy.cfg.j2",
         source=bracketed(host.address),
-        bind=f"{bracketed(virtual_ip(spec))}:{endpoint.port(spec['endpoint'], None)}",
+        bind=f"{bracketed(virtual_ip(spec))}:{endpoint.port(spec.endpoint, None)}",
         servers=[
             {"name": each.name, "address": f"{bracketed(each.address)}:{port}"}
             for each in hosts_of(spec, CONTROL_PLANE_ROLE)
@@ -204,7 +205,7 @@ def keepalived_configuration(instance: Instance, host: Host, interface: str) -> 
         folder=configuration_folder(instance, KEEPALIVED),
         vrrp_instance=unit_name(instance, "virtual-ip").removesuffix(".service"),
         interface=_checked(host, interface),
-        router=spec["endpoint"]["virtualIP"]["virtualRouterID"],
+        router=spec.endpoint.virtual_router_id,
         priority=priority(balancers, host),
         peers=[each.address for each in balancers if each != host],
         virtual_ip=f"{address}/{address.max_prefixlen}",
@@ -248,7 +249,7 @@ def _haproxy_tree(instance: Instance, host: Host, authority: bytes) -> Tree:
     ]
     command = f"{PROGRAMS[HAPROXY]} -Ws -f {folder}/haproxy.cfg"
     hardening: dict[str, str] = {}
-    if endpoint.port(instance.spec["endpoint"], None) < _FIRST_UNPRIVILEGED_PORT:
+    if endpoint.port(instance.spec.endpoint, None) < _FIRST_UNPRIVILEGED_PORT:
         # In a user namespace of its own the capability would be valid only there.
         right = "CAP_NET_BIND_SERVICE"
         hardening = {"AmbientCapabilities": right, "CapabilityBoundingSet": right, "PrivateUsers": "no"}
@@ -308,7 +309,7 @@ def _keepalived_tree(instance: Instance, host: Host, interface: str) -> Tree:
         ("OOMScoreAdjust", "-900"),
     ]
     health = {
-        "url": endpoint.url(virtual_ip(instance.spec), endpoint.port(instance.spec["endpoint"], None))
+        "url": endpoint.url(virtual_ip(instance.spec), endpoint.port(instance.spec.endpoint, None))
         + KARMADA_APISERVER.health.ready,
         "authority": f"{configuration_folder(instance, HAPROXY)}/ca.crt",
     }

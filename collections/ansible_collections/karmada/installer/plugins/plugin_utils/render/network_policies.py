@@ -7,6 +7,8 @@ namespace are not affected. Probes and port-forward come from the pod's own node
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..api_object import Object
 from ..components.instance import Instance
 from ..components.table import BY_NAME, COMPONENTS
@@ -21,13 +23,12 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
 
     Callers that are not installed are allowed, too, so that enabling a component changes no other component's policy.
     """
-    settings = instance.spec["networkPolicies"]
-    if not settings["enabled"]:
+    if not instance.spec.network_policies_enabled:
         return []
     spec: Object = {
         "podSelector": {"matchLabels": instance.selector(component.row, component.member)},
         "policyTypes": ["Ingress"],
-        "ingress": _ingress(instance, component, settings.get("metricsFrom", [])),
+        "ingress": _ingress(instance, component, instance.spec.metrics_from),
     }
     if component.calls_nobody_else:
         spec["policyTypes"] = ["Ingress", "Egress"]
@@ -42,7 +43,7 @@ def of_component(instance: Instance, component: Component) -> list[Object]:
     ]
 
 
-def _ingress(instance: Instance, component: Component, metrics_from: list[Object]) -> list[Object]:
+def _ingress(instance: Instance, component: Component, metrics_from: Sequence[Object]) -> list[Object]:
     if component.for_everybody:
         # Clients come from anywhere and authenticate.
         return [{"ports": [_tcp(component.listens(instance.spec)[component.served_port])]}]

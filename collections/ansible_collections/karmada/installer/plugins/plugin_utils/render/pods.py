@@ -9,7 +9,7 @@ from ..api_object import Object
 from ..components import image_pins
 from ..components.instance import Instance
 from ..components.table import enabled_file_sets
-from ..components.types import Component, Health, settings_of
+from ..components.types import Component, Health, image_pull_secrets, settings_of
 from .cluster_layout import BASE
 
 #: Not root, and not used by any distribution.
@@ -25,9 +25,9 @@ def workload_metadata(instance: Instance, component: Component) -> Object:
     """Metadata of a workload, with the document's labels and annotations, which its pods have, too."""
     settings = settings_of(component, instance.spec)
     metadata = instance.metadata(component.row, instance.object_name(component.name), component.member)
-    metadata["labels"] = {**(settings.get("labels") or {}), **metadata["labels"]}
-    if settings.get("annotations"):
-        metadata["annotations"] = dict(settings["annotations"])
+    metadata["labels"] = {**settings.labels, **metadata["labels"]}
+    if settings.annotations:
+        metadata["annotations"] = dict(settings.annotations)
     return metadata
 
 
@@ -42,14 +42,13 @@ def config_files(instance: Instance, component: Component) -> dict[str, tuple[st
 
 def pod_template(instance: Instance, component: Component, config_hash: str, flags: list[str]) -> Object:
     settings = settings_of(component, instance.spec)
-    images = instance.spec["images"]
     file_sets = enabled_file_sets(component, instance.spec)
     plain_files = config_files(instance, component)
     ports = component.listens(instance.spec)
     container: Object = {
         "name": component.row,
         "image": image_pins.reference(instance, component),
-        "imagePullPolicy": settings.get("imagePullPolicy") or images["pullPolicy"],
+        "imagePullPolicy": settings.image_pull_policy or instance.spec.images.pull_policy,
         "command": [component.binary, *flags],
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "securityContext": {
@@ -63,11 +62,11 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
         ],
         **_probes(component.health, ports),
     }
-    if settings.get("resources"):
-        container["resources"] = settings["resources"]
-    if settings.get("extraEnv"):
-        container["env"] = list(settings["extraEnv"])
-    container["volumeMounts"] += settings.get("extraVolumeMounts") or []
+    if settings.resources:
+        container["resources"] = dict(settings.resources)
+    if settings.extra_env:
+        container["env"] = list(settings.extra_env)
+    container["volumeMounts"] += settings.extra_volume_mounts
     pod: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -91,19 +90,19 @@ def pod_template(instance: Instance, component: Component, config_hash: str, fla
             {"name": _volume_name(directory), "configMap": {"name": instance.object_name(name)}}
             for directory, (name, _) in plain_files.items()
         ]
-        + (settings.get("extraVolumes") or []),
-        "topologySpreadConstraints": settings.get("topologySpreadConstraints") or [_spread(instance, component)],
-        **{key: settings[key] for key in _POD_SETTINGS if settings.get(key)},
+        + list(settings.extra_volumes),
+        "topologySpreadConstraints": list(settings.topology_spread_constraints) or [_spread(instance, component)],
+        **{key: settings.plain[key] for key in _POD_SETTINGS if settings.plain.get(key)},
     }
-    pod["securityContext"].update(settings.get("securityContext") or {})
-    if pull_secrets := settings.get("imagePullSecrets", images.get("pullSecrets")):
-        pod["imagePullSecrets"] = [{"name": each["name"]} for each in pull_secrets]
+    pod["securityContext"].update(settings.security_context)
+    if secrets := image_pull_secrets(component, instance.spec):
+        pod["imagePullSecrets"] = [{"name": name} for name in secrets]
     restarts = instance.restarts.get(component.row)
     return {
         "metadata": {
-            "labels": {**(settings.get("labels") or {}), **instance.labels(component.row, component.member)},
+            "labels": {**settings.labels, **instance.labels(component.row, component.member)},
             "annotations": {
-                **(settings.get("annotations") or {}),
+                **settings.annotations,
                 CONFIG_HASH_ANNOTATION: config_hash,
                 **({RESTARTS_ANNOTATION: str(restarts)} if restarts else {}),
             },

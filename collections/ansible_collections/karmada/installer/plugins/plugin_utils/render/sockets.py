@@ -37,8 +37,8 @@ def on_host(instance: Instance, host: Host) -> list[Socket]:
     components = component_hosts.components_on(instance, host)
     found = [socket for component in components for socket in of_component(instance, host, component)]
     if host in load_balancer.load_balancers(instance.spec):
-        settings = instance.spec["endpoint"]
-        found.append(Socket(load_balancer.HAPROXY, settings["virtualIP"]["address"], endpoint.port(settings, None)))
+        address, port = load_balancer.virtual_ip(instance.spec), endpoint.port(instance.spec.endpoint, None)
+        found.append(Socket(load_balancer.HAPROXY, address, port))
         found.append(Socket(load_balancer.HAPROXY, units.LOOPBACK, load_balancer.MONITOR_PORT))
     return found
 
@@ -68,7 +68,7 @@ def _of_etcd(instance: Instance, host: Host, where: Layout) -> Iterator[Socket]:
         token="",
         existing=False,
         generation=1,
-        extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
+        extra=settings_of(ETCD, instance.spec).extra_args,
     )
     for key in ("listen-client-urls", "listen-peer-urls", "listen-metrics-urls"):
         for url in map(urlsplit, str(configuration[key]).split(",")):

@@ -23,6 +23,7 @@ from ..components.hosts import AGENT_ROLE, Host, all_components, all_hosts, etcd
 from ..components.instance import Instance, shortened
 from ..components.ip_families import bracketed
 from ..components.server_names import server_names
+from ..components.spec import Spec
 from ..components.state import EtcdState
 from ..components.table import ETCD, KARMADA_APISERVER
 from ..components.types import Component, Layout, Names, Scheme, settings_of
@@ -71,9 +72,9 @@ def program(instance: Instance, component: Component) -> str:
     """
     release, spec = instance.release, instance.spec
     version, settings = getattr(release, component.image.release), settings_of(component, spec)
-    folder, tag = version, settings.get("imageTag") or version
-    if spec["artifacts"]["source"] == "Image" and (settings.get("imageRepository") or tag != version):
-        reference = component.image.reference(spec["images"], release, settings)
+    folder, tag = version, settings.image_tag or version
+    if spec.artifacts.source == "Image" and (settings.image_repository or tag != version):
+        reference = component.image.reference(spec.images, release, settings)
         # No tag contains this character.
         folder = f"{tag}~{hashlib.sha256(reference.encode()).hexdigest()[:8]}"
     return f"{PROGRAMS}/{folder}/{component.binary.rsplit('/', 1)[-1]}"
@@ -100,16 +101,16 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
     )
 
 
-def _shutdown_delay(spec: Mapping[str, Any]) -> int:
+def _shutdown_delay(spec: Spec) -> int:
     """Shutdown delay in seconds, longer than our load balancer needs to detect it; others check less often.
 
     0 if clients use the address of a host. It does not depend on the number of hosts: a new host would restart the API
     servers of the others.
     """
-    settings = spec["endpoint"]
-    if settings.get("type") == "VirtualIP":
+    settings = spec.endpoint
+    if settings.type == "VirtualIP":
         return 3
-    return 0 if settings.get("host") in {host.address for host in all_hosts(spec)} else 5
+    return 0 if settings.host in {host.address for host in all_hosts(spec)} else 5
 
 
 @dataclass(frozen=True)
@@ -251,10 +252,7 @@ def component_unit(
         ("User", user_name(instance, component)),
         ("Group", user_name(instance, component)),
         ("Environment", unit_text.environment(HASH_VARIABLE, digest)),
-        *(
-            ("Environment", unit_text.environment(each["name"], each.get("value", "")))
-            for each in settings.get("extraEnv") or []
-        ),
+        *(("Environment", unit_text.environment(each["name"], each.get("value", ""))) for each in settings.extra_env),
         ("ExecStart", " \\\n  ".join(unit_text.argument(part) for part in [program(instance, component), *arguments])),
         ("Restart", "always"),
         ("RestartSec", "2"),
@@ -262,7 +260,7 @@ def component_unit(
         ("TimeoutStopSec", "60"),
         ("LimitNOFILE", "1048576"),
         *addition.service,
-        *unit_text.shares(settings.get("resources") or {}),
+        *unit_text.shares(settings.resources),
         *((("ReadWritePaths", where.data),) if component.keeps_data else ()),
         *sorted(unit_text.HARDENING.items()),
         *unit_text.execution([program(instance, component), *addition.programs]),
@@ -298,7 +296,7 @@ def _configuration(
             token=etcd.token,
             existing=etcd.bootstrapped,
             generation=etcd.generation,
-            extra=settings_of(ETCD, instance.spec).get("extraArgs", {}),
+            extra=settings_of(ETCD, instance.spec).extra_args,
         )
         yield configuration_file(where.path(ETCD.settings_file), yaml.safe_dump(configuration).encode(), user)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from ..api_object import Object
 from ..components import endpoint, table
@@ -140,13 +139,13 @@ def _config_hash(instance: Instance, component: Component, where: Layout, materi
             digest.update(hashlib.sha256(text.encode()).digest())
     if component.settings_file:
         # Not all of that file, because the end of the bootstrap changes nothing for a running member.
-        digest.update(json.dumps(settings_of(component, instance.spec).get("extraArgs", {}), sort_keys=True).encode())
+        digest.update(json.dumps(dict(settings_of(component, instance.spec).extra_args), sort_keys=True).encode())
     return digest.hexdigest()[:32]
 
 
 def component_service(instance: Instance, component: Component) -> Object:
     """Service of a component; the API server's depends on the document's endpoint."""
-    settings = instance.spec["endpoint"]
+    settings = instance.spec.endpoint
     target = component.listens(instance.spec)[component.served_port]
     metadata = instance.metadata(component.row, instance.service_name(component.name), component.member)
     spec: Object = {
@@ -167,12 +166,12 @@ def component_service(instance: Instance, component: Component) -> Object:
         spec.update(
             type=endpoint.service_type(settings),
             ports=endpoint.service_ports(settings, target),
-            ipFamilyPolicy=settings["ipFamilyPolicy"],
+            ipFamilyPolicy=settings.ip_family_policy,
         )
-        if settings.get("loadBalancerClass"):
-            spec["loadBalancerClass"] = settings["loadBalancerClass"]
-        if settings.get("serviceAnnotations"):
-            metadata["annotations"] = dict(settings["serviceAnnotations"])
+        if settings.load_balancer_class:
+            spec["loadBalancerClass"] = settings.load_balancer_class
+        if settings.service_annotations:
+            metadata["annotations"] = dict(settings.service_annotations)
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
@@ -181,27 +180,26 @@ def passage(instance: Instance, ingress_controller: str) -> list[Object]:
 
     ``ingress_controller`` is the controller of its IngressClass.
     """
-    settings = instance.spec["endpoint"]
-    kind = endpoint.PASSAGES.get(settings["type"])
+    settings = instance.spec.endpoint
+    kind = endpoint.PASSAGES.get(settings.type)
     if not kind:
         return []
     name = instance.object_name(KARMADA_APISERVER.name)
     metadata = instance.metadata(KARMADA_APISERVER.name, name)
-    own: Mapping[str, Any] = settings.get(kind.kind.lower()) or {}
-    annotations = {**own.get("annotations", {})}
     if kind.kind == "Ingress":
-        annotations = {**endpoint.pass_through(ingress_controller), **annotations}
-        spec = _ingress_spec(settings["host"], name, own.get("className"))
+        annotations = {**endpoint.pass_through(ingress_controller), **settings.ingress_annotations}
+        spec = _ingress_spec(settings.host or "", name, settings.ingress_class)
     else:
-        metadata["labels"] = {**own.get("labels", {}), **metadata["labels"]}
+        annotations = dict(settings.route_annotations)
+        metadata["labels"] = {**settings.route_labels, **metadata["labels"]}
         spec = {
             "to": {"kind": "Service", "name": name, "weight": 100},
             "port": {"targetPort": endpoint.PORT_NAME},
             "tls": {"termination": "passthrough"},
             "wildcardPolicy": "None",
         }
-        if settings.get("host"):
-            spec["host"] = settings["host"]
+        if settings.host:
+            spec["host"] = settings.host
     if annotations:
         metadata["annotations"] = annotations
     return [{"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}]
@@ -222,7 +220,7 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
         "kind": "Deployment",
         "metadata": workload_metadata(instance, component),
         "spec": {
-            "replicas": settings_of(component, instance.spec)["replicas"],
+            "replicas": settings_of(component, instance.spec).replicas,
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": instance.selector(component.row, component.member)},
             # The old pod serves until the new one is ready.
@@ -235,7 +233,7 @@ def _deployment(instance: Instance, component: Component, where: Layout, config_
 def _disruption_budget(instance: Instance, component: Component) -> list[Object]:
     """Budget if replicas allow for it: with one replica it would only block draining, unless the document sets one."""
     settings = settings_of(component, instance.spec)
-    budget = settings.get("podDisruptionBudgetConfig") or ({"maxUnavailable": 1} if settings["replicas"] > 1 else None)
+    budget = settings.disruption_budget or ({"maxUnavailable": 1} if settings.replicas > 1 else None)
     if budget is None:
         return []
     return [

@@ -98,7 +98,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         members=seen.api.get("members", ()),
         api_ready=bool(seen.api.get("version")),
         aggregated_ready=seen.api.get("aggregated", False),
-        crds_installed=seen.api.get("crds", False) or not run.spec["installCRD"],
+        crds_installed=seen.api.get("crds", False) or not run.spec.installs_crd,
         etcd_storage=run.state.etcd.storage,
         etcd_desired=seen.etcd_desired,
         etcd_ready=seen.etcd_ready,
@@ -106,7 +106,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         certificates=seen.certificates,
         kubeconfig_secret=seen.kubeconfig_secret,
         installed=bool(run.stored_state and run.stored_state.document),
-        wanted_members=[entry["name"] for entry in run.spec["members"]],
+        wanted_members=list(run.spec.member_by_name),
         notes=[
             *version_notes(seen.versions),
             *(
@@ -123,14 +123,13 @@ def observation(run: Run, seen: Seen) -> Observation:
 
 def _leaving(run: Run) -> list[Problem]:
     """Members that are to leave and have not, for whatever reason."""
-    listed = {entry["name"] for entry in run.spec["members"]}
     return [
         warning(
             f"member {name} is no longer listed and has not left; karmada.installer.members lets it leave, or says why "
             "not",
             Reason.MEMBER_LEAVING,
         )
-        for name in sorted(set(run.state.members) - listed)
+        for name in sorted(set(run.state.members) - run.spec.member_by_name.keys())
     ]
 
 

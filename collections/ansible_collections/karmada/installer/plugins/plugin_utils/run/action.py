@@ -17,6 +17,7 @@ from ansible.utils.display import Display
 
 from .. import run_process
 from ..components import image_pins
+from ..components.spec import Spec
 from ..document.references import Connection
 from ..kube.apply import ApplyFailed, Change
 from ..kube.errors import ApiError
@@ -118,7 +119,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         "selected": selected_members.of_variables(task_vars),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
-    run = Run(deployment, stands, **common, place=_place_of(deployment["spec"]))
+    run = Run(deployment, stands, **common, place=_place_of(Spec(deployment["spec"])))
     run.trace = Display().vvv
     run.confirmed_images = image_pins.confirmed(task_vars)
     lock = {"deployment": deployment, "connection": asdict(stands)}
@@ -126,11 +127,11 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
     return run
 
 
-def _place_of(spec: Mapping[str, Any]) -> Callable[[Facts], Place]:
+def _place_of(spec: Spec) -> Callable[[Facts], Place]:
     """Class of place for the mode of the document; no other code asks for the mode to tell places apart."""
-    if spec["mode"] == "Binary":
+    if spec.mode == "Binary":
         return OnHosts
-    return PodsAboveHosts if spec.get("hosts") else InPods
+    return PodsAboveHosts if spec.hosts else InPods
 
 
 def give_back(lock: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ Nothing here depends on the state of the instance, and nothing writes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..api_object import Object
 from ..artifacts.source import Source
-from ..components.types import external_etcd
+from ..components.spec import Spec
 from ..document import overlay
 from ..document.references import Connection, References
 from ..kube.cluster import Cluster
@@ -46,7 +46,7 @@ class Facts(ABC):
         selected: Collection[str] = (),
     ) -> None:
         self.deployment = deployment
-        self.spec: Mapping[str, Any] = deployment["spec"]
+        self.spec = Spec(deployment["spec"])
         self.connection = connection
         self.operation = operation
         self.holder = holder
@@ -71,8 +71,7 @@ class Facts(ABC):
     @property
     def namespace(self) -> str:
         """Namespace of the instance in the host cluster."""
-        namespace: str = self.spec["hostCluster"]["namespace"]
-        return namespace
+        return self.spec.host_cluster.namespace
 
     # -- clusters --------------------------------------------------------------------------------------------------
 
@@ -138,19 +137,19 @@ class Facts(ABC):
     @cached_property
     def external_etcd_files(self) -> dict[str, bytes]:
         """ca.crt, tls.crt and tls.key of an external etcd; empty if etcd is ours."""
-        external = external_etcd(self.spec)
+        external = self.spec.external_etcd
         if external is None:
             return {}
         where = "spec.components.etcd.external.secretRef"
-        files, keys = self.secret(external["secretRef"]["name"], where), ("ca.crt", "tls.crt", "tls.key")
+        files, keys = self.secret(external.secret, where), ("ca.crt", "tls.crt", "tls.key")
         missing = [key for key in keys if not files.get(key)]
         if missing:
-            what = f"the Secret {external['secretRef']['name']} has no {', '.join(missing)}"
+            what = f"the Secret {external.secret} has no {', '.join(missing)}"
             raise ProblemsError(Problem(what, where, f"put {', '.join(keys)} there", reason=Reason.INVALID_SECRET))
         return {key: files[key] for key in keys}
 
     @property
     def artifact_source(self) -> Source:
         """Source of files that are not part of the collection."""
-        settings, directory = self.spec["artifacts"], self.connection.artifacts
-        return Source(settings["source"], settings.get("url"), Path(directory) if directory else None)
+        settings, directory = self.spec.artifacts, self.connection.artifacts
+        return Source(settings.source, settings.url, Path(directory) if directory else None)

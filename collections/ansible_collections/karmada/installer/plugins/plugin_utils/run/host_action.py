@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Unpack
 from ansible.errors import AnsibleError
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 
+from ..components.spec import HostEntry
 from ..redaction import redacted
 from .action import StepAction
 from .host_observation import HostObservation, Lost, Notes, Trouble, UnitStatus
@@ -61,18 +62,17 @@ class HostAction(StepAction):
         """Do the step; returns the result's own keys."""
 
     @property
-    def host_entry(self) -> dict[str, Any]:
+    def host_entry(self) -> HostEntry:
         """Entry in the document of this host, or of the one that the task is delegated to."""
         variables = self.variables
         if self._task.delegate_to:
             variables = variables["hostvars"][self._task.delegate_to]
-        entry: dict[str, Any] = plain(variables["karmada_host"])
-        return entry
+        return HostEntry(plain(variables["karmada_host"]))
 
     @property
     def host_name(self) -> str:
         """Name of the host in the document."""
-        return str(self.host_entry["name"])
+        return self.host_entry.name
 
     @property
     def seen(self) -> HostObservation:

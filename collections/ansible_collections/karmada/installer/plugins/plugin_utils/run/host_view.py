@@ -94,8 +94,7 @@ class HostView:
         """Return whether this is the agent of a member that has left the document and is still joined."""
         if component.row != KARMADA_AGENT_ON_HOST.name:
             return False
-        listed = {entry["name"] for entry in self.run.spec["members"]}
-        return component.member in self.run.state.members and component.member not in listed
+        return component.member in self.run.state.members and component.member not in self.run.spec.member_by_name
 
     @cached_property
     def _agents(self) -> dict[str, AgentAccess]:

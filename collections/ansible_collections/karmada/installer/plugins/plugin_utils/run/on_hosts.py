@@ -33,7 +33,7 @@ from ..components.table import (
     members_on_hosts,
     wanted_components,
 )
-from ..components.types import Addresses, Component, KeyPair, agent_hosts, external_etcd, members_with_agent_hosts
+from ..components.types import Addresses, Component, KeyPair, members_with_agent_hosts
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.no_cluster import NoCluster
@@ -75,8 +75,8 @@ class OnHosts(Place):
         spec = self.facts.spec
         state = State(
             owner=str(uuid4()),
-            version=releases.choose(spec.get("version"), None).karmada,
-            etcd=EtcdState(token=str(uuid4()), storage="external" if external_etcd(spec) else "directory"),
+            version=releases.choose(spec.version, None).karmada,
+            etcd=EtcdState(token=str(uuid4()), storage="external" if spec.external_etcd else "directory"),
         )
         return certificates.with_new_keys(state, spec, self.facts.now)
 
@@ -103,7 +103,7 @@ class OnHosts(Place):
         if run.leaving or any(self.trouble_of(name) for name in self.hosts):
             return places
         # The agent of a member that could not leave is still at work.
-        leaving = {name for name, record in state.members.items() if agent_hosts(record)}
+        leaving = {name for name in state.members if state.member(name).agent_hosts}
         there = {*members_on_hosts(self.facts.spec), *leaving}
         return {member: place for member, place in places.items() if member in there}
 
@@ -130,10 +130,10 @@ class OnHosts(Place):
         """Administrator's certificate: the one in the kubeconfig that exists, or a new one."""
         leaf, authority = administrator(self.facts.spec), seen.state.authorities[ADMIN.authority]
         present = _admin_of(self.facts.connection.kubeconfig_output)
-        settings = self.facts.spec["certificates"]
+        settings = self.facts.spec.certificates
         wanted = x509.Certificate(leaf.name, leaf.authority, leaf.common_name, leaf.organizations, client=True)
-        algorithm = settings["keyAlgorithm"]
-        validity, renew_before = (x509.parse_duration(settings[key]) for key in ("validity", "renewBefore"))
+        algorithm = settings.key_algorithm
+        validity, renew_before = map(x509.parse_duration, (settings.validity, settings.renew_before))
         why = x509.reasons_to_reissue(wanted, present, authority.certificate, algorithm, self.facts.now, renew_before)
         pair = x509.issue(wanted, authority, algorithm, self.facts.now, validity) if why or present is None else present
         material = pki_files.Material(
@@ -229,7 +229,7 @@ class OnHosts(Place):
         self.handover.agents = {**before, **{name: each.plain for name, each in access.items()}}
         if members_with_agent_hosts(run.spec) and not run.check:
             state = run.state
-            hosts = {each["name"]: each for each in run.spec["hosts"] if self.hosts[each["name"]].is_of_members}
+            hosts = {each.name: each.plain for each in run.spec.hosts if self.hosts[each.name].is_of_members}
             run.save(replace(state, hosts={**state.hosts, **hosts}, member_places=self.member_places(state)))
 
     def hand_on_members(self, run: Run, access: Mapping[str, bytes], ready: Iterable[str]) -> bool:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..api_object import Object
 from ..artifacts.source import Source
@@ -21,6 +21,7 @@ from ..components import endpoint, ip_families, releases
 from ..components import hosts as component_hosts
 from ..components.hosts import ETCD_ROLE
 from ..components.instance import Instance
+from ..components.spec import MemberEntry, Spec
 from ..components.state import EtcdState, State
 from ..components.table import (
     AGGREGATED_SERVERS,
@@ -30,7 +31,7 @@ from ..components.table import (
     KARMADA_WEBHOOK,
     wanted_components,
 )
-from ..components.types import Addresses, Component, agent_hosts, etcd_on_hosts, external_etcd, settings_of
+from ..components.types import Addresses, Component, etcd_on_hosts, settings_of
 from ..document.references import cluster_from_secret
 from ..kube import host_cluster
 from ..kube.cluster import Cluster
@@ -149,8 +150,8 @@ class Place(ABC):
     @cached_property
     def ingress_controller(self) -> str:
         """Controller named by the IngressClass; empty if the endpoint is no Ingress or there is no class."""
-        settings = self.facts.spec["endpoint"]
-        if settings["type"] != "Ingress":
+        settings = self.facts.spec.endpoint
+        if settings.type != "Ingress":
             return ""
         found = endpoint.ingress_class(settings, self.host_cluster.list(*endpoint.INGRESS_CLASS))
         return str(found["spec"].get("controller", "")) if found else ""
@@ -162,14 +163,14 @@ class Place(ABC):
         if not trouble.reason:
             return None
         if trouble.lost:
-            user = self.facts.spec["ssh"].get("user", "")
+            user = self.facts.spec.ssh_user or ""
             return host_access.problem(trouble.reason, host=host, address=address, user=user)
         what = f'it failed in "{trouble.step}": {trouble.reason}'
         return Problem(what, f"host {host} ({address})", "mend that on the host", reason=Reason.HOST_STEP_FAILED)
 
-    def agent_problems(self, entry: Mapping[str, Any]) -> list[Problem]:
+    def agent_problems(self, entry: MemberEntry) -> list[Problem]:
         """Problems of the hosts that are to run this member's agent; none where it runs in pods."""
-        there = [host for host in agent_hosts(entry) if host in self.hosts]
+        there = [host for host in entry.agent_hosts if host in self.hosts]
         return [problem for host in there if (problem := self.trouble_of(host))]
 
     def leave_alone(self, host: str, reason: str) -> None:
@@ -209,17 +210,16 @@ class InPods(Place):
     @cached_property
     def host_cluster(self) -> Cluster:
         """Cluster whose nodes run the control plane."""
-        facts, settings = self.facts, self.facts.spec["hostCluster"]
-        reference = settings.get("secretRef")
-        if reference:
+        facts, settings = self.facts, self.facts.spec.host_cluster
+        if settings.secret:
             where = "spec.hostCluster.secretRef"
-            files, folder = facts.secret(reference["name"], where), facts.connection.folder(reference["name"])
-            found = cluster_from_secret(files, settings.get("context"), "host cluster", where, HostCluster, folder)
+            files, folder = facts.secret(settings.secret, where), facts.connection.folder(settings.secret)
+            found = cluster_from_secret(files, settings.context, "host cluster", where, HostCluster, folder)
         else:
             where = "kubeconfig of the host cluster"
-            context = settings.get("context") or facts.connection.context
+            context = settings.context or facts.connection.context
             found = HostCluster.from_kubeconfig(facts.connection.kubeconfig, context, name="host cluster")
-        host_cluster.refuse_unverified(settings, found.access, where)
+        host_cluster.refuse_unverified(found.access, where, allowed=bool(settings.insecure))
         return facts.kept(found)
 
     def store(self) -> StateStore:
@@ -231,7 +231,7 @@ class InPods(Place):
         storage = self.etcd_storage()
         state = State(
             owner=self._owner_of_namespace() or str(uuid.uuid4()),
-            version=releases.choose(self.facts.spec.get("version"), None).karmada,
+            version=releases.choose(self.facts.spec.version, None).karmada,
             etcd=EtcdState(token=str(uuid.uuid4()), storage=storage, nodes=self._etcd_nodes(storage)),
         )
         return certificates.with_new_keys(state, self.facts.spec, self.facts.now)
@@ -247,13 +247,13 @@ class InPods(Place):
     def etcd_storage(self) -> str:
         """Storage in the document; else a claim if the host cluster has a default class, else the pod's own disk."""
         spec = self.facts.spec
-        if external_etcd(spec):
+        if spec.external_etcd:
             return "external"
         if etcd_on_hosts(spec):
             return "directory"
-        chosen = settings_of(ETCD, spec).get("volumeData") or {}
+        chosen = settings_of(ETCD, spec).volume_data
         if chosen:
-            return str(next(iter(chosen)))
+            return next(iter(chosen))
         classes = self.host_cluster.list("storage.k8s.io/v1", "StorageClass")
         defaults = (
             (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS_ANNOTATION) == "true" for each in classes
@@ -269,7 +269,7 @@ class InPods(Place):
     def families(self) -> tuple[int, ...]:
         """IP versions of the API server's Service, or those it would have; empty while there is no namespace."""
         facts = self.facts
-        name, policy = f"{facts.name}-apiserver", facts.spec["endpoint"]["ipFamilyPolicy"]
+        name, policy = f"{facts.name}-apiserver", facts.spec.endpoint.ip_family_policy
         live = self.host_cluster.get("v1", "Service", name, facts.namespace)
         if live is None and self.host_cluster.get("v1", "Namespace", facts.namespace):
             live = self.host_cluster.apply(ip_families.probe(name, facts.namespace, policy), dry_run=True).object
@@ -340,7 +340,7 @@ class InPods(Place):
 
         own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
         ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
-        if self.facts.spec["endpoint"]["type"] != "ClusterIP":
+        if self.facts.spec.endpoint.type != "ClusterIP":
             direct = Cluster.from_parts(seen.public_url, ca_pem, cert_pem, key_pem, name="control plane")
             try:
                 direct.get_raw("/readyz", retry_seconds=0)
@@ -413,7 +413,7 @@ class PodsAboveHosts(InPods):
         return due
 
 
-def with_hosts(state: State, spec: Mapping[str, Any]) -> State:
+def with_hosts(state: State, spec: Spec) -> State:
     """State with the hosts of the document, and with those that are members of etcd from now on.
 
     Saved before anything is put on them, so that no host is forgotten if the run ends early and the document changes. A
@@ -422,6 +422,6 @@ def with_hosts(state: State, spec: Mapping[str, Any]) -> State:
     members = tuple(host.name for host in component_hosts.hosts_of(spec, ETCD_ROLE))
     return replace(
         state,
-        hosts={**state.hosts, **{host["name"]: host for host in spec["hosts"]}},
+        hosts={**state.hosts, **{host.name: host.plain for host in spec.hosts}},
         etcd=replace(state.etcd, nodes=state.etcd.nodes or members),
     )

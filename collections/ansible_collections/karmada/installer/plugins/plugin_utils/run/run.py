@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..api_object import Object
 from ..artifacts import crd_files
 from ..components import endpoint, image_pins
 from ..components.hosts import Host
 from ..components.instance import Instance
+from ..components.spec import HostEntry
 from ..components.state import State
 from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
@@ -108,18 +109,15 @@ class Run(Facts):
         return HostView(self, self.hosts[name], self.observed[name].files)
 
     @property
-    def leaving(self) -> dict[str, Mapping[str, Any]]:
+    def leaving(self) -> dict[str, HostEntry]:
         """Hosts that have left the document and may still have files of ours: name → former entry of the document.
 
         A host that was only renamed is not among them: its files belong to the new name.
         """
-        there = {(host["address"], host.get("port")) for host in self.spec.get("hosts", ())}
+        there = {(host.address, host.port) for host in self.spec.hosts}
         known = self.stored_state.hosts if self.stored_state else {}
-        return {
-            name: entry
-            for name, entry in known.items()
-            if name not in self.hosts and (entry["address"], entry.get("port")) not in there
-        }
+        recorded = {name: HostEntry(record) for name, record in known.items() if name not in self.hosts}
+        return {name: entry for name, entry in recorded.items() if (entry.address, entry.port) not in there}
 
     # -- state and what follows from it ----------------------------------------------------------------------------
 
@@ -179,7 +177,7 @@ class Run(Facts):
 
     def crds(self) -> list[Object]:
         """CRDs of the instance's Karmada release, verified; none if the document does not want them."""
-        return self._crds if self.spec["installCRD"] else []
+        return self._crds if self.spec.installs_crd else []
 
     @cached_property
     def _crds(self) -> list[Object]:
@@ -235,7 +233,7 @@ class Run(Facts):
             journal = replace(
                 journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
             )
-        kind = self.spec["endpoint"]["type"]
+        kind = self.spec.endpoint.type
         passages = {*self.state.passages, *({kind} & endpoint.PASSAGES.keys())}
         return replace(
             self.state,
@@ -258,7 +256,7 @@ class Run(Facts):
     def hosts_left(self) -> None:
         """Forget the hosts that have left: they are clean, or were given up by name."""
         with self.writing("forget hosts that have left"):
-            self.save(replace(self.state, hosts={host["name"]: host for host in self.spec["hosts"]}))
+            self.save(replace(self.state, hosts={host.name: host.plain for host in self.spec.hosts}))
 
     def finish(self) -> bool:
         """Mark the operation as finished and keep the document; returns False if there was nothing to do.
@@ -357,7 +355,7 @@ class Run(Facts):
 
     def remove_former_passages(self) -> list[Change]:
         """Delete the Ingress or Route of a former endpoint type."""
-        former = [kind for kind in self.state.passages if kind != self.spec["endpoint"]["type"]]
+        former = [kind for kind in self.state.passages if kind != self.spec.endpoint.type]
         if not former:
             return []
         name, kinds = self.instance.object_name(KARMADA_APISERVER.name), [endpoint.PASSAGES[each] for each in former]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..components.spec import MemberEntry
 from ..problems import Problem, Reason
 from .inventory_names import MEMBERS
 
@@ -42,9 +43,9 @@ def holds(run: Run, name: str) -> bool:
     return not run.selected or name in run.selected
 
 
-def entries(run: Run) -> list[Mapping[str, Any]]:
+def entries(run: Run) -> list[MemberEntry]:
     """Members of the document that this run works on."""
-    return [entry for entry in run.spec["members"] if holds(run, entry["name"])]
+    return [entry for entry in run.spec.members if holds(run, entry.name)]
 
 
 def problems(run: Run, registered: Callable[[], Collection[str]]) -> Iterable[Problem]:
@@ -55,7 +56,7 @@ def problems(run: Run, registered: Callable[[], Collection[str]]) -> Iterable[Pr
     """
     if not run.selected:
         return
-    listed = [entry["name"] for entry in run.spec["members"]]
+    listed = list(run.spec.member_by_name)
     unknown = sorted({*run.selected} - {*listed} - {*run.state.members})
     unknown = [name for name in unknown if name not in registered()] if unknown else []
     if not unknown:

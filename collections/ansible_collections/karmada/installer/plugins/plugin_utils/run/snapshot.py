@@ -7,7 +7,7 @@ lock was taken or the host cluster has new information, make another snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from ..artifacts import source as artifact_source
 from ..components import endpoint, image_pins, ip_families, releases
 from ..components.instance import Instance
 from ..components.state import State
-from ..components.table import KARMADA_APISERVER
 from ..components.types import Addresses, KeyPair, Layout
 from ..pki import certificates
 from ..pki.files import Material
@@ -35,7 +34,7 @@ class Live:
 
     def __init__(self, facts: Facts, place: Place) -> None:
         self._facts, self._place = facts, place
-        self._settings: Mapping[str, str] = facts.spec["endpoint"]
+        self._settings = facts.spec.endpoint
 
     @cached_property
     def seen_families(self) -> tuple[int, ...]:
@@ -54,21 +53,21 @@ class Live:
     @cached_property
     def node_addresses(self) -> list[list[str]]:
         """Addresses of each node of the host cluster; empty if the endpoint does not depend on them."""
-        if self._settings["type"] != "NodePort" or self._settings.get("host"):
+        if self._settings.type != "NodePort" or self._settings.host:
             return []
         return endpoint.internal_addresses(self._place.host_cluster.list("v1", "Node"))
 
     @cached_property
     def api_service(self) -> Object | None:
         """Live Service of the API server; None if the endpoint does not depend on it."""
-        if self._settings["type"] not in ("NodePort", "LoadBalancer"):
+        if self._settings.type not in ("NodePort", "LoadBalancer"):
             return None
         return self._place.host_cluster.get("v1", "Service", f"{self._facts.name}-apiserver", self._facts.namespace)
 
     @cached_property
     def route(self) -> Object | None:
         """Live Route to the API server; None if the endpoint does not get its name from it."""
-        if self._settings["type"] != "Route" or self._settings.get("host"):
+        if self._settings.type != "Route" or self._settings.host:
             return None
         kind, name = endpoint.PASSAGES["Route"], f"{self._facts.name}-apiserver"
         return self._place.host_cluster.get(kind.api_version, kind.kind, name, self._facts.namespace)
@@ -108,7 +107,7 @@ class Snapshot:
         """Instance, the input of renderers."""
         # An uninstall removes the installed version, even if the document asks for another one by now.
         removing = self.facts.operation == "uninstall" and self.recorded is not None
-        release = releases.choose(None if removing else self.facts.spec.get("version"), self.recorded)
+        release = releases.choose(None if removing else self.facts.spec.version, self.recorded)
         return Instance.of(
             self.facts.deployment,
             release,
@@ -123,15 +122,15 @@ class Snapshot:
     @property
     def service_subnet(self) -> str:
         """Service CIDRs of the control plane: those of the document, else those that the first install chose."""
-        wanted: str | None = self.facts.spec["components"][KARMADA_APISERVER.field].get("serviceSubnet")
+        wanted = self.facts.spec.service_subnet
         return wanted or self.state.service_subnet or ip_families.default_service_subnet(self.live.likely_families)
 
     @cached_property
     def endpoint_host(self) -> str:
         """Name or address of the API server for clients outside the host cluster; empty if there is none."""
-        settings, live = self.facts.spec["endpoint"], self.live
+        settings, live = self.facts.spec.endpoint, self.live
         # The recorded address is void once the type of the endpoint has changed.
-        recorded = self.state.endpoint_host if self.state.endpoint_type in ("", settings["type"]) else ""
+        recorded = self.state.endpoint_host if self.state.endpoint_type in ("", settings.type) else ""
         return endpoint.named(settings) or endpoint.host(
             settings, recorded, live.node_addresses, live.api_service, live.route
         )
@@ -141,12 +140,12 @@ class Snapshot:
         """URL of the API server for clients outside; the one within the host cluster if there is no such address."""
         if not self.endpoint_host:
             return self.layout.apiserver_url
-        return endpoint.url(self.endpoint_host, endpoint.port(self.facts.spec["endpoint"], self.live.api_service))
+        return endpoint.url(self.endpoint_host, endpoint.port(self.facts.spec.endpoint, self.live.api_service))
 
     @cached_property
     def layout(self) -> Layout:
         """Addresses and URLs by which processes of the instance find each other in the host cluster."""
-        settings, live = self.facts.spec["endpoint"], self.live
+        settings, live = self.facts.spec.endpoint, self.live
         others = endpoint.same_place(settings, self.endpoint_host, live.node_addresses, live.api_service)
         return cluster_layout.layout(self.instance, self.endpoint_host, *others)
 

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from ..components.spec import HostEntry, Spec
 from ..document import secret_folder
 from ..document.crd import shown
 from ..problems import Problem, ProblemsError, Reason
@@ -125,10 +126,10 @@ def options_of(key: str | None, known_hosts: str | None, fingerprint: str) -> li
     return [f"-o{option}" for option in options]
 
 
-def roles(spec: Mapping[str, Any], host: Mapping[str, Any]) -> list[str]:
+def roles(spec: Spec, host: HostEntry) -> list[str]:
     """Roles of a host; loadBalancer is added if the endpoint needs one and no host has that role."""
-    given = list(host["roles"])
-    if spec["endpoint"]["type"] != "VirtualIP" or any("loadBalancer" in each["roles"] for each in spec["hosts"]):
+    given = list(host.roles)
+    if spec.endpoint.type != "VirtualIP" or any("loadBalancer" in each.roles for each in spec.hosts):
         return given
     return [*given, "loadBalancer"] if "controlPlane" in given else given
 

@@ -23,7 +23,7 @@ def fetch(run: Facts) -> list[Path]:
     """Write the files that the document asks for; returns their paths. Raises ProblemsError with all problems."""
     if run.connection.secrets:
         return []
-    return _write(run, run.spec["ssh"], "spec.ssh", ssh_folder.of_this_run())
+    return _write(run, run.spec.ssh, "spec.ssh", ssh_folder.of_this_run())
 
 
 @contextmanager

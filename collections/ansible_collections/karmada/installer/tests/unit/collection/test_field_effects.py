@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import crd_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import audit_policy, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     KARMADA_AGENT,
     PROGRAMS,
     wanted_components,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair, has_estimators, pulls
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair, has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, removal, stages
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest, overlay, references
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster
@@ -355,8 +356,9 @@ class Recorder:
 def _refused_unverified(deployment: Object) -> str:
     """What a run says of a host cluster that is not verified."""
     access: Any = SimpleNamespace(insecure=True, server="https://192.0.2.9:6443")
+    allowed = bool(Spec(deployment["spec"]).host_cluster.insecure)
     try:
-        host_cluster.refuse_unverified(deployment["spec"]["hostCluster"], access, "kubeconfig")
+        host_cluster.refuse_unverified(access, "kubeconfig", allowed=allowed)
     except ProblemsError as error:
         return str(error)
     return ""
@@ -432,14 +434,14 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
         ],
         "source of the CRDs": list(fetched),
         "objects of members": _members(run),
-        "record of members": [registration.record(entry) for entry in run.spec["members"]],
+        "record of members": [registration.record(entry) for entry in run.spec.members],
         "removal": _removed(deployment),
     }
     asked.asked.clear()
     monkeypatch.setattr(member_join, "Cluster", asked)
     monkeypatch.setattr(kubeconfig_by_ssh, "_run", lambda command: asked.asked.append(command) or ON_HOST)
     monkeypatch.setattr(kubeconfig_by_ssh.ssh_files, "of_settings", _files)
-    for entry in run.spec["members"]:
+    for entry in run.spec.members:
         with member_join.connected(run, entry):
             pass
     found["connection to members"] = list(asked.asked)
@@ -466,17 +468,17 @@ def _members(run: Run) -> list[Any]:
     return [
         [
             *registration.objects_on_member(
-                entry["name"],
+                entry.name,
                 "me",
                 run.instance.full_name,
                 estimator=has_estimators(run.spec),
                 rules=member_rights.rules(entry),
             ),
-            *registration.secrets_in_control_plane(entry["name"], "me", credentials, "u"),
+            *registration.secrets_in_control_plane(entry.name, "me", credentials, "u"),
             merged(cluster, member_taints.patch_for(cluster, entry) or {}),
-            *(agent.objects_on_member(run.instance, entry["name"], "https://192.0.2.1", None) if pulls(entry) else ()),
+            *(agent.objects_on_member(run.instance, entry.name, "https://192.0.2.1", None) if entry.pulls else ()),
         ]
-        for entry in run.spec["members"]
+        for entry in run.spec.members
         for cluster in [registration.cluster(entry, "me", registration.Registration("id", "https://192.0.2.1"))]
     ]
 

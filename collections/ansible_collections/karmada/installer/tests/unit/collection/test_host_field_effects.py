@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import COMPONENTS
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
@@ -75,7 +76,8 @@ def effects(runs: Runs, deployment: Object) -> Object:
         parts = [view.tree(component.name for component in COMPONENTS), view.tree(["karmada-agent"])]
         trees.append((units.merged(parts, "owner"), view.load_balancer_tree()))
         runs.see(**{f"place-{place}": {"files": {file["path"]: file["content"] for file in trees[-1][0]["files"]}}})
-    reached = [(ssh.variables(host, spec["ssh"], "/secrets"), ssh.roles(spec, host)) for host in spec["hosts"]]
+    read = Spec(spec)
+    reached = [(ssh.variables(each.plain, read.ssh, "/secrets"), ssh.roles(read, each)) for each in read.hosts]
     return {REACHED: reached, TREES: trees}
 
 

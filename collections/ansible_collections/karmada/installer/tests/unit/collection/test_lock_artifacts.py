@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https 
 from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.registry import Registry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins, releases, table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.releases import Release
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Images, Settings
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support.web_server import (
     RegistryFiles,
@@ -121,7 +122,7 @@ def test_digests_of_images(tool: Any) -> None:
         expected[component.image.release, version, component.image.repository] = digest
     with WebServer(images) as server:
         registries = dict.fromkeys(("karmadaRegistry", "kubeRegistry", "etcdRegistry"), server.host)
-        tool.lock_images(RELEASE, Registry(Https(authority())), registries)
+        tool.lock_images(RELEASE, Registry(Https(authority())), Images(registries))
     found = lock(tool)
     for (project, version, name), digest in expected.items():
         assert found[project][version]["images"][name] == digest
@@ -130,7 +131,7 @@ def test_digests_of_images(tool: Any) -> None:
     pins = image_pins.of_release(RELEASE, found)
     assert len(pins) == len(expected) * (1 + len(releases.MIRRORS))
     for component in table.PROGRAMS:
-        image = component.image.reference({}, RELEASE, {})
+        image = component.image.reference(Images({}), RELEASE, Settings({}))
         assert pins[image] == pins[f"m.daocloud.io/{image}"] != ""
 
 
@@ -142,7 +143,7 @@ def test_an_image_that_lacks_an_architecture_is_not_recorded(tool: Any) -> None:
     with WebServer(images) as server:
         registries = dict.fromkeys(("karmadaRegistry", "kubeRegistry", "etcdRegistry"), server.host)
         with pytest.raises(ProblemsError, match="not for linux on arm64"):
-            tool.lock_images(RELEASE, Registry(Https(authority())), registries)
+            tool.lock_images(RELEASE, Registry(Https(authority())), Images(registries))
     assert lock(tool) == {"karmada": {"v9.1.0": {"crds": "sha256:kept"}}}
 
 

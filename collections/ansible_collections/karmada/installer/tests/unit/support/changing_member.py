@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, former_connections, registration
@@ -232,7 +233,7 @@ class Site(test_agent_join.Site):
 
     def assert_in(self, entry: Object) -> None:
         assert self.mode == entry["mode"]
-        assert self.remembered.members["m1"] == registration.record(entry)
+        assert self.remembered.members["m1"] == registration.record(MemberEntry(entry))
         assert self.remembered.restarts_due == ()
         of_agent = {(ref.kind, ref.name) for ref in agent.references()}
         there = {(each["kind"], each["metadata"]["name"]) for each in self.member.objects.values()}

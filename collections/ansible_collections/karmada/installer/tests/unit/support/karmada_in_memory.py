@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, registration
@@ -220,7 +221,9 @@ def joined(
     control_plane = ControlPlane(member)
     member.shared = control_plane
     entry = {"name": name, "mode": "Pull" if pull else "Push"}
-    cluster = registration.cluster(entry, OWNER, registration.Registration(f"id-{name}", "https://192.0.2.1"))
+    cluster = registration.cluster(
+        MemberEntry(entry), OWNER, registration.Registration(f"id-{name}", "https://192.0.2.1")
+    )
     cluster["status"] = {"conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "X"}]}
     stored = control_plane.put(cluster)
     owner = {"kind": "Cluster", "name": name, "uid": stored["metadata"]["uid"], "apiVersion": registration.CLUSTER_API}

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     AGGREGATED_SERVERS,
@@ -62,6 +63,11 @@ def document(spec: Mapping[str, Any] | None = None, name: str = "prod", namespac
             "spec": copy.deepcopy(dict(spec or {})),
         }
     )
+
+
+def spec_of(spec: Mapping[str, Any] | None = None) -> Spec:
+    """The spec of such a document."""
+    return Spec(document(spec)["spec"])
 
 
 def service_types() -> list[Object]:
@@ -133,9 +139,8 @@ class Rendered:
     now: datetime = NOW
 
     @property
-    def spec(self) -> Mapping[str, Any]:
-        spec: Mapping[str, Any] = self.deployment["spec"]
-        return spec
+    def spec(self) -> Spec:
+        return Spec(self.deployment["spec"])
 
     @cached_property
     def remembered(self) -> State:
@@ -143,8 +148,8 @@ class Rendered:
 
     @cached_property
     def instance(self) -> Instance:
-        release = releases.choose(self.spec.get("version"), None)
-        chosen = self.spec["components"]["karmadaAPIServer"].get("serviceSubnet") or self.remembered.service_subnet
+        release = releases.choose(self.spec.version, None)
+        chosen = self.spec.service_subnet or self.remembered.service_subnet
         restarts = self.remembered.restarts
         return Instance.of(self.deployment, release, self.remembered.owner, chosen, self.config_maps, restarts=restarts)
 
@@ -154,7 +159,7 @@ class Rendered:
 
     @cached_property
     def material(self) -> Material:
-        external = EXTERNAL_FILES if "external" in self.spec["components"]["etcd"] else {}
+        external = EXTERNAL_FILES if self.spec.external_etcd else {}
         issued = certificates.issue_missing(self.instance, self.remembered, self.layout, {}, self.now, external)
         return replace(issued.material, member_access=MEMBER_ACCESS)
 

@@ -40,7 +40,7 @@ def leaving(runs: Runs, hostvars: dict[str, Any] | None = None) -> list[dict[str
 def test_it_is_reached_as_the_last_document_that_had_it_says(runs: Runs) -> None:
     (host,) = leaving(runs)
     assert (host["name"], host["entry"]) == ("cp3", ENTRY)
-    assert host["variables"] == ssh.variables(ENTRY, runs.step().spec["ssh"], None, str(ssh_folder.of_this_run()))
+    assert host["variables"] == ssh.variables(ENTRY, runs.step().spec.ssh, None, str(ssh_folder.of_this_run()))
     assert (host["variables"]["ansible_host"], host["variables"]["ansible_port"]) == ("192.0.2.13", 2222)
     assert "StrictHostKeyChecking=yes" in host["variables"]["ansible_ssh_common_args"]
     assert FINGERPRINT in host["variables"]["ansible_ssh_common_args"]

@@ -135,7 +135,7 @@ def bring(
     held: Held | None = None,
 ) -> dict[str, Program]:
     access = Access(Https(authority()), logins or Logins())
-    settings = samples.document(spec)["spec"]
+    settings = samples.spec_of(spec)
     return programs.programs(RELEASE, architecture, wanted, settings, source, cache, access, held)
 
 
@@ -158,7 +158,7 @@ def check(
     held: Held | None = None,
     architecture: str = "amd64",
 ) -> list[Problem]:
-    settings = samples.document(spec)["spec"]
+    settings = samples.spec_of(spec)
     return programs.check(RELEASE, architecture, THREE, settings, source, cache, ACCESS, held)
 
 
@@ -294,7 +294,7 @@ def test_two_components_of_one_image_see_one_tag(
 ) -> None:
     answers = iter([f"sha256:{number:064}" for number in range(9)])
     monkeypatch.setattr(programs.Registry, "digest", lambda *_: next(answers))
-    finder = programs._Finder(Source("Image"), samples.document(image_spec(registry))["spec"], ACCESS, Held())
+    finder = programs._Finder(Source("Image"), samples.spec_of(image_spec(registry)), ACCESS, Held())
     (wanted,) = finder.wanted(RELEASE, "amd64", (SCHEDULER,))
     assert {finder.locate(wanted).digest for _ in range(3)} == {f"sha256:{0:064}"}
 
@@ -348,7 +348,7 @@ def test_images_are_pulled_as_who_runs_this_is_logged_in(
     images.login = "user:secret"
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.setattr(programs, "Https", lambda: Https(authority()))
-    settings, cache = samples.document(image_spec(registry))["spec"], tmp_path / "cache"
+    settings, cache = samples.spec_of(image_spec(registry)), tmp_path / "cache"
     refused = programs.check(RELEASE, "amd64", THREE, settings, Source("Image"), cache)
     assert len(refused) == 3, refused
     (tmp_path / "config.json").write_bytes(docker_config({registry.host: "user:secret"}))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Endpoint
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import ingress_class
@@ -99,10 +100,10 @@ def test_the_port_of_a_route_is_one_of_the_service() -> None:
 
 def test_the_class_of_an_ingress() -> None:
     inner, outer = ingress_class("inner", "a"), ingress_class("outer", "b", default=True)
-    assert endpoint.ingress_class({}, [inner, outer]) == outer
-    assert endpoint.ingress_class({"ingress": {"className": "inner"}}, [inner, outer]) == inner
-    assert endpoint.ingress_class({"ingress": {"className": "none"}}, [inner, outer]) is None
-    assert endpoint.ingress_class({"ingress": {}}, [inner]) is None
+    assert endpoint.ingress_class(Endpoint({}), [inner, outer]) == outer
+    assert endpoint.ingress_class(Endpoint({"ingress": {"className": "inner"}}), [inner, outer]) == inner
+    assert endpoint.ingress_class(Endpoint({"ingress": {"className": "none"}}), [inner, outer]) is None
+    assert endpoint.ingress_class(Endpoint({"ingress": {}}), [inner]) is None
 
 
 @pytest.mark.parametrize("controller", [*endpoint.WITHOUT_PASS_THROUGH, "projectcontour.io/contour"])

@@ -11,6 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.image_pins import Held
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Images, Settings
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     COMPONENTS,
     ETCD,
@@ -279,4 +280,4 @@ def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monk
 def test_every_component_of_the_table_has_an_image_that_can_be_pinned() -> None:
     pins = image_pins.of_release(RELEASE, FULL_LOCK)
     for component in (*COMPONENTS, AGENT, ETCD):
-        assert component.image.reference({}, RELEASE, {}) in pins
+        assert component.image.reference(Images({}), RELEASE, Settings({})) in pins

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Endpoint
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Applied
@@ -202,16 +203,17 @@ def _service(*ingress: Object) -> Object:
 
 
 def test_a_node_is_known_by_all_of_its_addresses() -> None:
-    settings = {"type": "NodePort"}
+    settings = Endpoint({"type": "NodePort"})
     nodes = [["10.0.0.1", "fd00::1"], ["10.0.0.2", "fd00::2"]]
     assert endpoint.host(settings, "", nodes, None, None) == "10.0.0.1"
     assert endpoint.host(settings, "fd00::2", nodes, None, None) == "fd00::2"
     assert endpoint.same_place(settings, "10.0.0.2", nodes, None) == ("fd00::2",)
-    assert endpoint.same_place({**settings, "host": "karmada.example.com"}, "karmada.example.com", nodes, None) == ()
+    named = Endpoint({"type": "NodePort", "host": "karmada.example.com"})
+    assert endpoint.same_place(named, "karmada.example.com", nodes, None) == ()
 
 
 def test_a_load_balancer_is_known_by_all_of_its_addresses() -> None:
-    settings = {"type": "LoadBalancer"}
+    settings = Endpoint({"type": "LoadBalancer"})
     service = _service({"ip": "192.0.2.1"}, {"ip": "2001:db8::1"})
     assert endpoint.host(settings, "", [], service, None) == "192.0.2.1"
     assert endpoint.same_place(settings, "192.0.2.1", [], service) == ("2001:db8::1",)

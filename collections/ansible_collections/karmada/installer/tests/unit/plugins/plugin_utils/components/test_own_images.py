@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import own_images, releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import CONTROL_PLANE_ROLE
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
     KARMADA_APISERVER,
@@ -31,7 +32,7 @@ from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.t
 )
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host, installed, problems
-from ansible_collections.karmada.installer.tests.unit.support.samples import document
+from ansible_collections.karmada.installer.tests.unit.support.samples import document, spec_of
 
 RELEASE = releases.Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16")
 PULL = {
@@ -46,8 +47,8 @@ def tags(**fields: str) -> dict[str, Any]:
 
 
 def told(before: Mapping[str, Any] | None = None, **fields: str) -> list[Problem]:
-    spec = document({"components": tags(**fields), **PULL})["spec"]
-    former = document({"components": before})["spec"] if before is not None else None
+    spec = spec_of({"components": tags(**fields), **PULL})
+    former = spec_of({"components": before}) if before is not None else None
     found = list(own_images.problems(spec, RELEASE, former))
     assert all(problem.where.endswith(".imageTag") and problem.remedy for problem in found)
     return found
@@ -154,14 +155,14 @@ def test_taking_a_tag_out_is_a_change_too() -> None:
 
 
 def test_an_api_server_far_from_what_the_release_is_tested_with_is_told() -> None:
-    spec = document({"components": tags(karmadaAPIServer="v1.33.0", kubeControllerManager="v1.33.0")})["spec"]
+    spec = spec_of({"components": tags(karmadaAPIServer="v1.33.0", kubeControllerManager="v1.33.0")})
     (hint,) = own_images.hints(spec, RELEASE)
     assert hint == (
         "karmada-apiserver is Kubernetes v1.33 (spec.components.karmadaAPIServer.imageTag), and Karmada v1.18.2 is "
         "tested with v1.35"
     )
     for tag in ("v1.34.0", "own-build"):
-        assert list(own_images.hints(document({"components": tags(karmadaAPIServer=tag)})["spec"], RELEASE)) == []
+        assert list(own_images.hints(spec_of({"components": tags(karmadaAPIServer=tag)}), RELEASE)) == []
 
 
 def test_preflight_tells_it_and_knows_what_runs() -> None:
@@ -248,7 +249,7 @@ def test_where_programs_come_out_of_no_images_they_are_refused(source: str, fiel
     }
     artifacts = {"source": source}
     hosts = [{"name": "cp1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"]}]
-    spec = deployment(components=components, artifacts=artifacts, hosts=hosts)["spec"]
+    spec = Spec(deployment(components=components, artifacts=artifacts, hosts=hosts)["spec"])
     found = list(own_images.problems(spec, RELEASE, None))
     assert [each.where for each in found] == [
         f"spec.components.etcd.local.{field}",
@@ -256,11 +257,12 @@ def test_where_programs_come_out_of_no_images_they_are_refused(source: str, fiel
     ]
     assert f"artifacts.source {source}" in found[0].what
     gateway = {"name": "gw1", "address": "192.0.2.9", "roles": ["agent"]}
-    spec = deployment(
-        components=components, artifacts=artifacts, hosts=[*hosts, gateway], members=[entry("m1", "gw1")]
-    )["spec"]
+    members = [entry("m1", "gw1")]
+    spec = Spec(
+        deployment(components=components, artifacts=artifacts, hosts=[*hosts, gateway], members=members)["spec"]
+    )
     assert f"spec.components.karmadaAgent.{field}" in [each.where for each in own_images.problems(spec, RELEASE, None)]
-    pods = document({"components": components, "artifacts": {"source": "URL"}, **PULL})["spec"]
+    pods = spec_of({"components": components, "artifacts": {"source": "URL"}, **PULL})
     assert list(own_images.problems(pods, RELEASE, None)) == []
 
 

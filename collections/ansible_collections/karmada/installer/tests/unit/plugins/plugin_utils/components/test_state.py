@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     FORMAT,
     EtcdState,
@@ -201,7 +202,7 @@ def test_the_record_of_five_thousand_members_fits_into_a_secret() -> None:
         for name in names
     }
     large = state(
-        members={entry["name"]: registration.record(entry) for entry in entries},
+        members={entry["name"]: registration.record(MemberEntry(entry)) for entry in entries},
         owned={f"member/{name}": {str(Ref.of(each)): str(uuid.uuid4()) for each in objects[name]} for name in names},
         document={"spec": {"members": entries}},
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import etcd_configuration, table, types
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ADMIN,
     AUTHORITIES,
@@ -253,7 +254,7 @@ def test_whoever_looks_for_a_component_in_pods_follows_its_flags() -> None:
 )
 def test_a_flag_moves_a_port_and_one_that_turns_it_off_does_not(value: str, port: int) -> None:
     spec = {"components": {"karmadaScheduler": {"extraArgs": {"health-probe-bind-address": value}}}}
-    assert BY_NAME["karmada-scheduler"].listens(spec) == {"health": port, "metrics": 10361}
+    assert BY_NAME["karmada-scheduler"].listens(Spec(spec)) == {"health": port, "metrics": 10361}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_a_flag_moves_a_port_and_one_that_turns_it_off_does_not(value: str, port
 )
 def test_of_several_addresses_of_etcd_the_first_is_where_it_is_found(urls: str, port: int) -> None:
     spec = {"components": {"etcd": {"local": {"extraArgs": {"listen-client-urls": urls}}}}}
-    assert ETCD.listens(spec) == {"client": port, "peer": 2380, "metrics": 2381}
+    assert ETCD.listens(Spec(spec)) == {"client": port, "peer": 2380, "metrics": 2381}
 
 
 # -- one for each member -------------------------------------------------------------------------------------------

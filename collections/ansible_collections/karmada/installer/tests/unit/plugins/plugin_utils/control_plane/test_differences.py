@@ -174,10 +174,10 @@ def unwanted(it: Installed) -> None:
 
 def api_of_nobody(it: Installed) -> None:
     run = it.run()
-    run.spec["components"]["karmadaSearch"] = {}
+    run.deployment["spec"]["components"]["karmadaSearch"] = {}
     for each in stages.objects(run, "addons"):
         it.put(it.control_plane, each)
-    del run.spec["components"]["karmadaSearch"]
+    del run.deployment["spec"]["components"]["karmadaSearch"]
 
 
 def registration_of_before(it: Installed) -> None:

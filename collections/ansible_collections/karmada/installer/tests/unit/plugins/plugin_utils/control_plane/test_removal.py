@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
@@ -425,7 +426,7 @@ M1 = {"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}
 def clean(cluster: FakeCluster, uids: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
     connect(cluster, monkeypatch)
-    member_cleanup.clean_member(run, M1)
+    member_cleanup.clean_member(run, MemberEntry(M1))
     return left(cluster)
 
 
@@ -501,7 +502,7 @@ def test_only_a_namespace_that_is_going_is_waited_for(going: bool, monkeypatch: 
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
     waited: list[Any] = []
     monkeypatch.setattr(removal, "delete_all", lambda _cluster, targets, **options: waited.append((targets, options)))
-    member_cleanup.wait_for_member(run, M1)
+    member_cleanup.wait_for_member(run, MemberEntry(M1))
     assert [(ref.kind, ref.name) for targets, _ in waited for ref, _ in targets] == (
         [("Namespace", "karmada-cluster")] if going else []
     )
@@ -543,7 +544,7 @@ def test_a_member_that_does_not_answer_is_told_unless_it_is_given_up() -> None:
 def test_members_that_the_document_no_longer_lists_are_still_cleaned() -> None:
     record = {"mode": "Push", "secretRef": {"name": "old"}, "context": None}
     run = fake_run(document(), FakeCluster("host cluster"), stored=state(members={"gone": record}))
-    assert member_cleanup.member_entries(run) == [{"name": "gone", **record}]
+    assert [each.plain for each in member_cleanup.member_entries(run)] == [{"name": "gone", **record}]
 
 
 def test_only_the_kubeconfig_of_this_control_plane_is_removed(tmp_path: Any) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.samples import document, rendered, state
+from ansible_collections.karmada.installer.tests.unit.support.samples import document, rendered, spec_of, state
 
 Object = dict[str, Any]
 
@@ -128,7 +128,7 @@ def test_what_is_not_named_is_the_same_object_as_before() -> None:
 
 
 def read(**texts: str) -> tuple[list[Overlay], list[Problem]]:
-    return overlay.read(document(SPEC)["spec"], {"extra": texts})
+    return overlay.read(spec_of(SPEC), {"extra": texts})
 
 
 def test_every_document_of_every_key_is_one_overlay_and_says_where_it_was() -> None:
@@ -161,8 +161,8 @@ def test_what_is_no_partial_object_is_told_with_its_place(text: str, what: str) 
 
 
 def test_without_a_reference_there_is_nothing_and_without_the_config_map_a_problem() -> None:
-    assert overlay.read(document()["spec"], {}) == ([], [])
-    _, (problem,) = overlay.read(document(SPEC)["spec"], {})
+    assert overlay.read(spec_of(), {}) == ([], [])
+    _, (problem,) = overlay.read(spec_of(SPEC), {})
     assert problem.what == "there is no ConfigMap extra"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import credentials, kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import Access
@@ -60,7 +61,7 @@ def accessed(
     text = content if isinstance(content, bytes) else yaml.safe_dump(content).encode()
     keys = {"kubeconfig": text, **{name.replace("_", "."): each for name, each in files.items()}}
     found = kubeconfig.from_secret(keys, context, FIELD, folder)
-    member_access.refuse_unusable(entry or {}, found, FIELD)
+    member_access.refuse_unusable(MemberEntry(entry or {}), found, FIELD)
     return found
 
 
@@ -138,7 +139,7 @@ def test_a_proxy_is_the_way_of_the_control_plane_too() -> None:
     assert found.proxy == "socks5://192.0.2.9:1080"
     registration = members.Registration("id", found.server, found.proxy)
     entry = {"name": "m1", "mode": "Push"}
-    assert members.cluster(entry, "me", registration)["spec"]["proxyURL"] == found.proxy
+    assert members.cluster(MemberEntry(entry), "me", registration)["spec"]["proxyURL"] == found.proxy
 
 
 def test_a_server_that_is_not_verified_is_allowed_by_name_only_and_the_control_plane_is_told() -> None:
@@ -146,8 +147,8 @@ def test_a_server_that_is_not_verified_is_allowed_by_name_only_and_the_control_p
     found = accessed(config({"insecure-skip-tls-verify": True}), entry=entry)
     assert found.insecure
     registration = members.Registration("id", found.server, insecure=True)
-    assert members.cluster(entry, "me", registration)["spec"]["insecureSkipTLSVerification"] is True
-    assert members.record(entry)[members.INSECURE] is True, "it leaves as it joined"
+    assert members.cluster(MemberEntry(entry), "me", registration)["spec"]["insecureSkipTLSVerification"] is True
+    assert members.record(MemberEntry(entry))[members.INSECURE] is True, "it leaves as it joined"
 
 
 def test_a_member_that_may_be_unverified_and_is_verified_stays_verified() -> None:
@@ -156,7 +157,9 @@ def test_a_member_that_may_be_unverified_and_is_verified_stays_verified() -> Non
     assert (
         members.INSECURE
         not in members.cluster(
-            {"name": "m1", "mode": "Push"}, "me", members.Registration("id", found.server, insecure=found.insecure)
+            MemberEntry({"name": "m1", "mode": "Push"}),
+            "me",
+            members.Registration("id", found.server, insecure=found.insecure),
         )["spec"]
     )
 
@@ -524,7 +527,7 @@ def check_taken_or_refused(text: bytes) -> None:
     started = time.process_time()
     try:
         found = kubeconfig.from_secret({"kubeconfig": text}, None, FIELD)
-        member_access.refuse_unusable({}, found, FIELD)
+        member_access.refuse_unusable(MemberEntry({}), found, FIELD)
         with Cluster(found) as cluster:
             assert cluster.server
     except ProblemsError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import CLIENT_SIGNING_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Conflict
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import (
@@ -148,14 +149,14 @@ class Site:
         registered = member_join.registered_clusters(run)
         survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
         self.outcomes.append(survey)
-        member_join.survey_member(run, entry, registered, survey)
-        if not member_join.needs_work(entry, survey, self.state):
+        member_join.survey_member(run, MemberEntry(entry), registered, survey)
+        if not member_join.needs_work(MemberEntry(entry), survey, self.state):
             return []
         self.outcomes.append(outcome)
         try:
-            member_join.register_member(run, entry, registered, outcome)
+            member_join.register_member(run, MemberEntry(entry), registered, outcome)
         finally:
-            self.state = member_join.recorded(self.state, entry, outcome.on_member)
+            self.state = member_join.recorded(self.state, MemberEntry(entry), outcome.on_member)
         return sorted(f"{change.action} {change.ref}" for change in outcome.changes)
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
@@ -46,7 +47,9 @@ def entry(name: str) -> Object:
 def cluster(name: str, *, ready: bool = True) -> Object:
     """A member as the control plane has it."""
     registered = registration.cluster(
-        {**entry(name), "mode": "Push"}, OWNER, registration.Registration("id", f"https://{name}.example.com")
+        MemberEntry({**entry(name), "mode": "Push"}),
+        OWNER,
+        registration.Registration("id", f"https://{name}.example.com"),
     )
     condition = {"type": "Ready", "status": "True" if ready else "False", "reason": "r"}
     return {**registered, "status": {"conditions": [condition]}}
@@ -127,18 +130,18 @@ def test_switched_off_its_account_goes_and_nothing_else(monkeypatch: pytest.Monk
     monkeypatch.setattr(member_join, "connected", connected)
     monkeypatch.setattr(member_join, "_wait_for_credentials", lambda *_: registration.Credentials("t", "i", b"c"))
     one = {**entry("m1"), "mode": "Push"}
-    run = a_run("m1", on=False, owned={"member/m1": uids}, members={"m1": registration.record(one)})
+    run = a_run("m1", on=False, owned={"member/m1": uids}, members={"m1": registration.record(MemberEntry(one))})
     registered = Clusters(m1=run.control_plane.get(registration.CLUSTER_API, "Cluster", "m1"))
     looked = member_join.Outcome("m1")
-    member_join.survey_member(run, one, registered, looked)
-    assert member_join.needs_work(one, looked, run.state)
+    member_join.survey_member(run, MemberEntry(one), registered, looked)
+    assert member_join.needs_work(MemberEntry(one), looked, run.state)
     done = member_join.Outcome("m1")
-    member_join.register_member(run, one, registered, done)
+    member_join.register_member(run, MemberEntry(one), registered, done)
     gone = {str(Ref.of(each)) for each in registration.estimator_objects("m1", OWNER, "karmada/prod")}
     assert {str(change.ref) for change in done.on_member if change.action == "deleted"} == gone
     left = {str(Ref.of(each)) for each in member.objects.values()}
     assert not gone & left
-    found: State = member_join.recorded(run.state, one, done.on_member)
+    found: State = member_join.recorded(run.state, MemberEntry(one), done.on_member)
     assert not gone & set(found.owned["member/m1"])
     assert set(found.owned["member/m1"]) >= {str(Ref.of(each)) for each in everything} - gone
 
@@ -405,8 +408,9 @@ def test_without_them_no_host_is_given_or_rid_of_anything_and_no_state_is_writte
 def test_above_an_etcd_on_hosts_they_are_pods() -> None:
     hosts = [{"name": name, "address": f"192.0.2.{number}", "roles": ["etcd"]} for number, name in enumerate("abc", 1)]
     wanted = document({"hosts": hosts, "components": ON, "members": [entry("m1")]})
-    assert f"{ROW}-m1" in {each.name for each in pod_components(wanted["spec"])}
+    assert f"{ROW}-m1" in {each.name for each in pod_components(Spec(wanted["spec"]))}
     instance = rendered(wanted["spec"]).instance
     assert [
-        each.name for each in component_hosts.components_on(instance, component_hosts.all_hosts(wanted["spec"])[0])
+        each.name
+        for each in component_hosts.components_on(instance, component_hosts.all_hosts(Spec(wanted["spec"]))[0])
     ] == ["etcd"]

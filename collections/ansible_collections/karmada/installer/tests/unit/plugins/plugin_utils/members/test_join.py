@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.member_join import ActionModule
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
@@ -41,7 +42,7 @@ def surveyed(namespace: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(member_join, "connected", connected)
     outcome = member_join.Outcome("m1")
     run = fake_run(document(), FakeCluster("host cluster"), stored=state())
-    member_join.survey_member(run, M1, Clusters(), outcome)
+    member_join.survey_member(run, MemberEntry(M1), Clusters(), outcome)
     return outcome
 
 
@@ -54,7 +55,7 @@ def test_requests_are_tried_again_for_as_long_as_the_member_has_time(
     monkeypatch.setattr(member_join, "cluster_from_secret", lambda *_, **__: member)
     monkeypatch.setattr(Run, "secret", lambda *_: {})
     run = fake_run(document(), FakeCluster("host cluster"))
-    with member_join.connected(run, M1, patience) as found:
+    with member_join.connected(run, MemberEntry(M1), patience) as found:
         assert found.retry_seconds == seconds
 
 
@@ -74,7 +75,7 @@ def test_a_namespace_that_a_run_of_ours_made_before_it_was_killed_is_put_on_reco
     outcome = surveyed(ours, monkeypatch)
     assert of_namespace(outcome) == [("unchanged", True)]
     (uid,) = [change.uid for change in outcome.on_member if change.ref == NAMESPACE]
-    assert member_join.recorded(state(), M1, outcome.on_member).uids("member/m1") == {uid}
+    assert member_join.recorded(state(), MemberEntry(M1), outcome.on_member).uids("member/m1") == {uid}
 
 
 @pytest.mark.parametrize("owner", [OWNER, "another"], ids=["only labelled", "of another control plane"])
@@ -89,7 +90,7 @@ def test_a_namespace_of_others_is_used_and_not_put_on_record(owner: str, monkeyp
 def test_a_member_is_due_while_something_of_ours_there_is_not_on_record(known: dict[str, str], due: bool) -> None:
     joined: State = state(members={"m1": {"mode": "Push", "secretRef": {"name": "m1"}}}, owned={"member/m1": known})
     outcome = member_join.Outcome("m1", on_member=[Change(NAMESPACE, "unchanged", "u")])
-    assert member_join.needs_work(M1, outcome, joined) is due
+    assert member_join.needs_work(MemberEntry(M1), outcome, joined) is due
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_a_member_is_due_while_the_record_of_how_it_leaves_is_another(entry: dic
     old = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
     known = state(members={"m1": old}, owned={"member/m1": {"Namespace karmada-cluster": "u"}})
     outcome = member_join.Outcome("m1", on_member=[Change(NAMESPACE, "unchanged", "u")])
-    assert member_join.needs_work(entry, outcome, known) is due
+    assert member_join.needs_work(MemberEntry(entry), outcome, known) is due
 
 
 # -- the stages of the action --------------------------------------------------------------------------------
@@ -130,15 +131,15 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
 
     def register(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome) -> None:
         outcome.on_member.append(Change(NAMESPACE, "created", "u"))
-        done.append(f"register {entry['name']}")
+        done.append(f"register {entry.name}")
 
     @contextmanager
     def writing(_step: str) -> Iterator[None]:
         yield
 
     def waits(_run: Run, entries: Any, _timeout: float) -> list[member_join.Outcome]:
-        done.extend(f"wait for {entry['name']}" for entry in entries)
-        return [member_join.Outcome(entry["name"]) for entry in entries]
+        done.extend(f"wait for {entry.name}" for entry in entries)
+        return [member_join.Outcome(entry.name) for entry in entries]
 
     def save(saved: State) -> None:
         done.append(f"saved with {', '.join(saved.members)}")
@@ -173,7 +174,7 @@ def joined(
     run.selected = selected
 
     def survey(_run: Run, entry: Any, _registered: Any, outcome: member_join.Outcome, _inside: Any) -> None:
-        outcome.cluster_id = identities[entry["name"]]
+        outcome.cluster_id = identities[entry.name]
         if not outcome.cluster_id:
             raise Unreachable("member", "GET", "/", 0, "Unreachable", "no answer")
 
@@ -182,7 +183,7 @@ def joined(
         yield
 
     monkeypatch.setattr(member_join, "survey_member", survey)
-    monkeypatch.setattr(member_join, "register_member", lambda _run, entry, *_: done.append(entry["name"]))
+    monkeypatch.setattr(member_join, "register_member", lambda _run, entry, *_: done.append(entry.name))
     monkeypatch.setattr(member_join, "wait_ready", lambda *_: [])
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", lambda _state: None)
@@ -267,13 +268,13 @@ class Site:
         run.say = self.said.append
         registered = member_join.registered_clusters(run)
         survey, outcome = member_join.Outcome("m1"), member_join.Outcome("m1")
-        member_join.survey_member(run, entry, registered, survey)
-        if not member_join.needs_work(entry, survey, self.state):
+        member_join.survey_member(run, MemberEntry(entry), registered, survey)
+        if not member_join.needs_work(MemberEntry(entry), survey, self.state):
             return []
         # How it is reached is on record before it is touched, what was made there only afterwards.
-        self.state = member_join.recorded(self.state, entry, [])
-        member_join.register_member(run, entry, registered, outcome)
-        self.state = member_join.recorded(self.state, entry, outcome.on_member)
+        self.state = member_join.recorded(self.state, MemberEntry(entry), [])
+        member_join.register_member(run, MemberEntry(entry), registered, outcome)
+        self.state = member_join.recorded(self.state, MemberEntry(entry), outcome.on_member)
         return sorted(f"{change.action} {change.ref}" for change in outcome.changes)
 
     @property
@@ -414,7 +415,7 @@ def test_how_it_is_reached_and_leaves_is_recorded_without_touching_it(
     site = Site(monkeypatch)
     site.run(M1)
     assert site.run({**M1, **change}) == []
-    assert site.state.members["m1"] == registration.record({**M1, **change})
+    assert site.state.members["m1"] == registration.record(MemberEntry({**M1, **change}))
 
 
 def test_a_member_that_is_being_removed_is_not_joined_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

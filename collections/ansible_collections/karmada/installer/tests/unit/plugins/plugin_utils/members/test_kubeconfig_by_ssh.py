@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import kubeconfig_by_ssh
@@ -58,7 +59,7 @@ def read(where: Path, content: Any = "", words: str = "", code: int = 0, **sourc
     run: Any = fake_run(document({"members": [entry]}), FakeCluster("host cluster"))
     run.connection = Connection(secrets=str(where / "secrets") if (where / "secrets").is_dir() else None)
     run.secret = lambda name, _where: {"ssh-privatekey": f"the key of {name}".encode()}
-    with member_join.connected(run, entry) as cluster:
+    with member_join.connected(run, MemberEntry(entry)) as cluster:
         return cluster.access
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import FORMER_MODE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, former_connections, registration
@@ -176,7 +177,7 @@ def test_killed_at_any_write_it_can_leave_with_its_workloads_seen_to(
         site.writes_left[0] = FOREVER
         run = site.of(after)
         # Its entry is gone from the document.
-        run.spec = {**run.spec, "members": []}
+        run.spec = Spec({**run.spec.plain, "members": []})
         (entry,) = member_leave.entries(run, ["m1"])
         outcome = member_join.Outcome("m1")
         member_leave.leave(run, entry, run.control_plane.get(registration.CLUSTER_API, "Cluster", "m1"), 60, outcome)
@@ -193,7 +194,7 @@ def test_a_check_of_leaving_in_the_middle_says_that_the_cluster_changes(monkeypa
         site.run(PULL)
     monkeypatch.setattr(member_leave, "_withdraw", lambda *_: None)
     run = site.of(PULL, check=True)
-    run.spec = {**run.spec, "members": []}
+    run.spec = Spec({**run.spec.plain, "members": []})
     (entry,) = member_leave.entries(run, ["m1"])
     outcome = member_join.Outcome("m1")
     member_leave.leave(run, entry, run.control_plane.get(registration.CLUSTER_API, "Cluster", "m1"), 60, outcome)
@@ -278,7 +279,7 @@ def connection_of(site: Site) -> tuple[str, str]:
 def test_a_component_that_the_document_does_not_have_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch).joined(PUSH)
     run = site.of(PUSH)
-    run.spec = {**run.spec, "components": document()["spec"]["components"]}
+    run.spec = Spec({**run.spec.plain, "components": document()["spec"]["components"]})
     noted = former_connections.noted(run, run.state, HOLDERS)
     assert (noted.restarts, noted.restarts_due) == ({MANAGER: 1}, (MANAGER,))
 
@@ -287,14 +288,14 @@ def test_a_component_that_the_document_does_not_have_is_not_waited_for(monkeypat
 
 
 def test_the_record_says_which_mode_a_member_had_until_it_has_nothing_of_it_any_more() -> None:
-    pushed = registration.changed_record(None, PUSH)
+    pushed = registration.changed_record(None, MemberEntry(PUSH))
     assert FORMER_MODE not in pushed
-    going = registration.changed_record(pushed, PULL)
+    going = registration.changed_record(MemberEntry(pushed), MemberEntry(PULL))
     assert (going["mode"], going[FORMER_MODE]) == ("Pull", "Push")
-    assert registration.changed_record(going, PULL) == going
-    back = registration.changed_record(going, PUSH)
+    assert registration.changed_record(MemberEntry(going), MemberEntry(PULL)) == going
+    back = registration.changed_record(MemberEntry(going), MemberEntry(PUSH))
     assert (back["mode"], back[FORMER_MODE]) == ("Push", "Pull"), "what was made for it has to be looked for"
     assert registration.settled(back) == pushed
-    assert registration.may_have_agent(back)
-    assert registration.may_have_agent(PUSH, going)
-    assert not registration.may_have_agent(PUSH, pushed, None)
+    assert registration.may_have_agent(MemberEntry(back))
+    assert registration.may_have_agent(MemberEntry(PUSH), MemberEntry(going))
+    assert not registration.may_have_agent(MemberEntry(PUSH), MemberEntry(pushed))

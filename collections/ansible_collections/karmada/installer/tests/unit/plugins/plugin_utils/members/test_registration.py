@@ -7,6 +7,7 @@ import base64
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ADMIN
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import Credentials, Registration
@@ -112,7 +113,7 @@ def test_the_cluster_object() -> None:
         "zones": ["a", "b"],
         "labels": {"tier": "prod"},
     }
-    found = registration.cluster(entry, "me", REGISTRATION)
+    found = registration.cluster(MemberEntry(entry), "me", REGISTRATION)
     assert (found["apiVersion"], found["kind"]) == ("cluster.karmada.io/v1alpha1", "Cluster")
     assert labels(found) == {"tier": "prod"}
     assert found["spec"] == {
@@ -125,13 +126,18 @@ def test_the_cluster_object() -> None:
         "region": "eu",
         "zones": ["a", "b"],
     }
-    bare = registration.cluster({"name": "m1", "mode": "Push", "secretRef": {"name": "x"}}, "me", REGISTRATION)
+    bare = registration.cluster(
+        MemberEntry({"name": "m1", "mode": "Push", "secretRef": {"name": "x"}}), "me", REGISTRATION
+    )
     assert not {"provider", "region", "zones"} & set(bare["spec"])
 
 
 def test_labels_of_a_user_cannot_take_a_member_from_us() -> None:
     entry = {"name": "m1", "mode": "Push", "labels": {"installer.karmada.io/owner": "someone"}}
-    assert registration.cluster(entry, "me", REGISTRATION)["metadata"]["labels"]["installer.karmada.io/owner"] == "me"
+    assert (
+        registration.cluster(MemberEntry(entry), "me", REGISTRATION)["metadata"]["labels"]["installer.karmada.io/owner"]
+        == "me"
+    )
 
 
 def token_secret(**data: str) -> dict[str, Any]:

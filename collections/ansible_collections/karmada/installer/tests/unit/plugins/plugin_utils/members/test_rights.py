@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import member_rights_checks
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, Object
@@ -20,21 +21,23 @@ WORK = "work.karmada.io/v1alpha1"
 
 @pytest.mark.parametrize("entry", [{"name": "m1"}])
 def test_all_rights_are_the_default(entry: Object) -> None:
-    assert member_rights.rules(entry) == list(member_rights.EVERYTHING)
-    assert member_rights.permissions(member_rights.rules(entry)) == [("*", "*", "*", None, "")]
-    assert member_rights.may_keep(entry, "apps", "deployments")
+    assert member_rights.rules(MemberEntry(entry)) == list(member_rights.EVERYTHING)
+    assert member_rights.permissions(member_rights.rules(MemberEntry(entry))) == [("*", "*", "*", None, "")]
+    assert member_rights.may_keep(MemberEntry(entry), "apps", "deployments")
 
 
 def test_scoped_rights_have_no_wildcard_and_impersonate_nobody() -> None:
-    for verb, group, resource, _, _ in member_rights.permissions(member_rights.rules(SCOPED)):
+    for verb, group, resource, _, _ in member_rights.permissions(member_rights.rules(MemberEntry(SCOPED))):
         assert "*" not in (verb, group, resource)
         assert verb not in ("impersonate", "escalate", "bind", "patch")
-    assert {url for rule in member_rights.rules(SCOPED) for url in rule.get("nonResourceURLs", [])} >= {"/readyz"}
+    assert {url for rule in member_rights.rules(MemberEntry(SCOPED)) for url in rule.get("nonResourceURLs", [])} >= {
+        "/readyz"
+    }
 
 
 def test_scoped_rights_keep_what_is_listed_and_namespaces_and_only_look_at_what_karmada_counts() -> None:
     verbs: dict[str, set[str]] = {}
-    for verb, group, resource, _, sub in member_rights.permissions(member_rights.rules(SCOPED)):
+    for verb, group, resource, _, sub in member_rights.permissions(member_rights.rules(MemberEntry(SCOPED))):
         name = member_rights.full_name(group, f"{resource}/{sub}" if sub else resource)
         verbs.setdefault(name, set()).add(verb)
     look = {"list", "watch"}
@@ -67,7 +70,7 @@ def test_scoped_rights_keep_what_is_listed_and_namespaces_and_only_look_at_what_
     ],
 )
 def test_what_can_be_propagated(group: str, resource: str, yes: bool) -> None:
-    assert member_rights.may_keep(SCOPED, group, resource) is yes
+    assert member_rights.may_keep(MemberEntry(SCOPED), group, resource) is yes
 
 
 # -- preflight ---------------------------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ def found(*listed: Object) -> tuple[list[str], list[str]]:
     """Problems of a member with these resources, and what is said."""
     said: list[str] = []
     entry = {**SCOPED, "scopedRights": list(listed)}
-    return [str(each) for each in member_rights_checks.of_member(entry, Member(), said.append)], said
+    return [str(each) for each in member_rights_checks.of_member(MemberEntry(entry), Member(), said.append)], said
 
 
 def test_resources_that_the_member_has_are_in_order() -> None:
@@ -132,7 +135,9 @@ def work(name: str, kind: str, api_version: str = "apps/v1", **metadata: Any) ->
 
 def propagated(*works: Object, entry: Object = SCOPED) -> list[str]:
     control_plane = FakeCluster("control plane", *works)
-    return [str(each) for each in member_rights_checks.of_what_is_propagated(entry, Member(), control_plane)]
+    return [
+        str(each) for each in member_rights_checks.of_what_is_propagated(MemberEntry(entry), Member(), control_plane)
+    ]
 
 
 def test_what_is_propagated_and_would_have_no_rights_any_more_is_refused_with_its_names() -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import Mode, StepRunner
@@ -89,8 +90,8 @@ def joined_by(monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], member: Fa
     monkeypatch.setattr(member_join.agent_join, "grant", lambda *_: [])
     monkeypatch.setattr(member_join.agent_join, "install", lambda *_: None)
     outcome = member_join.Outcome("m1")
-    member_join.register_member(run, entry, Clusters(), outcome)
-    run.go_on_with(member_join.recorded(run.state, entry, outcome.on_member))
+    member_join.register_member(run, MemberEntry(entry), Clusters(), outcome)
+    run.go_on_with(member_join.recorded(run.state, MemberEntry(entry), outcome.on_member))
     return member
 
 
@@ -143,7 +144,7 @@ def cleaned(monkeypatch: pytest.MonkeyPatch, member: FakeCluster, run: Run) -> t
         yield member
 
     monkeypatch.setattr(member_cleanup, "connected", connected)
-    return member_cleanup.clean_member(run, M1, 1.0), said
+    return member_cleanup.clean_member(run, MemberEntry(M1), 1.0), said
 
 
 def test_they_go_with_what_joining_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import merged
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
@@ -36,7 +37,7 @@ def test_what_the_document_says_is_there_and_what_others_say_stays(
     for wanted in (first, second):
         before = {member_taints.name_of(each): each for each in live["spec"].get("taints") or []}
         ours = (live["metadata"].get("annotations") or {}).get(member_taints.TAINTS_ANNOTATION, "").split(",")
-        if patch := member_taints.patch_for(live, {"taints": wanted}):
+        if patch := member_taints.patch_for(live, MemberEntry({"taints": wanted})):
             after = merged(live, patch)
             merge(live, patch)
             assert after["spec"] == live["spec"]
@@ -44,11 +45,11 @@ def test_what_the_document_says_is_there_and_what_others_say_stays(
         assert found.items() >= {member_taints.name_of(each): each.get("value", "") for each in wanted}.items()
         theirs = {name: each.get("value", "") for name, each in before.items() if name not in ours}
         assert {*found} == {*theirs} | {*map(member_taints.name_of, wanted)}
-        assert member_taints.patch_for(live, {"taints": wanted}) is None
+        assert member_taints.patch_for(live, MemberEntry({"taints": wanted})) is None
 
 
 def test_a_cluster_of_which_the_document_says_nothing_is_not_touched() -> None:
-    assert member_taints.patch_for(cluster([{"key": "a", "effect": "NoSchedule"}]), {}) is None
+    assert member_taints.patch_for(cluster([{"key": "a", "effect": "NoSchedule"}]), MemberEntry({})) is None
 
 
 class Busy(FakeCluster):
@@ -72,7 +73,7 @@ def test_what_others_write_meanwhile_is_not_lost() -> None:
     (change,) = member_taints.change(
         control_plane,
         "m1",
-        lambda live: member_taints.patch_for(live, {"taints": [{"key": "a", "effect": "NoExecute"}]}),
+        lambda live: member_taints.patch_for(live, MemberEntry({"taints": [{"key": "a", "effect": "NoExecute"}]})),
     )
     found = control_plane.objects[registration.CLUSTER_API, "Cluster", None, "m1"]["spec"]["taints"]
     assert [member_taints.name_of(each) for each in found] == ["theirs-0:NoSchedule", "a:NoExecute"]

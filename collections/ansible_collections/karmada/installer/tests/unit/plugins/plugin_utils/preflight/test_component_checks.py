@@ -29,6 +29,7 @@ from ansible_collections.karmada.installer.tests.unit.support.samples import (
     document,
     rendered,
     settings_in,
+    spec_of,
 )
 
 
@@ -163,7 +164,7 @@ def test_a_flag_that_the_program_does_not_have_is_refused_with_the_nearest(compo
 @pytest.mark.parametrize("component", [each for each in COMPONENTS if each.optional], ids=lambda each: each.name)
 def test_a_name_matters_only_when_the_component_is_wanted(component: Component) -> None:
     spec = {"components": {component.field: {}}, "members": [MEMBER]}
-    name = next(each.name for each in wanted_components(document(spec)["spec"]) if each.row == component.name)
+    name = next(each.name for each in wanted_components(spec_of(spec)) if each.row == component.name)
     theirs = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

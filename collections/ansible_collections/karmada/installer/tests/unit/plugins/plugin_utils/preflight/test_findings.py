@@ -187,7 +187,7 @@ SPEC = {"members": [{"name": "m1", "secretRef": {"name": "m1"}}, {"name": "m2", 
 def with_members(monkeypatch: pytest.MonkeyPatch, **clusters: FakeCluster) -> Run:
     class connected:  # noqa: N801 - stands for the function of that name
         def __init__(self, _run: Run, entry: Any, patience: float) -> None:
-            self.found = clusters[entry["name"]]
+            self.found = clusters[entry.name]
             self.found.retry_seconds = min(self.found.retry_seconds, patience)
 
         def __enter__(self) -> FakeCluster:
@@ -359,7 +359,7 @@ def test_who_joins_a_member_with_scoped_rights_needs_no_others(monkeypatch: pyte
     (problem,) = problems(run)
     assert problem.what == "the account may not: * *.*"
     listed = [{"apiGroup": "apps", "resources": ["deployments"]}]
-    run.spec["members"][0]["scopedRights"] = listed
+    run.deployment["spec"]["members"][0]["scopedRights"] = listed
     weak.resources_of = lambda _group: {"deployments": set()}
     assert problems(run) == []
     weak.denied |= {("update", "deployments")}

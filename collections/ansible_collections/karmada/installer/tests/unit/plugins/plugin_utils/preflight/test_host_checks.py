@@ -616,7 +616,7 @@ def test_a_host_that_is_the_endpoint_listens_where_clients_are_sent() -> None:
 
 
 def test_ports_that_others_depend_on_stay_after_the_install() -> None:
-    before = replace(after(BEFORE), document={"spec": {**instance().spec, "hosts": BEFORE}})
+    before = replace(after(BEFORE), document={"spec": {**instance().spec.plain, "hosts": BEFORE}})
     assert found(before=before) == []
     for settings in MOVED[:3]:
         assert found(of=instance(components=settings), before=before) == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import HostEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
@@ -39,7 +40,7 @@ def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
         spec=of.spec,
         hosts=hosts,
         observed={name: seen for name, seen in seen_of.items() if name in hosts},
-        leaving={each["name"]: each for each in leaving},
+        leaving={each["name"]: HostEntry(each) for each in leaving},
         handover=SimpleNamespace(observed=lambda name: seen_of.get(name, HostObservation())),
         stored_state=None,
         store=SimpleNamespace(kept_by_hosts={}),
@@ -120,7 +121,7 @@ def test_an_uninstall_says_how_a_lost_host_is_given_up() -> None:
 
 def test_a_host_that_has_moved_may_be_another_machine() -> None:
     of = run(checks.three())
-    hosts = {each["name"]: each for each in of.spec["hosts"]}
+    hosts = {each.name: each.plain for each in of.spec.hosts}
     of.stored_state = SimpleNamespace(hosts=hosts)
     assert [*map(str, host_preflight.hints(of))] == []
     of.stored_state = SimpleNamespace(hosts={**hosts, "host2": {**hosts["host2"], "address": "192.0.2.22"}})

@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.action import (
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import known_flags, releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME, KARMADA_AGENT_ON_HOST
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import members_with_agent_hosts
@@ -209,7 +210,7 @@ def test_an_agent_executes_its_program_and_python_and_other_components_theirs(ru
 
 @pytest.mark.parametrize(("validity", "seconds"), [("8760h", 1576800), ("1h", 180), ("10m", 60)])
 def test_an_agent_starts_anew_well_before_its_certificate_ends(validity: str, seconds: int) -> None:
-    assert agent_units.seconds_between_starts({"certificates": {"validity": validity}}) == seconds
+    assert agent_units.seconds_between_starts(Spec({"certificates": {"validity": validity}})) == seconds
 
 
 @pytest.mark.parametrize("release", releases.RELEASES, ids=lambda each: each.karmada)
@@ -277,7 +278,7 @@ class Asked:
         self.asked: list[Object] = []
         self.answer = answer
         self.action: Any = action.__new__(action)
-        host_entry = {**run.state.hosts, **{each["name"]: each for each in run.spec["hosts"]}}[host]
+        host_entry = {**run.state.hosts, **{each.name: each.plain for each in run.spec.hosts}}[host]
         self.action.karmada, self.action.variables = run, {"karmada_host": host_entry}
         self.action._task = SimpleNamespace(check_mode=False, delegate_to=None, name="the step")
         self.action.on_host = self._on_host
@@ -490,12 +491,12 @@ def test_a_host_that_breaks_ends_no_run_and_is_told_of_its_members(answer: Any, 
     assert again.perform(**arguments_of(host_programs.ActionModule)) == {"changed": False}
     assert again.asked == []
     run = runs.step(deployment(*BOTH, entry("m3", "gw2")))
-    (problem,) = run.place.agent_problems(BOTH[0])
+    (problem,) = run.place.agent_problems(MemberEntry(BOTH[0]))
     assert problem.where == "host gw1 (198.51.100.1)"
     assert told in problem.what
-    assert run.place.agent_problems(entry("m3", "gw2")) == []
+    assert run.place.agent_problems(MemberEntry(entry("m3", "gw2"))) == []
     run.__dict__["control_plane"] = FakeCluster("control plane")
-    (waited,) = member_join.wait_ready(run, [BOTH[0]], 1)
+    (waited,) = member_join.wait_ready(run, [MemberEntry(BOTH[0])], 1)
     assert told in waited.problem
     assert waited.next_step
     outcome = hosts_outcome.ActionModule.__new__(hosts_outcome.ActionModule)
@@ -732,12 +733,12 @@ def test_the_report_says_where_agents_run(runs: Runs) -> None:
         ("karmada-agent-m1", 1, 0),
         ("karmada-agent-m2", 2, 1),
     ]
-    hosts = members_with_agent_hosts(deployment(*BOTH)["spec"])["m2"]
+    hosts = members_with_agent_hosts(Spec(deployment(*BOTH)["spec"]))["m2"]
     status = MemberStatus("m2", "Pull", "v1.35.0", ready=True, reason="", since="", agent_hosts=hosts)
     rows = report._members(SimpleNamespace(broken_members=[], members=[status]))  # type: ignore[arg-type]
     assert rows[0]["agentHosts"] == ["gw1", "gw2"]
 
 
 def test_what_is_on_record_says_where_the_agent_of_one_that_leaves_runs() -> None:
-    state: State = member_join.recorded(remembered(), {**BOTH[1], "onLeave": "Retain"}, [])
+    state: State = member_join.recorded(remembered(), MemberEntry({**BOTH[1], "onLeave": "Retain"}), [])
     assert state.members["m2"]["agentHosts"] == ["gw1", "gw2"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Settings
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import (
     account_rights,
@@ -46,13 +47,13 @@ CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSc
 
 def test_members_get_a_node_each_by_host_name_and_in_the_order_of_names() -> None:
     nodes = [node("c"), node("a"), node("b"), node("d")]
-    assert etcd_nodes.choose(nodes, {"replicas": 3}) == ("a.host", "b.host", "c.host")
+    assert etcd_nodes.choose(nodes, Settings({"replicas": 3})) == ("a.host", "b.host", "c.host")
 
 
 def test_members_are_in_as_many_zones_as_there_are() -> None:
     nodes = [node("a", zone="x"), node("b", zone="x"), node("c", zone="x"), node("d", zone="y"), node("e", zone="z")]
-    assert etcd_nodes.choose(nodes, {"replicas": 3}) == ("a.host", "d.host", "e.host")
-    assert etcd_nodes.choose(nodes, {"replicas": 5}) == ("a.host", "d.host", "e.host", "b.host", "c.host")
+    assert etcd_nodes.choose(nodes, Settings({"replicas": 3})) == ("a.host", "d.host", "e.host")
+    assert etcd_nodes.choose(nodes, Settings({"replicas": 5})) == ("a.host", "d.host", "e.host", "b.host", "c.host")
 
 
 @pytest.mark.parametrize(
@@ -65,12 +66,12 @@ def test_members_are_in_as_many_zones_as_there_are() -> None:
     ],
 )
 def test_a_node_that_takes_no_member_is_passed_over_for_a_reason(unfit: Object, reason: str) -> None:
-    assert reason in etcd_nodes.reason_unfit(unfit, {"replicas": 1})
-    assert etcd_nodes.choose([unfit, node("z")], {"replicas": 1}) == ("z.host",)
+    assert reason in etcd_nodes.reason_unfit(unfit, Settings({"replicas": 1}))
+    assert etcd_nodes.choose([unfit, node("z")], Settings({"replicas": 1})) == ("z.host",)
 
 
 def test_a_selector_holds() -> None:
-    assert "pool=etcd" in etcd_nodes.reason_unfit(node("n"), {"nodeSelector": {"pool": "etcd"}})
+    assert "pool=etcd" in etcd_nodes.reason_unfit(node("n"), Settings({"nodeSelector": {"pool": "etcd"}}))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_selector_holds() -> None:
     ],
 )
 def test_a_taint_that_is_tolerated_does_not_matter(toleration: Object) -> None:
-    assert etcd_nodes.reason_unfit(node("n", taints=[CONTROL_PLANE]), {"tolerations": [toleration]}) == ""
+    assert etcd_nodes.reason_unfit(node("n", taints=[CONTROL_PLANE]), Settings({"tolerations": [toleration]})) == ""
 
 
 @pytest.mark.parametrize(
@@ -94,11 +95,12 @@ def test_a_taint_that_is_tolerated_does_not_matter(toleration: Object) -> None:
     ],
 )
 def test_a_taint_that_is_not_tolerated_matters(toleration: Object) -> None:
-    assert etcd_nodes.reason_unfit(node("n", taints=[CONTROL_PLANE]), {"tolerations": [toleration]})
+    assert etcd_nodes.reason_unfit(node("n", taints=[CONTROL_PLANE]), Settings({"tolerations": [toleration]}))
 
 
 def test_a_mere_preference_of_a_node_does_not_matter() -> None:
-    assert etcd_nodes.reason_unfit(node("n", taints=[{**CONTROL_PLANE, "effect": "PreferNoSchedule"}]), {}) == ""
+    preferred = node("n", taints=[{**CONTROL_PLANE, "effect": "PreferNoSchedule"}])
+    assert etcd_nodes.reason_unfit(preferred, Settings({})) == ""
 
 
 def test_each_member_has_two_volumes_to_one_directory_of_its_own_node() -> None:

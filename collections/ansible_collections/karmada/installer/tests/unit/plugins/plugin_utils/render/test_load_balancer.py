@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import Host
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import load_balancer, unit_text, units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
@@ -88,14 +89,14 @@ class TestWho:
         deployment = document(
             {"mode": "Binary", "hosts": STACKED, "endpoint": {"type": "External", "host": "k.example"}}
         )
-        assert load_balancer.load_balancers(deployment["spec"]) == ()
+        assert load_balancer.load_balancers(Spec(deployment["spec"])) == ()
 
     @pytest.mark.parametrize(
         "hosts", [STACKED, [host(1), host(2, "etcd"), host(3, "etcd")], [*STACKED, host(4, "loadBalancer")]]
     )
     def test_the_group_of_the_inventory_has_the_same(self, hosts: list[dict[str, Any]]) -> None:
         spec = instance(hosts).spec
-        in_group = [each["name"] for each in spec["hosts"] if "loadBalancer" in ssh.roles(spec, each)]
+        in_group = [each.name for each in spec.hosts if "loadBalancer" in ssh.roles(spec, each)]
         assert in_group == names(load_balancer.load_balancers(spec))
 
 
@@ -222,7 +223,7 @@ class TestTemplates:
 
     def test_what_a_document_says_is_a_value_and_no_template(self) -> None:
         of = instance()
-        of.spec["hosts"][1]["address"] = "{{ folder }} & <"
+        of.spec.plain["hosts"][1]["address"] = "{{ folder }} & <"
         assert "        {{ folder }} & < min_ttl 255" in keepalived(of)
 
     def test_every_line_ends_and_none_is_left_of_the_template(self) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.hosts import CONTROL_PLANE_ROLE, ETCD_ROLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import (
     ETCD,
@@ -47,7 +48,7 @@ STACKED = [
 def instance(spec: dict[str, Any] | None = None, hosts: list[dict[str, Any]] | None = None) -> Instance:
     deployment = document(spec or EVERYTHING)
     deployment["spec"]["hosts"] = hosts or STACKED
-    places = member_places(deployment["spec"], {})
+    places = member_places(Spec(deployment["spec"]), {})
     return Instance.of(deployment, releases.newest(), OWNER, "10.96.0.0/12", member_places=places)
 
 
@@ -170,7 +171,7 @@ def test_an_api_server_that_stops_serves_until_clients_are_led_to_another_one(
     hosts: int, endpoint: dict[str, Any], seconds: str
 ) -> None:
     of = instance(hosts=STACKED[:hosts])
-    of = replace(of, spec={**of.spec, "endpoint": endpoint})
+    of = replace(of, spec=Spec({**of.spec.plain, "endpoint": endpoint}))
     assert f"--shutdown-delay-duration={seconds}" in command(of, KARMADA_APISERVER)
 
 

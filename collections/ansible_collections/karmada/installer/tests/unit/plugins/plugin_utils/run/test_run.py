@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import endpoint
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import (
     Connection,
@@ -580,10 +581,10 @@ def test_one_cluster_has_one_name_and_one_name_one_cluster() -> None:
 def test_one_member_that_fails_spoils_no_other() -> None:
     def work(entry: Any, outcome: member_join.Outcome) -> None:
         outcome.on_member.append(member_join.Change(Any, "created"))  # type: ignore[arg-type]
-        if entry["name"] == "m2":
+        if entry.name == "m2":
             raise ProblemsError(member_join.Problem("no answer", "m2", "mend it", reason=Reason.MEMBER_UNREACHABLE))
 
-    found = member_join.of_each([{"name": f"m{number}"} for number in (1, 2, 3)], work)
+    found = member_join.of_each([MemberEntry({"name": f"m{number}"}) for number in (1, 2, 3)], work)
     assert [outcome.name for outcome in found] == ["m1", "m2", "m3"]
     assert [bool(outcome.problem) for outcome in found] == [False, True, False]
     assert all(outcome.changes for outcome in found), "what was changed before it failed stays known"
@@ -606,10 +607,10 @@ def test_whatever_goes_wrong_with_one_member_is_its_own_problem(error: Exception
 
     def work(entry: Any, outcome: member_join.Outcome) -> None:
         outcome.on_member.append(member_join.Change(Any, "created"))  # type: ignore[arg-type]
-        if entry["name"] == "m2":
+        if entry.name == "m2":
             raise error
 
-    found = member_join.of_each([{"name": f"m{number}"} for number in (1, 2, 3)], work, traces.append)
+    found = member_join.of_each([MemberEntry({"name": f"m{number}"}) for number in (1, 2, 3)], work, traces.append)
     assert [bool(outcome.problem) for outcome in found] == [False, True, False]
     assert found[1].problem.startswith("member m2: ")
     assert type(error).__name__ in found[1].problem
@@ -624,7 +625,7 @@ def test_what_an_error_quotes_is_shown_without_secrets_and_without_what_a_termin
         raise ValueError("\x1b]0;owned\x07cannot read password=hunter22\r\n" + "x" * 5000)
 
     traces: list[str] = []
-    (found,) = member_join.of_each([{"name": "m1"}], work, traces.append)
+    (found,) = member_join.of_each([MemberEntry({"name": "m1"})], work, traces.append)
     assert "cannot read password=<redacted>" in found.problem
     assert found.problem.isprintable()
     assert len(found.problem) < 1000
@@ -637,13 +638,13 @@ def test_a_lock_that_is_lost_is_of_the_whole_run() -> None:
         raise LockLost("somebody else has it")
 
     with pytest.raises(LockLost):
-        member_join.of_each([{"name": "m1"}], work)
+        member_join.of_each([MemberEntry({"name": "m1"})], work)
 
 
 def test_how_a_member_was_joined_is_remembered() -> None:
     entry = {"name": "m1", "mode": "Push", "secretRef": {"name": "s"}, "context": "c", "labels": {"a": "b"}}
     reference = member_join.Ref("v1", "Secret", "x", "karmada-cluster")
-    after = member_join.recorded(state(), entry, [member_join.Change(reference, "created", "uid-1")])
+    after = member_join.recorded(state(), MemberEntry(entry), [member_join.Change(reference, "created", "uid-1")])
     assert after.members == {"m1": {"mode": "Push", "secretRef": {"name": "s"}, "context": "c", "onLeave": "Retain"}}
     assert after.uids("member/m1") == {"uid-1"}
     assert json.dumps(after.members)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 
 HOSTVARS = {name: {"karmada_member_name": name.removeprefix("member_")} for name in ("m1", "m2", "member_cp1")}
@@ -38,13 +39,13 @@ def test_names_come_before_a_limit_and_neither_means_all(variables: dict[str, An
 
 
 def of_run(selected: tuple[str, ...], listed: tuple[str, ...] = ("m1", "m2"), recorded: tuple[str, ...] = ()) -> Any:
-    spec = {"members": [{"name": name} for name in listed]}
+    spec = Spec({"members": [{"name": name} for name in listed]})
     return SimpleNamespace(selected=selected, spec=spec, state=SimpleNamespace(members={key: {} for key in recorded}))
 
 
 def test_only_those_that_are_selected_are_worked_on() -> None:
-    assert [entry["name"] for entry in selected_members.entries(of_run(()))] == ["m1", "m2"]
-    assert [entry["name"] for entry in selected_members.entries(of_run(("m2", "m3")))] == ["m2"]
+    assert [entry.name for entry in selected_members.entries(of_run(()))] == ["m1", "m2"]
+    assert [entry.name for entry in selected_members.entries(of_run(("m2", "m3")))] == ["m2"]
     assert selected_members.holds(of_run(("m3",)), "m3")
     assert not selected_members.holds(of_run(("m3",)), "m1")
 

@@ -8,6 +8,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
 
 FINGERPRINT = "SHA256:n3v+rTe11/aB0dy0123456789abcdefghijklmnopqr"
@@ -120,6 +121,6 @@ def test_control_plane_hosts_balance_the_load_where_nobody_else_is_to(
     endpoint: str, roles: list[list[str]], expected: list[list[str]]
 ) -> None:
     hosts = [{"name": f"host{number}", "roles": each} for number, each in enumerate(roles)]
-    spec = {"endpoint": {"type": endpoint}, "hosts": hosts}
-    assert [ssh.roles(spec, host) for host in hosts] == expected
+    spec = Spec({"endpoint": {"type": endpoint}, "hosts": hosts})
+    assert [ssh.roles(spec, host) for host in spec.hosts] == expected
     assert [host["roles"] for host in hosts] == roles, "the document stays as it is"
