@@ -410,7 +410,5 @@ def test_above_an_etcd_on_hosts_they_are_pods() -> None:
     wanted = document({"hosts": hosts, "components": ON, "members": [entry("m1")]})
     assert f"{ROW}-m1" in {each.name for each in pod_components(Spec(wanted["spec"]))}
     instance = rendered(wanted["spec"]).instance
-    assert [
-        each.name
-        for each in component_hosts.components_on(instance, component_hosts.all_hosts(Spec(wanted["spec"]))[0])
-    ] == ["etcd"]
+    first = component_hosts.all_hosts(instance.spec)[0]
+    assert [each.name for each in component_hosts.components_on(instance, first)] == ["etcd"]
