@@ -25,7 +25,7 @@ from ..kube.lease import LockLost
 from ..kube.wait import NotReady
 from ..problems import Problem, ProblemsError, Reason, in_order
 from ..redaction import shown
-from . import end
+from . import before_forks, end
 from . import selection as selected_members
 from .facts import Facts
 from .inventory_names import CONTROL
@@ -174,4 +174,5 @@ def _no_document() -> Problem:
 
 
 # This module is also loaded in the first process of a run, before it forks.
-end.attend(give_back)
+if end.attend(give_back):
+    before_forks.prepare()

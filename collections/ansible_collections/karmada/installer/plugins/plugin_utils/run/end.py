@@ -33,8 +33,8 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT
 Release = Callable[[Mapping[str, Any]], None]
 
 
-def attend(release: Release) -> None:
-    """Take charge of the end of this run, if this is its first process and has not done so yet.
+def attend(release: Release) -> bool:
+    """Take charge of the end of this run, if this is its first process and has not done so yet. Return whether it did.
 
     This is called where strategies load the class of an action before they fork (``action_loader.get(…,
     class_only=True)`` in ``run`` of linear and free): the only moment at which code of a collection runs in that
@@ -43,9 +43,9 @@ def attend(release: Release) -> None:
     manager = getattr(sys.modules.get("ansible.executor.task_queue_manager"), "TaskQueueManager", None)
     of_ansible = signal.getsignal(signal.SIGTERM)
     if manager is None or not isinstance(getattr(of_ansible, "__self__", None), manager):
-        return
+        return False
     if threading.current_thread() is not threading.main_thread():
-        return
+        return False
     run_process.mark_alive()
     private_folder.sweep()
     first = os.getpid()
@@ -55,6 +55,7 @@ def attend(release: Release) -> None:
         before = signal.getsignal(each)
         if before is not signal.SIG_IGN:  # as under nohup
             signal.signal(each, _answer(before, release))
+    return True
 
 
 def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], None]:
