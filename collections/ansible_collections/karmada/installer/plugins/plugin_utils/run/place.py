@@ -336,8 +336,6 @@ class InPods(Place):
 
     def connect(self, seen: Snapshot) -> Cluster:
         """API server, directly if it can be reached, else through the host cluster."""
-        from ..kube.port_forward import cluster_behind  # noqa: PLC0415 - a library that few runs need
-
         own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
         ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         if self.facts.spec.endpoint.type != "ClusterIP":
@@ -351,6 +349,8 @@ class InPods(Place):
                 direct.close()
             else:
                 return direct
+        from ..kube.port_forward import cluster_behind  # noqa: PLC0415 - a library that few runs need
+
         instance = seen.instance
         selector = ",".join(f"{key}={value}" for key, value in instance.selector(KARMADA_APISERVER.name).items())
         return cluster_behind(
