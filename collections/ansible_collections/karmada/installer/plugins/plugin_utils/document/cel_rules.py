@@ -71,7 +71,7 @@ def _is_about_changes(rule: Mapping[str, str]) -> bool:
 
 
 def _tells_of_changes(schema: Schema) -> bool:
-    """Whether a rule about changes is here or below: thousands of entries need not be looked at if there is none."""
+    """Return whether a rule about changes is here or below: without one, thousands of entries are not compared."""
     below = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
     return any(map(_is_about_changes, schema.get("x-kubernetes-validations", ()))) or any(
         _tells_of_changes(each) for each in below if isinstance(each, Mapping)

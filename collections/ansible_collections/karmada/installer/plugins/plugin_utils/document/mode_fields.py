@@ -85,7 +85,7 @@ def _of_pods(component: Component, spec: Spec) -> Iterator[Problem]:
     for step in settings_path(component).split("."):
         schema = schema["properties"][step]
     where = f"in mode {spec.mode}" if spec.mode == "Binary" else "where etcd runs on hosts"
-    for path, setting in _given(settings_of(component, spec), schema):
+    for path, setting in _given(settings_of(component, spec).plain, schema):
         if setting in FOR_PODS:
             instead = _REPLICAS.get(component.field) if setting == "replicas" else None
             remedy = f"take it out: {instead or FOR_PODS[setting]}"
