@@ -203,7 +203,7 @@ def _distinct(entries: Any, fields: Collection[str]) -> Any:
     return list({json.dumps(entry): entry for entry in seen}.values())
 
 
-_GUARD = r"(?:!has\(self((?:\.\w+)+)\)|self((?:\.\w+)+) (==|!=) ('[^'\"\\]*'|\d+|true|false))\s*\|\|\s*"
+_GUARD = r"(?:!has\(self((?:\.\w+)+)\)|self((?:\.\w+)+) (==|!=) ('[^'\"\\]*'|\d+|true|false))\s*(?:\|\||\Z)\s*"
 
 
 @functools.cache
