@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import DEFAULT_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights, member_checks
@@ -383,7 +383,7 @@ def host_permissions(
         return []
 
     host = SimpleNamespace(get=lambda *_: {} if namespace_exists else None, can_i=can_i)
-    spec = {"endpoint": endpoint, "components": {"etcd": {"local": {"volumeData": {volume_data: {}}}}}}
+    spec = Spec({"endpoint": endpoint, "components": {"etcd": {"local": {"volumeData": {volume_data: {}}}}}})
     run: Any = SimpleNamespace(namespace=DEFAULT_NAMESPACE, host_cluster=host, spec=spec)
     list(account_rights.problems(run))
     return [(*each, *[None] * (6 - len(each))) for each in asked]

@@ -284,8 +284,8 @@ class Spec(View):
     def member_by_name(self) -> Mapping[str, MemberEntry]:
         """The entries of ``members`` by their names. There may be thousands, so each is looked at once."""
         if self._members is None:
-            entries: list[Mapping[str, Any]] = self._plain.get("members") or []
-            self._members = MappingProxyType({entry["name"]: MemberEntry(entry) for entry in entries})
+            entries = map(MemberEntry, self._plain.get("members") or ())
+            self._members = MappingProxyType({entry.name: entry for entry in entries})
         return self._members
 
     @property

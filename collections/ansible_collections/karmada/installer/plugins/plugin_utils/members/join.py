@@ -349,21 +349,16 @@ def _register(
         inside.take([Step(_secrets(run, entry, credentials, uids[0]), treat)])
 
 
-def _secrets(
-    run: Run, entry: MemberEntry, credentials: registration.Credentials | None, uid: str | None
-) -> list[Object]:
-    known = credentials or registration.unfilled(estimator=_has_estimator(run, entry))
+def _secrets(run: Run, entry: MemberEntry, found: registration.Credentials | None, uid: str | None) -> list[Object]:
+    known = found or registration.unfilled(estimator=_has_estimator(run, entry))
     return registration.secrets_in_control_plane(entry.name, run.instance.owner, known, uid)
 
 
 def needs_work(entry: MemberEntry, outcome: Outcome, state: State) -> bool:
     """Return whether this member must be changed: something differs, or its record is missing or outdated."""
-    known = state.uids(f"member/{outcome.name}")
+    known, record = state.uids(f"member/{outcome.name}"), state.member(outcome.name)
     unrecorded = any(change.uid not in known for change in outcome.on_member)
-    if outcome.name not in state.members:
-        return True
-    record = state.member(outcome.name)
-    if record.former_mode:
+    if outcome.name not in state.members or record.former_mode:
         return True
     return registration.record(record) != registration.record(entry) or unrecorded or bool(outcome.changes)
 

@@ -21,7 +21,7 @@ _ZONE_LABEL = "topology.kubernetes.io/zone"
 
 def is_wanted(spec: Spec) -> bool:
     """Return whether the document puts the data of etcd into directories of nodes."""
-    return settings_of(ETCD, spec).host_path is not None
+    return "hostPath" in settings_of(ETCD, spec).volume_data
 
 
 def reason_unfit(node: Object, settings: Settings) -> str:

@@ -27,8 +27,6 @@ FILES = sorted(
 LEFT = {
     # fills in what the schema cannot express
     "plugin_utils/document/manifest.py": 9,
-    # goes through all settings by the schema, wherever they are
-    "plugin_utils/document/mode_fields.py": 7,
     # judges entries on record, of which nothing is certain
     "plugin_utils/document/recorded.py": 2,
     # documents of earlier versions, which kept there what the state has today
