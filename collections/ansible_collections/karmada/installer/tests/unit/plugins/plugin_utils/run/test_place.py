@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import KARMADA_CA
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import port_forward
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import place
@@ -22,5 +23,5 @@ def test_an_api_server_that_answers_needs_nothing_of_port_forward(monkeypatch: p
     monkeypatch.setattr(place.Cluster, "from_parts", lambda *_given, **_more: answers)
     # An import of it, whose library takes time in each fork, would fail.
     monkeypatch.setitem(sys.modules, port_forward.__name__, None)
-    facts: Any = SimpleNamespace(facts=SimpleNamespace(spec={"endpoint": {"type": "NodePort"}}))
+    facts: Any = SimpleNamespace(facts=SimpleNamespace(spec=Spec({"endpoint": {"type": "NodePort"}})))
     assert place.InPods.connect(facts, seen) is answers
