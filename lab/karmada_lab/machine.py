@@ -112,7 +112,12 @@ def _wait_booted(lab: Lab, machine: MachineRecord, process: subprocess.Popen[byt
         answer = execute(machine, ["systemctl", "is-system-running"], check=False)
         return answer.stdout.strip() in ("running", "degraded")
 
+    def addressed() -> bool:
+        return not execute(machine, ["ip", "-6", "address", "show", "tentative"]).stdout.strip()
+
     wait_for(f"systemd in {machine.name}", booted, timeout=120)
+    # Until IPv6 has looked for others with its link-local address, that and its route are still to come.
+    wait_for(f"the addresses of {machine.name}", addressed, timeout=30)
 
 
 def execute(
