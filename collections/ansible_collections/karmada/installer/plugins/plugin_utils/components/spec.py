@@ -3,8 +3,8 @@
 
 These are views: they look into the document when they are asked, copy nothing and cannot be written. They check nothing
 and know no default, because a document comes out of ``document.manifest.resolve``, valid and with all defaults. So an
-accessor is ``Always`` where the schema requires the field or has a default for it; the others say what stands for a
-field that is not given.
+accessor is ``Always`` where the schema or ``resolve`` sees to it that its section has the field; the others say what
+stands for a field that is not given.
 
 Fragments of the Kubernetes API (tolerations, volumes, security contexts) are handed out as they stand in the document,
 since they go into objects as they are. ``View.plain`` is for what takes fields by their names: records, variables of
@@ -104,7 +104,7 @@ class Section(_Accessor[V]):
 
 
 class Artifacts(View):
-    """``spec.artifacts``; ``source`` depends on the mode where it is not given."""
+    """``spec.artifacts``; ``source`` depends on whether there are hosts where it is not given."""
 
     __slots__ = ()
     source = Always[str]("source")

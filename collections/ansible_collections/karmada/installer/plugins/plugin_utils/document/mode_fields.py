@@ -3,7 +3,7 @@
 
 Rules of the schema refuse every other field that has no effect in its mode. These two are left:
 
-* Settings of components. A rule that sees the mode stands at ``spec``, where no path says "each component": for 18
+* Settings of components. A rule that sees the mode stands at ``spec``, where no path says "each component": for 22
   settings of 12 components it takes 160 lines of CEL, which then cannot say at which path the setting is.
 * The namespace of the host cluster. A rule does not see the namespace of its object, which is allowed there.
 """
