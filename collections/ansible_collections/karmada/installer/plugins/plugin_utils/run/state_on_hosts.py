@@ -76,11 +76,17 @@ class Stored:
         return read_state(files, f"{STATE_FOLDER} of the hosts")
 
     def after(self, state: State, *, on_hosts: bool = True) -> Stored:
-        """Next version, or this one if nothing differs. ``on_hosts``: whether any host already has this one."""
+        """Next version, or this one if nothing differs.
+
+        ``on_hosts``: whether any host already has this one. One that no host has is replaced, under its serial, so that
+        serials of states on hosts have no gaps.
+        """
         files = base64_files(to_files(state))
         if files == self.files:
             return self
-        lineage = (self.digest, *self.lineage) if on_hosts and self.serial else self.lineage
+        if self.serial and not on_hosts:
+            return replace(self, files=files)
+        lineage = (self.digest, *self.lineage) if self.serial else ()
         return Stored(self.serial + 1, files, lineage[:LINEAGE])
 
 
@@ -143,7 +149,7 @@ class Kept:
     def is_of_line(self, chosen: Stored) -> bool:
         """Return whether its state is the chosen one, an earlier one, or an unfinished successor of one of these."""
         if self.vouches_for & {chosen.digest, *chosen.lineage}:
-            return True
+            return self.serial <= chosen.serial + 1
         # Of two first states, one is of a run that was killed. Earlier versions of the collection kept no lineage.
         return not chosen.lineage and (self.is_first or self.serial < chosen.serial)
 
