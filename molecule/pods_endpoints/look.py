@@ -33,28 +33,32 @@ def looked(kubectl: str, host: str, user: str, namespace: str, instance: str) ->
     """Everything that the module's text lists."""
 
     def get(kubeconfig: str, *arguments: str) -> Object:
-        command = [kubectl, f"--kubeconfig={kubeconfig}", "get", "--output=json", *arguments]
+        command = [kubectl, f"--kubeconfig={kubeconfig}", "get", *arguments]
         found: Object = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         return found
 
-    secrets = get(host, "secrets", f"--namespace={namespace}")["items"]
+    secrets = get(host, "--output=json", "secrets", f"--namespace={namespace}")["items"]
     contents = {
         one["metadata"]["name"]: {key: base64.b64decode(value) for key, value in (one.get("data") or {}).items()}
         for one in secrets
     }
     pods: dict[str, list[str]] = {}
-    for one in get(host, "pods", f"--namespace={namespace}")["items"]:
+    for one in get(host, "--output=json", "pods", f"--namespace={namespace}")["items"]:
         if not one["metadata"].get("deletionTimestamp"):
             component = one["metadata"]["labels"]["app.kubernetes.io/name"]
             pods.setdefault(component, []).append(one["metadata"]["uid"])
     address = _server(yaml.safe_load(Path(user).read_text(encoding="utf-8")))
-    passages = get(host, "ingresses,routes", f"--namespace={namespace}")["items"]
+    passages = get(host, "--output=json", "ingresses,routes", f"--namespace={namespace}")["items"]
+    # By its path: an API server that has just started may leave groups of other servers out of discovery for a minute.
+    clusters = get(user, "--raw", "/apis/cluster.karmada.io/v1alpha1/clusters")["items"]
     return {
         "address": address,
-        "usable": [one["metadata"]["name"] for one in get(user, "clusters")["items"]],
+        "usable": [one["metadata"]["name"] for one in clusters],
         "in_secret": _server(yaml.safe_load(contents[f"{instance}-admin-config"]["kubeconfig"])),
         "cluster_info": _server(
-            yaml.safe_load(get(user, "configmap", "cluster-info", "--namespace=kube-public")["data"]["kubeconfig"])
+            yaml.safe_load(
+                get(user, "--raw", "/api/v1/namespaces/kube-public/configmaps/cluster-info")["data"]["kubeconfig"]
+            )
         ),
         "names": _served_names(address, contents[f"{instance}-apiserver-cert"]["tls.crt"]),
         "certificates": {
