@@ -99,7 +99,8 @@ def why(root: Path, name: str, since: datetime) -> str:
     Molecule destroys what there was after a failure, and its words about that are the last ones on the screen.
     """
     file = root / "build" / "diagnostics" / name / "why.txt"
-    if not file.is_file() or file.stat().st_mtime < since.timestamp():
+    # File systems take the time of the last tick of the clock, which is some milliseconds behind.
+    if not file.is_file() or file.stat().st_mtime < since.timestamp() - 1:
         return f"{name}: nothing was written down about the failure; it is above"
     return file.read_text(encoding="utf-8", errors="replace").strip()
 
