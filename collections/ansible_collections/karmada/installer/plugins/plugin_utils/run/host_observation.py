@@ -7,30 +7,16 @@ The ``Handover`` keeps them as JSON whose keys are the names of the fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict
 
+from .plain import Record
 from .reach import Fault, Target
 from .state_on_hosts import Kept
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Record whose plain form is a map of its fields."""
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Self:
-        """Instance from its plain form."""
-        return cls(**plain)
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Interface(_Part):
+class Interface(Record):
     """Network interface. ``addresses`` include the prefix length: ``192.0.2.1/24``."""
 
     name: str
@@ -38,13 +24,13 @@ class Interface(_Part):
     addresses: tuple[str, ...]
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Self:
+    def of(cls, given: Mapping[str, Any]) -> Self:
         """Interface from its plain form."""
-        return cls(plain["name"], plain["mac"], tuple(plain["addresses"]))
+        return cls(given["name"], given["mac"], tuple(given["addresses"]))
 
 
 @dataclass(frozen=True)
-class Listener(_Part):
+class Listener(Record):
     """Listening TCP socket. ``group`` is the control group of a process that has it, empty if unknown."""
 
     address: str
@@ -53,7 +39,7 @@ class Listener(_Part):
 
 
 @dataclass(frozen=True)
-class UnitFile(_Part):
+class UnitFile(Record):
     """Unit file: the owner UUID in it, and its description; each empty if there is none."""
 
     owner: str
@@ -61,7 +47,7 @@ class UnitFile(_Part):
 
 
 @dataclass(frozen=True)
-class UnitStatus(_Part):
+class UnitStatus(Record):
     """Status of a unit: the path of the running program, and the reason why it is unhealthy (empty if healthy)."""
 
     program: str
@@ -69,7 +55,7 @@ class UnitStatus(_Part):
 
 
 @dataclass(frozen=True)
-class Brought(_Part):
+class Brought(Record):
     """Program for a host, as a file on this machine; both empty in check mode. ``sha256`` in hex."""
 
     sha256: str = ""
@@ -77,7 +63,7 @@ class Brought(_Part):
 
 
 @dataclass(frozen=True)
-class Lost(_Part):
+class Lost(Record):
     """Task during which the host stopped answering, and the reason in the words of ssh or Ansible."""
 
     step: str
@@ -85,7 +71,7 @@ class Lost(_Part):
 
 
 @dataclass(frozen=True)
-class Trouble(_Part):
+class Trouble(Record):
     """Reason why later steps skip a host of members: the task, its message, and whether the host stopped answering."""
 
     step: str
@@ -94,7 +80,7 @@ class Trouble(_Part):
 
 
 @dataclass(frozen=True)
-class HostFacts(_Part):
+class HostFacts(Record):
     """Facts of a machine for preflight, as ``module_utils.host_state.facts`` gives them.
 
     Sizes are in bytes, times in seconds since 1970. Facts that cannot be determined are empty.
@@ -131,15 +117,15 @@ class HostFacts(_Part):
     time: float = 0.0
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Self:
+    def of(cls, given: Mapping[str, Any]) -> Self:
         """Facts from their plain form."""
         return cls(
             **{
-                **plain,
-                "interfaces": tuple(map(Interface.of, plain.get("interfaces", ()))),
-                "listening": tuple(map(Listener.of, plain.get("listening", ()))),
-                "units": _each(UnitFile, plain.get("units")),
-                **{name: tuple(plain.get(name, ())) for name in ("apparmor_profiles", "missing_programs")},
+                **given,
+                "interfaces": tuple(map(Interface.of, given.get("interfaces", ()))),
+                "listening": tuple(map(Listener.of, given.get("listening", ()))),
+                "units": _each(UnitFile, given.get("units")),
+                **{name: tuple(given.get(name, ())) for name in ("apparmor_profiles", "missing_programs")},
             }
         )
 

@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
+
+from .plain import Record
 
 _PORTS: Mapping[str, int] = {"https": 443, "http": 80, "socks5": 1080}
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Record):
     """Endpoint to reach.
 
     ``name`` identifies it for the caller, ``url`` for people. With ``tls``, a TLS handshake follows the connection: the
@@ -49,16 +50,6 @@ class Target:
     def of_name(cls, name: str, url: str) -> Target:
         """API server that does not answer yet, of which only the name is looked up."""
         return cls(name, url, _place(url)[0], 0, tls=True)
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Target:
-        """Target from its plain form."""
-        return cls(**plain)
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """Form in which hosts get it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import Component
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus, Observation
@@ -92,7 +92,8 @@ def test_of_three_hosts_one_has_a_unit_that_does_not_work(runs: Runs) -> None:
     found = report(runs)
     assert status(found, KARMADA_SCHEDULER) == (3, 2)
     assert status(found, KARMADA_WEBHOOK) == (3, 3)
-    assert f"host cp2: {unit} {CRASHED}" in [*map(str, found.notes)]
+    told = {str(note): (note.reason, note.severity) for note in found.notes}
+    assert told[f"host cp2: {unit} {CRASHED}"] == (Reason.UNIT_NOT_HEALTHY, Severity.WARNING)
     assert [note for note in map(str, found.notes) if note.startswith("host ")] == [f"host cp2: {unit} {CRASHED}"]
 
 
