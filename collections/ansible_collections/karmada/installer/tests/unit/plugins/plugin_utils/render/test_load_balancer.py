@@ -168,6 +168,18 @@ class TestHaproxy:
         assert milliseconds("timeout connect") <= milliseconds("check inter")
         assert milliseconds("tcp-ut") <= 3000 < milliseconds("timeout check")
 
+    def test_lets_silent_sessions_live_and_turns_away_soon_from_who_does_not_answer(self) -> None:
+        (defaults,) = re.findall(r"^defaults\n(.*?)^\S", haproxy(instance()), re.MULTILINE | re.DOTALL)
+        # A kubelet ends a session of kubectl exec after four silent hours (streamingConnectionIdleTimeout).
+        assert dict(re.findall(r"^    timeout (\w+) (\S+)$", defaults, re.MULTILINE)) == {
+            "connect": "500ms",
+            "client": "4h",
+            "server": "4h",
+        }
+        # Vanished machines are found by keepalives instead.
+        assert "    option clitcpka\n" in defaults
+        assert "    option srvtcpka\n" in defaults
+
     def test_calls_others_by_the_address_of_its_host(self) -> None:
         second = load_balancer.load_balancers(instance().spec)[1]
         assert "    source 192.0.2.2\n" in load_balancer.haproxy_configuration(instance(), second)
