@@ -161,6 +161,8 @@ class Ours(Contender):
             "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "bench/plugins/callback"),
             "ANSIBLE_CALLBACKS_ENABLED": "task_times",
             "BENCH_TASK_TIMES": str(self._times),
+            # As for a user, whatever a developer's shell has: what Python has compiled once is kept.
+            "PYTHONDONTWRITEBYTECODE": "",
             "PATH": f"{Path(sys.executable).parent}:{self.runner.environment['PATH']}",
         }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from karmada_bench.command import Ran
-from karmada_bench.sides import Karmadactl
+from karmada_bench.sides import Karmadactl, Ours
 
 
 def test_karmadactl_lets_the_member_leave_before_it_removes_the_control_plane(tmp_path):
@@ -27,3 +27,15 @@ def test_karmadactl_lets_the_member_leave_before_it_removes_the_control_plane(tm
     assert deinit[1] == "deinit"
     assert "--purge-namespace" in deinit
     assert (done.seconds, done.cpu_seconds) == (7.0, 2.0)
+
+
+def test_our_runs_keep_what_python_compiles_as_those_of_users_do(tmp_path):
+    given = {}
+
+    def run(name, command, **more):
+        given.update(more["settings"])
+        return Ran(1.0, 0, "", 10.0, 1.0)
+
+    runner = SimpleNamespace(run=run, environment={"PATH": "/bin", "PYTHONDONTWRITEBYTECODE": "1"})
+    Ours(SimpleNamespace(), runner, tmp_path).uninstall("uninstall")
+    assert given["PYTHONDONTWRITEBYTECODE"] == ""
