@@ -148,9 +148,7 @@ scenario-%: needs-go
 CHECKS := lint unit contract
 LANES := lane-checks lane-clusters lane-own-labs
 run_in_lanes = $(MAKE) --no-print-directory --jobs=$(words $(LANES)) --output-sync=target SIDE_BY_SIDE=yes \
-	$(if $(GO_ON),GO_ON=$(GO_ON)) LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }; \
-	$(IN_VENV) python tools/evidence longest $(CHECKS) $(1); \
-	echo 'Everything passed: $(CHECKS) $(1).'
+	$(if $(GO_ON),GO_ON=$(GO_ON)) LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }
 in_lane = $(if $(1),+@$(MAKE) --no-print-directory SIDE_BY_SIDE= $(1))
 
 .PHONY: $(LANES)
@@ -165,7 +163,9 @@ lane-own-labs:
 
 .PHONY: test
 test: needs-go lab ## what continuous integration runs: lint, unit, contract and the main scenarios
-	@$(call run_in_lanes,$(SCENARIOS))
+	+@$(call run_in_lanes,$(SCENARIOS))
+	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS)
+	@echo 'Everything passed: $(CHECKS) $(SCENARIOS).'
 
 .PHONY: test-full
 test-full: GO_ON := yes
@@ -174,7 +174,9 @@ test-full: export UNINSTALL_KILLS ?= 10
 test-full: export TEST_ALL_RELEASES := true
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: needs-go lab ## the same with every scenario; goes on where it was stopped
-	@$(call run_in_lanes,$(SCENARIOS_FULL))
+	+@$(call run_in_lanes,$(SCENARIOS_FULL))
+	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)
+	@echo 'Everything passed: $(CHECKS) $(SCENARIOS_FULL).'
 
 .PHONY: evidence
 evidence: ## writes docs/reference/capabilities.md: what has passed when, on which tree, by molecule/records/
