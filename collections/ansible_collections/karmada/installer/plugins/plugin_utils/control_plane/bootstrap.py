@@ -27,6 +27,7 @@ from ..components.table import (
 )
 from ..components.types import SYSTEM_NAMESPACE, Addresses, LeafCertificate
 from ..encoding import base64_text
+from ..kube.objects import Ref
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, OWNER_LABEL
 
 MEMBER_NAMESPACE = types.MEMBER_NAMESPACE
@@ -145,10 +146,10 @@ VALIDATING: tuple[Webhook, ...] = (
 
 #: Binding that gives people the rights to run the control plane.
 ADMINISTRATORS = "system:karmada:administrators"
-#: Obsolete objects of earlier versions, as (apiVersion, kind, name, namespace).
-FORMER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+#: Obsolete objects of earlier versions.
+FORMER_RIGHTS = (
     # It would keep access to members open to an administrator whose binding was removed.
-    (f"{_RBAC}/v1", "ClusterRoleBinding", "cluster-proxy-admin", None),
+    Ref(f"{_RBAC}/v1", "ClusterRoleBinding", "cluster-proxy-admin"),
 )
 
 #: CRDs converted by the webhook; both have an older stored version.
@@ -232,16 +233,11 @@ def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> 
     return services
 
 
-def of_component(component: str) -> list[tuple[str, str, str, str | None]]:
-    """Objects of a component in the control plane, as (apiVersion, kind, name, namespace), for their removal."""
-    found: list[tuple[str, str, str, str | None]] = [
-        (_REGISTRATION, "APIService", f"{api.version}.{api.group}", None)
-        for api in AGGREGATED_APIS
-        if api.component == component
-    ]
-    if found:
-        found.append(("v1", "Service", component, SYSTEM_NAMESPACE))
-    return found
+def of_component(component: str) -> list[Ref]:
+    """Objects of a component in the control plane, for their removal."""
+    served = (f"{api.version}.{api.group}" for api in AGGREGATED_APIS if api.component == component)
+    found = [Ref(_REGISTRATION, "APIService", name) for name in served]
+    return [*found, Ref("v1", "Service", component, SYSTEM_NAMESPACE)] if found else []
 
 
 def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:

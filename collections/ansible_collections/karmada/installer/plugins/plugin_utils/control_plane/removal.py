@@ -141,11 +141,7 @@ def remove_state(
         delete_ours(run, run.host_cluster, [namespace], timeout)
     else:
         run.store.retire_lock()
-        present = [
-            (ref, None)
-            for ref in _bookkeeping(run)
-            if run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
-        ]
+        present = [(ref, None) for ref in _bookkeeping(run) if run.host_cluster.get(*ref)]
         # These names are ours alone; the Lease has no recorded UID because it is older than the record.
         changes += delete_all(run.host_cluster, present, check=run.check, timeout=timeout)
     return changes

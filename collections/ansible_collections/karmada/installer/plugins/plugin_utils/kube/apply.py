@@ -189,14 +189,14 @@ def delete_all(
     def start(target: tuple[Ref, str | None]) -> Change | Exception:
         ref, uid = target
         try:
-            live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            live = cluster.get(*ref)
             if live is None:
                 return Change(ref, "unchanged", note="was not there")
             found: str = live["metadata"]["uid"]
             if uid and found != uid:
                 return Change(ref, "unchanged", found, note="left alone: it is not the object that we made")
             if not check and not live["metadata"].get("deletionTimestamp"):
-                cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=found, propagation=propagation)
+                cluster.delete(*ref, uid=found, propagation=propagation)
         except Conflict:
             return Change(ref, "unchanged", note="left alone: it is not the object that we made")
         except ApiError as error:
@@ -249,7 +249,7 @@ def _read(cluster: Cluster, wanted: Sequence[Object], pool: Executor) -> dict[Re
     lists = pool.map(lambda key: cluster.list(key[0], key[1], key[2], labels=selector), many)
     live = {Ref.of(one): one for items in lists for one in items}
     missing = [ref for refs in groups.values() for ref in refs if ref not in live]
-    gets = pool.map(lambda ref: cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace), missing)
+    gets = pool.map(lambda ref: cluster.get(*ref), missing)
     live.update({ref: one for ref, one in zip(missing, gets, strict=True) if one})
     return live
 
@@ -305,7 +305,7 @@ def _write(cluster: Cluster, step: Comparison) -> Change:
         if not ports:
             raise
         ref = step.change.ref
-        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": {"ports": ports}})
+        cluster.patch_merge(*ref, {"spec": {"ports": ports}})
         applied = cluster.apply(with_applied_hash(step.desired))
     change = replace(step.change, uid=applied.object["metadata"]["uid"])
     if step.live is None:
@@ -351,7 +351,7 @@ def _remains(
     ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
     while True:
         try:
-            live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            live = cluster.get(*ref)
         except ApiError as error:
             return error
         if live is None or live["metadata"]["uid"] != change.uid:

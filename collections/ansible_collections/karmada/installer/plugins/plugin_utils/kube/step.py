@@ -128,7 +128,7 @@ def edit_live(
     empty list if nothing differs. Raises ProblemsError if the object does not exist, or if others keep writing it.
     """
     for _ in range(_TRIES):
-        live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        live = cluster.get(*ref)
         found = live or planned
         if found is None:
             raise ProblemsError(
@@ -142,7 +142,7 @@ def edit_live(
             version = {"resourceVersion": found["metadata"].get("resourceVersion")}
             guarded = {**patch, "metadata": {**patch.get("metadata", {}), **version}}
             try:
-                after = cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, guarded)
+                after = cluster.patch_merge(*ref, guarded)
             except Conflict:
                 continue
         return [Change(ref, "changed", found["metadata"].get("uid"), diff(live, after))]

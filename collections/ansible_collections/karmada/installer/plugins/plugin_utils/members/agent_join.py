@@ -128,7 +128,7 @@ def forget(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
 def _granted(run: Run, name: str, control_plane: Cluster) -> list[Target]:
     owner = run.state.owner
     refs = map(Ref.of, agent.rights(name, owner))
-    found = ((ref, control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
+    found = ((ref, control_plane.get(*ref)) for ref in refs)
     ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == owner]
     return [*ours, *_left_by_a_killed_run(run, name, control_plane)]
 
@@ -142,7 +142,7 @@ def end(run: Run, name: str, member: Cluster) -> Iterator[Step]:
     recorded, uids = run.state.owned.get(f"member/{name}", {}), run.state.uids(f"member/{name}")
     # Also recorded objects that a killed run deleted without recording that.
     gone = {ref: recorded[str(ref)] for ref in agent.references() if str(ref) in recorded}
-    found = (member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.references())
+    found = (member.get(*ref) for ref in agent.references())
     gone.update(
         {Ref.of(each): each["metadata"]["uid"] for each in found if each and owned_by(each, run.state.owner, uids)}
     )
@@ -153,7 +153,7 @@ def end(run: Run, name: str, member: Cluster) -> Iterator[Step]:
 
 
 def _there(cluster: Cluster, *refs: Ref) -> list[Target]:
-    found = ((ref, cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
+    found = ((ref, cluster.get(*ref)) for ref in refs)
     return [(ref, live["metadata"]["uid"]) for ref, live in found if live]
 
 

@@ -171,7 +171,7 @@ def _is_between_modes(entry: MemberEntry, cluster: Object, member: Cluster) -> b
     """Return whether no component applies the Works: a change of mode was begun, and no agent is on the member."""
     if entry.former_mode is None or not _pulls(cluster) or member_works.is_going(cluster):
         return False
-    return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
+    return not any(member.get(*ref) for ref in agent.ACTS_BY)
 
 
 def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) -> Object:
@@ -438,10 +438,7 @@ class _Settled:
         _strip(control_plane, settled)
 
     def _nothing_left(self, work: Mapping[str, object]) -> bool:
-        found = (
-            self._member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
-            for ref in member_works.references(work)
-        )
+        found = (self._member.get(*ref) for ref in member_works.references(work))
         try:
             return not any(live and member_works.is_managed(live) for live in found)
         except ApiError:
@@ -471,7 +468,7 @@ def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
     """Patch the object if it still exists."""
     ref = Ref.of(live)
     try:
-        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, patch)
+        cluster.patch_merge(*ref, patch)
     except NotFound:
         return
 
@@ -479,7 +476,7 @@ def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
 def _delete(cluster: Cluster, live: Object) -> None:
     ref = Ref.of(live)
     if not member_works.is_going(live):
-        cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=live["metadata"]["uid"])
+        cluster.delete(*ref, uid=live["metadata"]["uid"])
 
 
 def _target(live: Object) -> tuple[Ref, str]:

@@ -202,7 +202,7 @@ def _other_owner(run: Run, entry: MemberEntry, member: Cluster, registered: Clus
         Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
         *(agent.references() if entry.pulls else ()),
     ):
-        live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        live = member.get(*ref)
         if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
             continue
         holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)

@@ -30,7 +30,7 @@ def problems(run: Run) -> Iterable[Problem]:
     outline = render.outline(run.instance, cluster_layout.layout(run.instance), run.state.etcd)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         refs = map(Ref.of, outline)
-        found = pool.map(lambda ref: run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
+        found = pool.map(lambda ref: run.host_cluster.get(*ref), refs)
     present = [each for each in found if each]
     others = collected(partial(_other_control_planes, run))
     yield from others

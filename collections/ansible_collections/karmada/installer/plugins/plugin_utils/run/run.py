@@ -336,7 +336,7 @@ class Run(Facts):
 
     def ours_in_control_plane(self, refs: Iterable[Ref]) -> list[tuple[Ref, str | None]]:
         """Objects inside the control plane, of those given, that exist and are ours, with their UIDs."""
-        found = ((ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
+        found = ((ref, self.control_plane.get(*ref)) for ref in refs)
         return [
             (ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner
         ]
