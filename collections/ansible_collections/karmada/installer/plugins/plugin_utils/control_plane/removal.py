@@ -19,7 +19,7 @@ from ..kube.errors import Forbidden
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..run.run import HOST_CLUSTER, Run
 
 #: Objects that Kubernetes and OpenShift create in every namespace.
@@ -109,10 +109,9 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
     return delete_ours(run, run.host_cluster, ours, timeout)
@@ -163,10 +162,9 @@ def _left_to_us(run: Run, namespace: Object) -> bool:
         return False
     if run.host_cluster.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
         run.tell(
-            Problem(
+            Problem.hint(
                 f"namespace {run.namespace} in {run.host_cluster.name} stays, because the account may not delete it",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return False
@@ -240,20 +238,18 @@ def delete_namespace(
     if others:
         shown = ", ".join([*(str(ref) for ref in others[:5]), *([f"{len(others) - 5} more"] if others[5:] else [])])
         run.tell(
-            Problem(
+            Problem.hint(
                 f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return []
     if unknown:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"namespace {name} in {cluster.name} stays, because it cannot be known whether it is empty: "
                 f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return []

@@ -14,7 +14,7 @@ from ..kube.errors import collected
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..render import cluster_layout
 from ..render import workloads as render
 from ..run.run import Run
@@ -121,10 +121,9 @@ def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Ite
             )
         elif found:
             run.tell(
-                Problem(
+                Problem.hint(
                     f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has "
                     "none, and which one its API server enforces without that cannot be seen from here",
-                    reason=Reason.POD_SECURITY_VIOLATION,
-                    severity=Severity.HINT,
+                    Reason.POD_SECURITY_VIOLATION,
                 )
             )
