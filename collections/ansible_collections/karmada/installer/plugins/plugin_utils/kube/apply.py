@@ -92,20 +92,13 @@ class Comparison:
     live: Object | None
 
 
-def plan(
-    cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
-) -> list[Change]:
-    """Predict what ``apply_all`` would do. The API server computes the diffs by dry run where it can.
-
-    Raises ProblemsError naming every object that is there and not ours, unless ``treat`` says otherwise of it.
-    """
-    return apply_all(cluster, objects, check=True, treat=treat, workers=workers)
-
-
 def compare(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Comparison]:
-    """Compare each object with the live one, by reads only. Raises like ``plan``."""
+    """Compare each object with the live one, by reads only.
+
+    Raises ProblemsError naming every object that is there and not ours, unless ``treat`` says otherwise of it.
+    """
     wanted = list(objects)
     with _at_once(workers) as pool:
         live = _read(cluster, wanted, pool)
@@ -119,7 +112,7 @@ def compare(
 def survey(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Change]:
-    """Changes that objects need, by reads only and without diffs. Raises like ``plan``."""
+    """Changes that objects need, by reads only and without diffs. Raises like ``compare``."""
     return [step.change for step in compare(cluster, objects, treat=treat, workers=workers)]
 
 
@@ -129,17 +122,16 @@ def apply_all(
     *,
     check: bool = False,
     workers: int = AT_ONCE,
-    on_change: Callable[[Change], None] | None = None,
     treat: Treat = must_be_ours,
 ) -> list[Change]:
     """Apply objects that differ from the live ones; returns a Change for each in order, except those that are left.
 
     An object is not written when its recorded hash is that of the desired object and no field that we set has drifted.
-    ``on_change`` is called for each written object at once, in any order and from other threads, so that a UID can be
-    recorded before a crash loses it. ``treat`` decides on objects that exist.
+    ``treat`` decides on objects that exist. With ``check`` nothing is written, and the changes are predicted; the API
+    server computes the diffs by dry run where it can.
 
     Raises ProblemsError before the first write when an object exists and is not ours. Raises ApplyFailed after all were
-    tried. With ``check`` nothing is written; the API server is asked by dry run where it can answer.
+    tried.
     """
     wanted = list(objects)
     duplicates = {str(ref) for ref, times in Counter(map(Ref.of, wanted)).items() if times > 1}
@@ -151,12 +143,9 @@ def apply_all(
         if step.change.action == "unchanged":
             return step.change
         try:
-            done = _predict(cluster, step) if check else _write(cluster, step)
+            return _predict(cluster, step) if check else _write(cluster, step)
         except ApiError as error:
             return error
-        if on_change and not check and done.action != "unchanged":
-            on_change(done)
-        return done
 
     with _at_once(workers) as pool:
         results = list(pool.map(carry_out, steps))
