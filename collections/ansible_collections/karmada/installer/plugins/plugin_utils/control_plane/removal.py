@@ -13,7 +13,7 @@ from ..components.endpoint import PASSAGES
 from ..components.table import BY_NAME, ETCD, KARMADA_CA
 from ..encoding import base64_text
 from ..etcd import external as external_etcd
-from ..kube.apply import Change, delete_all
+from ..kube.apply import Change, delete_all, target
 from ..kube.cluster import Cluster
 from ..kube.errors import Forbidden
 from ..kube.limits import AT_ONCE
@@ -215,7 +215,7 @@ def delete_ours(
     *,
     wait: bool = True,
 ) -> list[Change]:
-    targets = [(Ref.of(each), each["metadata"]["uid"]) for each in objects]
+    targets = map(target, objects)
     return delete_all(
         cluster, targets, check=run.check, progress=run.say, propagation=propagation, wait=wait, timeout=timeout
     )

@@ -27,10 +27,17 @@ LIST_ABOVE = 3
 LONGEST_PAUSE = 0.2
 
 Action = Literal["created", "changed", "deleted", "unchanged"]
+#: Object to delete, and the UID that it must have; None: any object of that name.
+Target = tuple[Ref, str | None]
 #: Handling of a live object that differs from the desired one: apply if it is ours and refuse otherwise ("ours"),
 #: apply whoever owns it ("adopt"), report it unchanged ("keep"), or neither touch nor report it ("leave").
 Treatment = Literal["ours", "adopt", "keep", "leave"]
 Treat = Callable[[Object], Treatment]
+
+
+def target(live: Object) -> Target:
+    """This object and no other, as a target of a deletion."""
+    return Ref.of(live), live["metadata"]["uid"]
 
 
 def must_be_ours(_live: Object) -> Treatment:
@@ -154,7 +161,7 @@ def apply_all(
 
 def delete_all(
     cluster: Cluster,
-    targets: Iterable[tuple[Ref, str | None]],
+    targets: Iterable[Target],
     *,
     check: bool = False,
     workers: int = AT_ONCE,
@@ -175,8 +182,8 @@ def delete_all(
     """
     wanted = list(targets)
 
-    def start(target: tuple[Ref, str | None]) -> Change | Exception:
-        ref, uid = target
+    def start(one: Target) -> Change | Exception:
+        ref, uid = one
         try:
             live = cluster.get(*ref)
             if live is None:

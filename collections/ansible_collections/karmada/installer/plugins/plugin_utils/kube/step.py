@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ..api_object import Object
 from ..problems import Problem, ProblemsError, Reason
-from .apply import ApplyFailed, Change, Treat, apply_all, delete_all, must_be_ours, survey
+from .apply import ApplyFailed, Change, Target, Treat, apply_all, delete_all, must_be_ours, survey
 from .cluster import Cluster
 from .errors import Conflict
 from .limits import AT_ONCE
@@ -50,7 +50,7 @@ class Step:
     objects: Sequence[Object] = ()
     treat: Treat = must_be_ours
     edits: Mapping[Ref, Edit] = field(default_factory=dict)
-    delete: Sequence[tuple[Ref, str | None]] = ()
+    delete: Sequence[Target] = ()
     propagation: str = "Background"
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from ..api_object import Object
 from ..components.spec import MemberEntry
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
-from ..kube.apply import Change, delete_all
+from ..kube.apply import Change, delete_all, target
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, NotFound
 from ..kube.limits import AT_ONCE, SAY_SECONDS
@@ -332,7 +332,7 @@ def _what_holds(control_plane: Cluster, name: str) -> str:
         str(Ref.of(each))
         for kind in ("ResourceBinding", "ClusterResourceBinding")
         for each in control_plane.list("work.karmada.io/v1alpha2", kind)
-        if name in {target.get("name") for target in each["spec"].get("clusters") or []}
+        if name in {chosen.get("name") for chosen in each["spec"].get("clusters") or []}
     ]
     return f"still chosen by {', '.join(bindings[:5])}" if bindings else "by its finalizers"
 
@@ -368,11 +368,11 @@ def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
                 _on_each(works, lambda work: _delete(control_plane, work))
                 _strip(control_plane, works)
                 time.sleep(_PAUSE)
-        changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
+        changes += delete_all(control_plane, [target(space)], check=run.check, timeout=_left(deadline))
     found = (
         control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in registration.credential_secrets(name)
     )
-    ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
+    ours = [target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
     return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
 
 
@@ -477,10 +477,6 @@ def _delete(cluster: Cluster, live: Object) -> None:
     ref = Ref.of(live)
     if not member_works.is_going(live):
         cluster.delete(*ref, uid=live["metadata"]["uid"])
-
-
-def _target(live: Object) -> tuple[Ref, str]:
-    return Ref.of(live), live["metadata"]["uid"]
 
 
 def _deleted(live: Object) -> Change:
