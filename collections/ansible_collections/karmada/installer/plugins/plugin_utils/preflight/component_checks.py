@@ -129,7 +129,7 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
     release = run.instance.release
     for component in (*wanted_rows(run.spec), *agents(run.spec)):
         settings, path = settings_of(component, run.spec), settings_path(component)
-        tag = (settings.image_tag or "").partition("@")[0]
+        tag = settings.image_tag.partition("@")[0]
         if tag not in ("", getattr(release, component.image.release)):
             continue  # flags of somebody else's build are unknown
         flag = "setting" if component.settings_file else "flag"

@@ -108,7 +108,7 @@ def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
     everywhere = not run.host_cluster.can_i([("list", passage.group, passage.resource, None)])
     for each in run.host_cluster.list(passage.api_version, passage.kind, None if everywhere else run.namespace):
         where = (each["metadata"]["namespace"], each["metadata"]["name"])
-        if where != ours and endpoint.takes(each, settings.host or "", class_name):
+        if where != ours and endpoint.takes(each, settings.host, class_name):
             yield Problem(
                 what=f"the name {settings.host} belongs to {passage.kind} {'/'.join(where)}",
                 where="spec.endpoint.host",

@@ -109,8 +109,9 @@ def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator
         for check in _OF_ONE_HOST:
             yield from check(instance, one)
         return
-    user = instance.spec.ssh_user or ""
-    yield host_access.problem(observed[host.name].refusal, host=host.name, address=host.address, user=user)
+    yield host_access.problem(
+        observed[host.name].refusal, host=host.name, address=host.address, user=instance.spec.ssh_user
+    )
 
 
 def _of_all_hosts(instance: Instance, seen: Sequence[_Seen]) -> list[Problem]:

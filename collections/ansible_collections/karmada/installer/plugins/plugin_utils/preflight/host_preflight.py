@@ -93,7 +93,7 @@ def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
 
 def _refused(run: Run, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
     """Hosts that could not be looked at, with the reason, except those given up by name."""
-    user = run.spec.ssh_user or ""
+    user = run.spec.ssh_user
     for host in hosts:
         refusal = run.handover.observed(host.name).refusal
         if refusal and host.name not in abandoned:

@@ -187,8 +187,7 @@ class Place(ABC):
         if not trouble.reason:
             return None
         if trouble.lost:
-            user = self.facts.spec.ssh_user or ""
-            return host_access.problem(trouble.reason, host=host, address=address, user=user)
+            return host_access.problem(trouble.reason, host=host, address=address, user=self.facts.spec.ssh_user)
         what = f'it failed in "{trouble.step}": {trouble.reason}'
         return Problem(what, f"host {host} ({address})", "mend that on the host", reason=Reason.HOST_STEP_FAILED)
 
