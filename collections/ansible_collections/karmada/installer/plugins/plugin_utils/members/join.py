@@ -19,6 +19,7 @@ from ..components.table import administrator
 from ..components.types import has_estimators
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.references import cluster_from_secret
+from ..kube import rbac
 from ..kube.answer import OF_A_MEMBER
 from ..kube.apply import Change, Target, Treat, must_be_ours, target
 from ..kube.cluster import Cluster
@@ -454,7 +455,7 @@ def impersonation(name: str, member: Cluster) -> list[Object]:
     return [
         found
         for kind in ("ClusterRoleBinding", "ClusterRole")
-        if (found := member.get(f"{member_rights.RBAC}/v1", kind, registration.IMPERSONATOR))
+        if (found := member.get(rbac.API_VERSION, kind, registration.IMPERSONATOR))
         and registration.made_by_karmada_for(name, found)
     ]
 
