@@ -17,7 +17,7 @@ from .. import private_file
 from . import private_folder
 from .host_observation import HostObservation, Notes
 
-_STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
+_STATE, _MEMBERS, _AGENTS, _WORKED_ON = "state.json", "members.json", "agents.json", "worked-on.json"
 
 
 class Handover:
@@ -57,6 +57,15 @@ class Handover:
     @agents.setter
     def agents(self, value: Mapping[str, Any]) -> None:
         self._write(self._folder / _AGENTS, value)
+
+    @property
+    def worked_on(self) -> tuple[str, ...]:
+        """Members that are as listed after the step that joins, or in check mode would be; the others stay as is."""
+        return tuple((_read(self._folder / _WORKED_ON) or {}).get("members", ()))
+
+    @worked_on.setter
+    def worked_on(self, value: Iterable[str]) -> None:
+        self._write(self._folder / _WORKED_ON, {"members": list(value)})
 
     def observed(self, host: str) -> HostObservation:
         """Observation of a host; empty if nothing has looked at it yet."""
