@@ -33,7 +33,7 @@ _RIGHTS = "set owner and mode of "
 
 @dataclass(frozen=True)
 class StepChange:
-    """One change. ``member`` or ``host`` is set for what a step did for a member, or on a plain host."""
+    """Change of one thing. ``member`` or ``host`` is set for what a step did for a member, or on a plain host."""
 
     action: str
     kind: str
@@ -67,7 +67,7 @@ def of_step(result: Mapping[str, Any], host: str = "") -> list[StepChange]:
 
 
 def merged(changes: Iterable[StepChange]) -> list[StepChange]:
-    """These changes in their order, each thing that was created or changed several times only once."""
+    """Changes in their order, each thing that was created or changed several times only once."""
     found: dict[tuple[str, ...], StepChange] = {}
     for each in changes:
         first = (each.kind, each.name, each.member, each.host)
