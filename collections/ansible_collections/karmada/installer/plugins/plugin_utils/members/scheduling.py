@@ -123,7 +123,8 @@ def targets_of(binding: Mapping[str, Any]) -> set[str]:
 
 def now(member: str, state: str, placed: Iterable[Placed], *, check: bool) -> str:
     """One line: how a member is after a step that has set this state, or would be."""
-    there = counted((each.kind for each in placed), "still runs there", "still run there")
+    kinds = [each.kind for each in placed]
+    there = counted(kinds, "still runs there", "still run there") if kinds else "nothing runs there"
     states = {"cordoned": "cordoned", "drained": "drained", "uncordoned": "used again"}
     return f"{member} {'would be' if check else 'is'} {states[state]}; {there}"
 

@@ -208,7 +208,7 @@ def test_the_last_line_says_how_members_are_now() -> None:
     site = Site(binding(clusters=[{"name": "m1"}]), config)
     assert site.run("cordoned", "m1")["now"] == ["m1 is cordoned; 1 workload and 1 other object still run there"]
     assert site.run("uncordoned", "m1", check=True)["now"][0].startswith("m1 would be used again; ")
-    assert Site().run("drained", "m1")["now"] == ["m1 is drained; nothing still runs there"]
+    assert Site().run("drained", "m1")["now"] == ["m1 is drained; nothing runs there"]
 
 
 def test_a_drain_that_would_take_a_last_replica_away_is_refused_before_anything_is_changed() -> None:
