@@ -21,7 +21,6 @@ from ..kube.objects import Ref
 from ..kube.readiness import reason_not_ready
 from ..kube.wait import wait_until
 from ..labels import NAME_LABEL, OWNER_LABEL
-from ..pki import certificates
 from ..render import workloads as render
 from ..run.run import HOST_CLUSTER, Run
 from . import broken as broken_members
@@ -114,10 +113,7 @@ def _mode(run: Run, name: str, cluster: Object | None) -> str:
 
 def _objects(run: Run, components: list[Component], found: Joined) -> list[Object]:
     instance, layout = run.instance, run.layout
-    leaves = [leaf for each in components for leaf in each.certificates]
-    there = run.material.leaves
-    issued = certificates.issue_missing(instance, run.state, layout, there, run.now, leaf_table=leaves)
-    material = replace(run.material, leaves={**there, **issued.material.leaves}, member_access=found.access)
+    material = replace(run.material_with(components), member_access=found.access)
     return [
         *render.file_set_secrets(instance, layout, material, components),
         *(

@@ -313,6 +313,12 @@ def test_a_member_that_cannot_be_joined_gets_no_certificate_and_a_second_run_wri
         assert written(run) == []
 
 
+def test_before_members_are_joined_what_estimators_would_be_can_be_shown_to_overlays() -> None:
+    run = a_run("m1", control_plane=FakeCluster("control plane"))
+    names = {f"{each['kind']} {each['metadata']['name']}" for each in run.host_cluster_objects()}
+    assert {"Deployment prod-scheduler-estimator-m1", "Secret prod-scheduler-estimator-m1-cert"} <= names
+
+
 def test_a_certificate_that_is_near_its_end_is_issued_again_for_members_that_are_joined() -> None:
     first = a_run("m1")
     steps_of_a_run(first)
