@@ -82,7 +82,8 @@ def _members(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _of_object(told: str, member: str = "") -> StepChange:
-    action, kind, name = told.split(" ", 2)
+    action, _, what = told.partition(" ")
+    kind, _, name = what.partition(" ")
     return StepChange(action, kind, name, member)
 
 
