@@ -54,7 +54,7 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the status as data, and a summary for the user."""
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
-        observed = replace(_observe(run), broken_members=broken)
+        observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
         hints = []
         if run.connection.kubeconfig_output:
             hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")

@@ -10,7 +10,8 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    Looks at the host cluster and at the control plane, and says what is there. Changes nothing there. Leaves the
+    Looks at the host cluster and at the control plane, and says what is there, and what the steps before it in the same
+    run have changed, or in check mode would change. Changes nothing there. Leaves the
     report as JSON in the file O(connection.report_output).
   - >-
     It does not fail when the control plane is not ready; that is what the phase and the conditions say. What cannot

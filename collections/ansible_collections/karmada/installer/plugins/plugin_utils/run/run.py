@@ -28,6 +28,7 @@ from ..document.references import Connection
 from ..kube.apply import Change, Target, apply_all, delete_all, survey, target
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
+from ..pki import certificates
 from ..pki.files import Material
 from ..render import workloads as render
 from .facts import Facts
@@ -184,21 +185,32 @@ class Run(Facts):
         return crd_files.crds(self.instance.release.karmada, self.place.crd_source)
 
     def host_cluster_objects(self) -> list[Object]:
-        """All objects of the instance in the host cluster except its state, before overlays."""
+        """All objects that the instance may have in the host cluster except its state, before overlays."""
         admin = [render.secret(self.instance, "admin", name, {}) for name in ("admin-cert", "admin-config")]
-        workloads = self._rendered(pod_components(self.spec))
-        passage = render.passage(self.instance, self.place.ingress_controller)
-        return [*render.file_set_secrets(self.instance, self.layout, self.material), *admin, *workloads, *passage]
+        components = pod_components(self.spec, self.instance.pushed)
+        material = self.material_with(components)
+        secrets = render.file_set_secrets(self.instance, self.layout, material, components)
+        workloads = self._rendered(components, material)
+        return [*secrets, *admin, *workloads, *render.passage(self.instance, self.place.ingress_controller)]
+
+    def material_with(self, components: Iterable[Component]) -> Material:
+        """Material with certificates of these components, issued where there are none: members may have none yet."""
+        leaves, there = [leaf for each in components for leaf in each.certificates], self.material.leaves
+        missing = [leaf for leaf in leaves if leaf.name not in there]
+        if not missing:
+            return self.material
+        issued = certificates.issue_missing(self.instance, self.state, self.layout, {}, self.now, leaf_table=missing)
+        return replace(self.material, leaves={**there, **issued.material.leaves})
 
     def workloads(self, components: Iterable[str]) -> list[Object]:
         """Objects of these rows of the component table in the host cluster, before overlays."""
-        return self._rendered(BY_NAME[name] for name in components)
+        return self._rendered((BY_NAME[name] for name in components), self.material)
 
-    def _rendered(self, components: Iterable[Component]) -> list[Object]:
+    def _rendered(self, components: Iterable[Component], material: Material) -> list[Object]:
         return [
             each
             for component in components
-            for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
+            for each in render.component_objects(self.instance, component, self.layout, material, self.state.etcd)
         ]
 
     # -- writing ---------------------------------------------------------------------------------------------------

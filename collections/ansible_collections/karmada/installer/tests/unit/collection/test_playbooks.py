@@ -251,6 +251,16 @@ def test_members_are_chosen_by_limit_or_by_name_and_none_by_default(
     assert (step["state"], step["selected"]) == (state, members)
 
 
+def test_a_drain_gets_its_time_and_confirmation_and_ends_with_how_members_are(tmp_path: Path) -> None:
+    line = "m2 is drained; nothing runs there"
+    result = {"member_scheduling": {"changed": True, "left": [], "now": [line]}}
+    options = ["--limit", "m2", "-e", "karmada_drain_timeout=60", "-e", "karmada_confirm_drain=m2"]
+    done, steps = run("drain", tmp_path, result, *options)
+    (step,) = given(steps, "member_scheduling")
+    assert (step["timeout"], step["confirm"]) == (60, "m2")
+    assert line in done.stdout
+
+
 CHOSEN = {
     "join": (["member_join all"], ["member_leave confirm", "member_leave leave", "scheduler_estimators"]),
     "leave": (["member_leave confirm", "member_leave leave"], ["member_join all", "scheduler_estimators"]),

@@ -19,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.report im
     MemberStatus,
     Observation,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,6 +202,37 @@ def test_the_summary_says_what_a_person_looks_for() -> None:
         assert expected in text
     (row,) = [line.split() for line in text.splitlines() if line.strip().startswith("m1")]
     assert row == ["m1", "v1.35.4", "Push", "True", "5h"]
+
+
+def test_members_on_which_nothing_is_placed_are_told_from_others() -> None:
+    members = [
+        replace(MEMBER, cordoned=True),
+        replace(MEMBER, name="m2", cordoned=True, draining=True, ready=False),
+        replace(MEMBER, name="m3"),
+    ]
+    observed = replace(WORKING, members=members)
+    assert [(each["name"], each["cordoned"], each["draining"]) for each in report.status(observed)["members"]] == [
+        ("m1", True, False),
+        ("m2", True, True),
+        ("m3", False, False),
+    ]
+    rows = {line.split()[0]: line for line in report.text("prod", observed, []).splitlines() if line.strip()}
+    assert "True, cordoned" in rows["m1"]
+    assert "False (ClusterReady), draining" in rows["m2"]
+    assert "cordoned" not in rows["m3"]
+
+
+def test_what_a_run_has_changed_is_in_its_report_as_far_as_the_schema_takes_it() -> None:
+    changes = [StepChange("created", "Deployment", f"karmada/d{number}") for number in range(2000)]
+    observed = replace(WORKING, changes=[*changes, StepChange("held", "Unit", "a.service", host="cp1")])
+    found = report.status(observed)
+    assert found["changes"][0] == {"action": "created", "kind": "Deployment", "name": "karmada/d0"}
+    definition = schema()["properties"]["status"]
+    assert (len(found["changes"]), found["changesTotal"]) == (definition["properties"]["changes"]["maxItems"], 2001)
+    check({**found, "changes": [each.plain for each in observed.changes[-2:]]}, definition, "status")
+    assert "created 2000 Deployment: d0, d1, d2 and 1997 more" in report.text("prod", observed, [])
+    assert "  changes     nothing was changed" in report.text("prod", WORKING, [])
+    assert "nothing would change" in report.text("prod", replace(WORKING, check=True), [])
 
 
 def test_what_may_hurt_tomorrow_is_said_today() -> None:
