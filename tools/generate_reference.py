@@ -23,7 +23,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifes
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights, member_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
-from collection_docs import manifest, plugins, variables
+from collection_docs import manifest, modes_picture, plugins, variables, which_tool
 from collection_docs.sources import row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -211,6 +211,8 @@ def files() -> dict[Path, str]:
         REFERENCE / "variables.md": variables.page(),
         REFERENCE / "plugins.md": plugins.plugins_page(),
         REFERENCE / "roles.md": plugins.roles_page(),
+        which_tool.PAGE: which_tool.page(),
+        modes_picture.FILE: modes_picture.picture(),
     }
 
 
