@@ -65,7 +65,7 @@ needs-go:
 		exit 1; \
 	fi
 
-LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell
+LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell docs
 .PHONY: lint $(LINTERS)
 lint: ## every linter; any finding is an error (make -k lint: all findings)
 	$(RECORD) lint -- make --no-print-directory $(LINTERS)
