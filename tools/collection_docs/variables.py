@@ -18,7 +18,8 @@ PAGE = """\
 
 # Variables and tags
 
-Everything that can be said to a run beside the document, for all playbooks. What the control plane should be is in the
+Everything that can be said to a run beside the document, for all playbooks: extra vars (`-e`, `--extra-vars`), tags
+(`--tags`) and limits. What the control plane should be is in the
 [document](manifest.md), never in a variable.
 
 ```shell
@@ -44,7 +45,7 @@ choose, and a run with one does nothing. `--limit` takes names of members, or pa
 
 A member or host that is given up is left as it is, and what is on it stays there.
 
-## Waiting
+## Timeouts
 
 Seconds, for each wait. A playbook takes the variables of the roles that it runs.
 
