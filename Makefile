@@ -44,18 +44,21 @@ venv: ## the virtual environment with everything the other targets need; prints 
 	@$(IN_VENV)
 
 .PHONY: requirements
-requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and requirements-test.txt
+requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and its like
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
 	"$$tmp/venv/bin/pip" install --quiet --disable-pip-version-check uv; \
 	compile() { \
 		{ sed '/^[^#]/,$$d' "$$1"; \
 			"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
-				--no-annotate --no-header "$${@:2}" setup.cfg; } >"$$tmp/$$1"; \
+				--no-annotate --no-header "$${@:2}"; } >"$$tmp/$$1"; \
 		cp "$$tmp/$$1" "$$1"; \
 	}; \
-	compile requirements-test.txt --extra test; \
-	compile requirements.txt --extra socks --constraint requirements-test.txt
+	compile requirements-test.txt --extra test setup.cfg; \
+	compile requirements.txt --extra socks --constraint requirements-test.txt setup.cfg; \
+	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["docs"])' \
+		>"$$tmp/docs.in"; \
+	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"
 
 .PHONY: needs-go
 needs-go:
@@ -67,7 +70,7 @@ needs-go:
 		exit 1; \
 	fi
 
-LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell
+LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell docs
 .PHONY: lint $(LINTERS)
 lint: ## every linter; any finding is an error
 	$(RECORD) lint -- env --unset=MAKEFLAGS make --no-print-directory --keep-going $(LINTERS)
@@ -98,6 +101,12 @@ unit: ## tests of the engine and of the lab's own logic; need no cluster
 reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
 	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
 	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench render >/dev/null
+
+# In an environment of its own, of a few pure Python packages: who writes a page needs no other. Nothing is fetched by the
+# site, and nothing is fetched to build it but these packages, once.
+.PHONY: docs
+docs: ## the documentation as a site that can be searched, in build/site; any dead link is an error
+	NO_MKDOCS_2_WARNING=1 REQUIREMENTS=requirements-docs.txt $(IN_VENV) mkdocs build --quiet --strict
 
 CONTRACT := $(wildcard $(COLLECTION)/tests/contract)
 .PHONY: contract

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/ from what the program itself uses: schema, rights that preflight asks for, releases, problems.
+"""Write docs/reference/ from what the program itself uses: schema, rights that preflight asks for, plugins, and so on.
 
 `make reference` runs it; a unit test fails when a committed file differs.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,12 +23,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifes
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights, member_checks
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason, Severity
+from collection_docs import manifest, modes_picture, plugins, variables, which_tool
+from collection_docs.sources import row
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA_FILE = ROOT / "collections/ansible_collections/karmada/installer/schemas/karmadadeployments.yaml"
 REFERENCE = ROOT / "docs/reference"
 
-Schema = Mapping[str, Any]
 #: (verb, API group, resource, namespace, subresource, name), shorter where the rest is empty
 Permission = tuple[Any, ...]
 
@@ -114,11 +114,6 @@ and of each resource that is listed:
 {listed}
 """
 
-
-FIXED = (
-    "Once `status.installed` is true, an API server holds these to what they were. Where nothing writes the status, "
-    "and for a document from a file, preflight asks the same rules with the document that was carried out last."
-)
 
 PROBLEMS_PAGE = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -207,166 +202,18 @@ scenarios ran on; preflight says so of a newer one and goes on. An etcd of your 
 def files() -> dict[Path, str]:
     """Every generated file and what it should contain."""
     return {
-        REFERENCE / "manifest.md": manifest_page(yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))),
+        REFERENCE / "manifest.md": manifest.page(yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))),
         REFERENCE / "rights.md": rights_page(),
         REFERENCE / "host-rights.yaml": host_rights_yaml(),
         REFERENCE / "field-tests.md": field_tests_page(),
         REFERENCE / "releases.md": releases_page(),
         REFERENCE / "problems.md": problems_page(),
+        REFERENCE / "variables.md": variables.page(),
+        REFERENCE / "plugins.md": plugins.plugins_page(),
+        REFERENCE / "roles.md": plugins.roles_page(),
+        which_tool.PAGE: which_tool.page(),
+        modes_picture.FILE: modes_picture.picture(),
     }
-
-
-# -- the document ------------------------------------------------------------------------------------------------------
-
-
-def manifest_page(definition: Schema) -> str:
-    """One section for each object of the document, with a table of its fields."""
-    version = definition["spec"]["versions"][0]
-    root = version["schema"]["openAPIV3Schema"]
-    group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
-    lines = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
-        "<!-- Generated from the schema by `make reference`. Change the schema, not this page. -->",
-        "",
-        f"# {kind}",
-        "",
-        *_paragraph(root["description"]),
-        "",
-        "```yaml",
-        f"apiVersion: {group}/{version['name']}",
-        f"kind: {kind}",
-        "metadata: {name: prod}",
-        "spec: {}",
-        "```",
-        "",
-        *_paragraph(
-            "A field that is not listed here is refused. A field whose default is `{}` is there even when the document "
-            "leaves it out, so that the defaults of its own fields count."
-        ),
-        "",
-    ]
-    homes: dict[int, str] = {}
-    for name in ("metadata", "spec", "status"):
-        lines += _object_sections(name, root["properties"][name], homes)
-    lines += ["## Settings that do not change", "", *_paragraph(FIXED), "", *_rule_lines("", root)]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
-
-
-def _object_sections(path: str, schema: Schema, homes: dict[int, str]) -> list[str]:
-    """The section of one object and those of the objects in it.
-
-    An object that several fields share has one section. ``homes``: which path that is at.
-    """
-    if homes.setdefault(id(schema["properties"]), path) != path:
-        return []
-    required = set(schema.get("required", ()))
-    lines = [f"## `{path}`", "", *_paragraph(schema.get("description", "")), ""]
-    lines += ["| field | type | default | allowed | meaning |", "|---|---|---|---|---|"]
-    sections: list[str] = []
-    for name, field in schema["properties"].items():
-        inner, inner_path = _inner(field, f"{path}.{name}")
-        if "properties" in inner:
-            homes.setdefault(id(inner["properties"]), inner_path)
-            sections += _object_sections(inner_path, inner, homes)
-        lines.append(_row(name, field, homes, required=name in required))
-    rules = [line for owner, each in _with_details(path, schema) for line in _detail_lines(owner, each)]
-    return [*lines, "", *(["Rules:", "", *rules, ""] if rules else []), *sections]
-
-
-def _inner(field: Schema, path: str) -> tuple[Schema, str]:
-    """What a list consists of, or the field itself."""
-    return (field["items"], f"{path}[]") if field.get("type") == "array" else (field, path)
-
-
-def _row(name: str, field: Schema, homes: Mapping[int, str], *, required: bool) -> str:
-    inner, _ = _inner(field, name)
-    meaning = field.get("description", "")
-    if "properties" in inner:
-        home = homes[id(inner["properties"])]
-        meaning += f" Fields: [`{home}`](#{anchor(home)})."
-    default = f"`{json.dumps(field['default'])}`" if "default" in field else "required" if required else ""
-    return _table_row(f"`{name}`", _type(field), default, _allowed(field), meaning)
-
-
-def _table_row(*cells: str) -> str:
-    return "| " + " | ".join(_cell(each) for each in cells) + " |"
-
-
-def anchor(path: str) -> str:
-    """How Markdown pages on the usual hosts name the heading of a section."""
-    return "".join(letter for letter in path.lower() if letter.isalnum() or letter in "-_")
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _type(field: Schema) -> str:
-    if field.get("x-kubernetes-int-or-string"):
-        return "integer or string"
-    if field.get("type") == "array":
-        return f"list of {_type(field['items'])}"
-    if field.get("type") == "object" and isinstance(field.get("additionalProperties"), Mapping):
-        return f"map of string to {_type(field['additionalProperties'])}"
-    kind = str(field.get("type", "any"))
-    return f"{kind} ({field['format']})" if field.get("format") == "date-time" else kind
-
-
-def _allowed(field: Schema) -> str:
-    found = []
-    if "enum" in field:
-        found.append(", ".join(f"`{each}`" for each in field["enum"]))
-    low, high = field.get("minimum"), field.get("maximum")
-    if low is not None:
-        found.append(f"{low} to {high}" if high is not None else f"at least {low}")
-    elif high is not None:
-        found.append(f"at most {high}")
-    for key, text in (
-        ("minLength", "at least {} characters"),
-        ("maxLength", "at most {} characters"),
-        ("maxItems", "at most {} entries"),
-        ("maxProperties", "at most {} entries"),
-    ):
-        if key in field:
-            told = text.format(field[key])
-            found.append(told.replace("1 characters", "1 character") if field[key] == 1 else told)
-    if field.get("x-kubernetes-list-type") == "set":
-        found.append("no entry twice")
-    if keys := field.get("x-kubernetes-list-map-keys"):
-        found.append(f"no `{', '.join(keys)}` twice")
-    return "; ".join(found)
-
-
-def _with_details(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """An object and its fields, lists and maps with what they consist of; objects in it have sections of their own."""
-    yield path, schema
-    for name, field in schema["properties"].items():
-        entries = field.get("items") or field.get("additionalProperties")
-        if "properties" not in field:
-            yield f"{path}.{name}", field
-        if isinstance(entries, Mapping) and "properties" not in entries:
-            yield f"{path}.{name}[]", entries
-
-
-def _detail_lines(path: str, schema: Schema) -> Iterator[str]:
-    if "pattern" in schema:
-        yield f"* `{path}` matches `{schema['pattern']}`"
-    yield from _rule_lines(path, schema)
-
-
-def _rule_lines(path: str, schema: Schema) -> Iterator[str]:
-    for rule in schema.get("x-kubernetes-validations", ()):
-        where = (path + rule.get("fieldPath", "")).removeprefix(".")
-        yield f"* `{where}` {rule['message']}"
-        yield ""
-        yield "  ```cel"
-        yield f"  {' '.join(rule['rule'].split())}"
-        yield "  ```"
-        yield ""
-
-
-def _paragraph(text: str) -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), 118, break_long_words=False, break_on_hyphens=False)
 
 
 # -- rights ------------------------------------------------------------------------------------------------------------
@@ -485,11 +332,11 @@ def field_tests_page() -> str:
         if found:
             settings[path[found.end() :], compared, shows].append(found[1])
         else:
-            own.append(_table_row(f"`{path}`", compared, shows))
+            own.append(row(f"`{path}`", compared, shows))
     # The agent shows elsewhere, and so has rows of its own.
     everybody = len(tests.PROGRAMS) - 1
     shared = [
-        _table_row(
+        row(
             f"`{name}`",
             "every component" if len(users) == everybody else ", ".join(f"`{each}`" for each in users),
             compared,
@@ -553,7 +400,7 @@ def _table(rules: Iterable[Mapping[str, Any]], note: Callable[[Mapping[str, Any]
     for rule in rules:
         told = "only the namespace itself" if rule.get("resourceNames") else note(rule)
         group = rule["apiGroups"][0] or "(core)"
-        rows.append(_table_row(f"`{group}`", f"`{rule['resources'][0]}`", ", ".join(rule["verbs"]), told))
+        rows.append(row(f"`{group}`", f"`{rule['resources'][0]}`", ", ".join(rule["verbs"]), told))
     return "\n".join(rows)
 
 
@@ -566,7 +413,7 @@ def releases_page() -> str:
     rows = [
         "| Karmada | Kubernetes | etcd |",
         "|---|---|---|",
-        *(_table_row(each.karmada, each.kubernetes, each.etcd) for each in known),
+        *(row(each.karmada, each.kubernetes, each.etcd) for each in known),
     ]
 
     def dotted(version: Iterable[int]) -> str:
@@ -594,8 +441,8 @@ def problems_page() -> str:
     severities = [(f"`{each.value}`", meanings[each]) for each in Severity]
     rows = [(f"`{each.value}`", each.meaning) for each in sorted(Reason, key=str)]
     return PROBLEMS_PAGE.format(
-        severities="\n".join(["| severity | means |", "|---|---|", *(_table_row(*row) for row in severities)]),
-        reasons="\n".join(["| reason | means |", "|---|---|", *(_table_row(*row) for row in rows)]),
+        severities="\n".join(["| severity | means |", "|---|---|", *(row(*each) for each in severities)]),
+        reasons="\n".join(["| reason | means |", "|---|---|", *(row(*each) for each in rows)]),
     )
 
 

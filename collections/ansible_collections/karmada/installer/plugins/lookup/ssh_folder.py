@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_folder
-short_description: Folders of SSH in this run
+short_description: "Inner lookup: folders of SSH in this run"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

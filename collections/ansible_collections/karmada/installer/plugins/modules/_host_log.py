@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: _host_log
-short_description: Find the newest lines of a unit's log
+short_description: "Inner step on a host: find the newest lines of a unit's log"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

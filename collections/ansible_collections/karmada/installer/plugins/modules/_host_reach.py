@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: _host_reach
-short_description: Try whether a host reaches others by TLS
+short_description: "Inner step on a host: try whether a host reaches others by TLS"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

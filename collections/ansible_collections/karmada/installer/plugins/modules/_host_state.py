@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: _host_state
-short_description: Read or write what a plain host knows of a control plane
+short_description: "Inner step on a host: read or write what a plain host knows of a control plane"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: _host_tree
-short_description: Bring users, files and systemd units of a host to what they should be
+short_description: "Inner step on a host: bring users, files and systemd units of a host to what they should be"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

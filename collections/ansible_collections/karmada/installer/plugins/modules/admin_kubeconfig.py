@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: admin_kubeconfig
-short_description: Publish the administrator's kubeconfig of a control plane
+short_description: "Inner step: publish the administrator's kubeconfig of a control plane"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

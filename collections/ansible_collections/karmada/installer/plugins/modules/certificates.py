@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: certificates
-short_description: Issue the keys and certificates of a control plane
+short_description: "Inner step: issue the keys and certificates of a control plane"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

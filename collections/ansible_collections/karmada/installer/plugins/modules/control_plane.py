@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: control_plane
-short_description: Create what a control plane consists of inside
+short_description: "Inner step: create what a control plane consists of inside"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: differences
-short_description: See at one look whether etcd and the control plane are as the document says
+short_description: "Inner step: see at one look whether etcd and the control plane are as the document says"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

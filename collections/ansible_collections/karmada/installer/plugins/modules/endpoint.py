@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: endpoint
-short_description: Make what leads to the API server and find out its address
+short_description: "Inner step: make what leads to the API server and find out its address"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: etcd_prefix
-short_description: Mark the key prefix in an external etcd as this control plane's
+short_description: "Inner step: mark the key prefix in an external etcd as this control plane's"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

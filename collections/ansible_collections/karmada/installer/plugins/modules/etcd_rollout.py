@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: etcd_rollout
-short_description: Replace members of etcd that run with older settings, one at a time
+short_description: "Inner step: replace members of etcd that run with older settings, one at a time"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_components
-short_description: Run components of a control plane as systemd units of a plain host
+short_description: "Inner step: run components of a control plane as systemd units of a plain host"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_load_balancer
-short_description: Run HAProxy and keepalived for the virtual IP of a control plane on a plain host
+short_description: "Inner step: run HAProxy and keepalived for the virtual IP of a control plane on a plain host"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

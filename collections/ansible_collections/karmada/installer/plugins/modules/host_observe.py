@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_observe
-short_description: Look at a plain host before anything is changed there
+short_description: "Inner step: look at a plain host before anything is changed there"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

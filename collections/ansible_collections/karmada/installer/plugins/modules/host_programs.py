@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_programs
-short_description: Install the programs of a control plane on a plain host
+short_description: "Inner step: install the programs of a control plane on a plain host"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

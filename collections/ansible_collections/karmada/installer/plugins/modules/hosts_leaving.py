@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hosts_leaving
-short_description: Which plain hosts have left the document
+short_description: "Inner step: find the plain hosts that have left the document"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

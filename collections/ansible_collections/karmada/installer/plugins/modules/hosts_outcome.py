@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hosts_outcome
-short_description: Say how far a run on plain hosts has come that did not come to its end
+short_description: "Inner step: say how far a run on plain hosts has come that did not come to its end"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: journal
-short_description: Open, write and close the journal of a run, and let go of what it has locked
+short_description: "Inner step: open, write and close the journal of a run, and let go of what it has locked"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: member_join
-short_description: Join the members of the document to a control plane
+short_description: "Inner step: join the members of the document to a control plane"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: member_leave
-short_description: Let members leave a control plane that are no longer listed
+short_description: "Inner step: let members leave a control plane that are no longer listed"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

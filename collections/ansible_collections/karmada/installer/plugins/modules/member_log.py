@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: member_log
-short_description: Read on a plain host why members are not Ready
+short_description: "Inner step: read on a plain host why members are not Ready"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: programs
-short_description: Bring the programs that plain hosts lack to the controller
+short_description: "Inner step: bring the programs that plain hosts lack to the controller"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

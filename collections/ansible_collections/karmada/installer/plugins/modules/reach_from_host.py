@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: reach_from_host
-short_description: Look whether a plain host reaches what it has to
+short_description: "Inner step: look whether a plain host reaches what it has to"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

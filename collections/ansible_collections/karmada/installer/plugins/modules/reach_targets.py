@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: reach_targets
-short_description: Find out what plain hosts have to reach
+short_description: "Inner step: find out what plain hosts have to reach"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: require_document
-short_description: Fail unless a KarmadaDeployment was loaded, and say why
+short_description: "Inner step: fail unless a KarmadaDeployment was loaded, and say why"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

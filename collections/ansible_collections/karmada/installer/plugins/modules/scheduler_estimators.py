@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_estimators
-short_description: Run a karmada-scheduler-estimator for each member
+short_description: "Inner step: run a karmada-scheduler-estimator for each member"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_files
-short_description: Private files with the SSH key and host keys of Secrets, for the time of a run
+short_description: "Inner step: write private files with the SSH key and host keys of Secrets, for the time of a run"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: uninstall
-short_description: Remove one part of a control plane
+short_description: "Inner step: remove one part of a control plane"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: workloads
-short_description: Run components of a control plane as pods of the host cluster
+short_description: "Inner step: run components of a control plane as pods of the host cluster"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:

@@ -64,6 +64,18 @@ def test_ansible_doc_renders_it(name: str) -> None:
     assert documentation()[name]["return"] or not issubclass(action(name), KarmadaAction)
 
 
+#: Actions that make sense in a playbook of a user's own, by themselves.
+FOR_USERS = {"break_glass", "member_scheduling", "preflight", "report"}
+
+
+@pytest.mark.parametrize("path", sorted((COLLECTION / "plugins/modules").glob("*.py")), ids=lambda path: path.stem)
+def test_a_list_of_actions_tells_users_which_are_for_them(path: Path) -> None:
+    module = importlib.import_module(f"{PLUGINS}.modules.{path.stem}")
+    short = yaml.safe_load(module.DOCUMENTATION)["short_description"]
+    wanted = "Inner step on a host: " if path.stem.startswith("_") else "Inner step: "
+    assert short.startswith(wanted) == (path.stem not in FOR_USERS), short
+
+
 @pytest.mark.parametrize("name", ACTIONS)
 def test_options_are_those_of_the_action(name: str) -> None:
     understood = {key: described(option) for key, option in getattr(action(name), "OPTIONS", {}).items()}

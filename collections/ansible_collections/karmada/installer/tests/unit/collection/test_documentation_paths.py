@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that pages name are there."""
+"""Files and sections that pages name are there."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.karmada.installer.tests.unit.support import documentation
 
-REPOSITORY = Path(__file__).parents[7]
+REPOSITORY = documentation.REPOSITORY
 TESTS = Path(__file__).parents[2]
-PAGES = [
-    path
-    for path in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("*/**/*.md"))
-    if not any(part.startswith(".") or part == "build" for part in path.relative_to(REPOSITORY).parts)
-]
+PAGES = documentation.pages()
 
-_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 _TEST = re.compile(r"`((?:unit|contract)/[\w/]*test_\w+\.py)`")
 
 
 def named(page: Path) -> Iterator[tuple[str, Path]]:
     """Each file that a page links, and each test that it names: as it is written, and where that is."""
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    prose = re.sub(r"`[^`\n]*`", "", text)  # a pattern of a field looks like a link
-    yield from ((link, page.parent / link) for link in _LINK.findall(prose))
-    yield from ((name, TESTS / name) for name in _TEST.findall(text))
+    yield from ((file, page.parent / file) for file, _ in documentation.links(page) if file)
+    yield from ((name, TESTS / name) for name in _TEST.findall(page.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -34,5 +28,29 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert [name for name, path in named(page) if not path.exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_sections_that_a_page_links_are_there(page: Path) -> None:
+    lacking = [
+        f"{file}#{anchor}"
+        for file, anchor in documentation.links(page)
+        if anchor and anchor not in documentation.anchors((page.parent / file) if file else page)
+    ]
+    assert lacking == []
+
+
 def test_pages_name_something() -> None:
     assert sum(1 for page in PAGES for _ in named(page)) > 100
+    assert sum(1 for page in PAGES for _, anchor in documentation.links(page) if anchor) > 100
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ("2. Say how hosts are reached", "2-say-how-hosts-are-reached"),
+        ("`spec.members[]`", "specmembers"),
+        ("`deletion.policy`", "deletionpolicy"),
+        ("An address: VirtualIP, or [yours](endpoint.md)", "an-address-virtualip-or-yours"),
+    ],
+)
+def test_anchors_are_those_of_github(heading: str, anchor: str) -> None:
+    assert documentation.slug(heading) == anchor

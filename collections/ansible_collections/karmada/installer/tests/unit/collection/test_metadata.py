@@ -58,6 +58,14 @@ def test_every_pin_has_hashes() -> None:
     assert set(for_users) <= set(for_tests)
 
 
+def test_what_the_site_is_built_with_is_pinned_and_is_what_the_tests_have() -> None:
+    for_site, for_tests = _pinned("requirements-docs.txt"), _pinned("requirements-test.txt")
+    assert names(setup_cfg()["options.extras_require"]["docs"]) - names("\n".join(for_site)) == set()
+    assert all("==" in each and "--hash=sha256:" in each for each in for_site)
+    shared = names("\n".join(for_site)) & names("\n".join(for_tests))
+    assert {each for each in for_site if names(each) & shared} <= set(for_tests)
+
+
 def _pinned(file: str) -> list[str]:
     """One line for each package: version and hashes."""
     text = (REPOSITORY / file).read_text(encoding="utf-8").replace("\\\n", "")

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import account_rights
+from collection_docs import manifest, plugins, sources, variables
 
 REPOSITORY = Path(__file__).parents[7]
 
@@ -37,7 +38,7 @@ def test_every_field_has_a_row_and_every_reference_a_section(generator: ModuleTy
     headings = re.findall(r"^## `(.+)`$", page, flags=re.MULTILINE)
     assert len(headings) == len(set(headings))
     targets = set(re.findall(r"\]\(#([^)]+)\)", page))
-    assert targets <= {generator.anchor(each) for each in headings}
+    assert targets <= {manifest.anchor(each) for each in headings}
 
     def names(schema: dict) -> set[str]:
         found: set[str] = set()
@@ -49,6 +50,57 @@ def test_every_field_has_a_row_and_every_reference_a_section(generator: ModuleTy
     root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     wanted = names(root["properties"]["spec"]) | names(root["properties"]["status"])
     assert {name for name in wanted if f"| `{name}` |" not in page} == set()
+
+
+def test_a_section_that_fields_share_is_named_after_all_of_them(generator: ModuleType) -> None:
+    page = generator.files()[generator.REFERENCE / "manifest.md"]
+    rows = re.findall(r"^\| `(\w+)` .*Fields: \[`([^`]+)`\]", page, flags=re.MULTILINE)
+    assert len(rows) > 40
+    astray = {name: section for name, section in rows if name not in re.split(r"\W+", section.rpartition(".")[2])}
+    assert astray == {}
+
+
+def test_rules_are_folded_away_and_their_messages_are_not(generator: ModuleType) -> None:
+    page = generator.files()[generator.REFERENCE / "manifest.md"]
+    folded = re.findall(r"<details.*?</details>", page, flags=re.DOTALL)
+    open_text = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+    assert folded
+    assert "```cel" not in open_text
+    for rule in re.findall(r"^// (.+)$", "\n".join(folded), flags=re.MULTILINE):
+        assert rule.rpartition("` ")[2][:20].strip("` ") in open_text.replace("`", "")
+
+
+def test_variables_of_every_role_that_a_playbook_runs_are_told_or_called_inner() -> None:
+    page = variables.page()
+    roles = {role for verb in sources.verbs() for use in sources.uses(verb) for role in sources.roles_of(use.content)}
+    assert {"preflight", "pki", "control_plane", "member_leave", "report", "uninstall"} <= roles
+    for name, option in ((name, option) for role in roles for name, option in sources.role_options(role).items()):
+        behind = re.search(r"\bkarmada_\w+(?= \|)", str(option.get("default", "")))
+        assert f"`{name}`" in page or (behind and f"`{behind[0]}`" in page), name
+
+
+def test_variables_that_pages_and_messages_name_are_told() -> None:
+    named = set()
+    for path in (*REPOSITORY.glob("docs/**/*.md"), *sources.COLLECTION.glob("plugins/**/*.py")):
+        named |= set(re.findall(r"-e '?(?:{\")?([a-z]+_[a-z_]+)", path.read_text(encoding="utf-8")))
+    assert {"karmada_confirm", "member_leave_abandon"} <= named
+    assert named - variables.known() == set()
+
+
+@pytest.mark.parametrize(
+    ("verb", "tags"), [("members", ["estimators", "join", "leave"]), ("install", []), ("preflight", [])]
+)
+def test_tags_are_those_that_choose_something(verb: str, tags: list[str]) -> None:
+    assert variables.tags(verb) == tags
+
+
+def test_plugins_that_are_for_users_are_told_in_full() -> None:
+    page = plugins.plugins_page()
+    assert set(re.findall(r"^## Action `(\w+)`$", page, flags=re.MULTILINE)) == {
+        *("break_glass", "member_scheduling", "preflight", "report"),
+    }
+    assert "## Inventory source `karmada`" in page
+    assert "| `certificates` | issue the keys and certificates of a control plane |" in page
 
 
 def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: ModuleType) -> None:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guide on backups names Secrets, files and addresses that there are."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.karmada.installer.plugins.module_utils.host_state import STATE_FOLDER
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import releases
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.instance import Instance
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import from_files, to_files
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.tests.unit.support import documentation, samples
+
+PAGE = (documentation.REPOSITORY / "docs/guides/backup.md").read_text(encoding="utf-8")
+
+
+def test_secrets_are_those_of_the_control_plane() -> None:
+    named = set(re.findall(r"kubectl get secret (\S+)", PAGE))
+    assert named == {"prod-installer-state", "prod-apiserver-etcd-client-cert"}
+    (client,) = (
+        each
+        for each in samples.quickly_rendered({}).objects
+        if (each["kind"], each["metadata"]["name"]) == ("Secret", "prod-apiserver-etcd-client-cert")
+    )
+    assert set(client["data"]) == {"ca.crt", "tls.crt", "tls.key"}
+
+
+def test_etcd_in_pods_is_reached_by_a_port_forward() -> None:
+    found = samples.quickly_rendered({})
+    assert "pod/prod-etcd-0 12379:2379" in PAGE
+    assert ETCD.ports["client"] == 2379
+    assert "127.0.0.1" in found.layout.server_names["etcd-server"].ips
+
+
+def test_files_on_hosts_are_those_of_the_api_server() -> None:
+    deployment = samples.document({"mode": "Binary", "hosts": [{"name": "cp1", "address": "192.0.2.11"}]})
+    of = Instance.of(deployment, releases.newest(), samples.OWNER, "10.96.0.0/12")
+    (host,) = component_hosts.all_hosts(of.spec)
+    where = units.layout(of, host, KARMADA_APISERVER, "192.0.2.11")
+    flags = dict(each[2:].split("=", 1) for each in KARMADA_APISERVER.flags(of.spec, where))
+    (folder,) = re.findall(r"^files=(.+)$", PAGE, flags=re.MULTILINE)
+    assert flags["etcd-certfile"] == f"{folder}/tls.crt"
+    assert flags["etcd-keyfile"] == f"{folder}/tls.key"
+    assert flags["etcd-cafile"] == f"{folder}/ca.crt"
+    assert where.bind_address == "192.0.2.11", "where etcd listens"
+    assert f"-C {STATE_FOLDER} " in PAGE
+
+
+def test_a_state_that_is_put_back_is_read_again() -> None:
+    before = samples.state()
+    assert to_files(from_files(to_files(before), "a backup")) == to_files(before)
