@@ -155,13 +155,18 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
 def _etcd_version(observed: Observation) -> str:
     """Oldest version that a member reports: features of newer members are not available to the whole."""
     known = [each.version for each in observed.etcd_endpoints if each.version]
-    return min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default="")
+    return _release(min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default=""))
+
+
+def _release(version: str) -> str:
+    """Version in the form of Karmada's and Kubernetes' own: etcd tells its without the v."""
+    return f"v{version}" if version[:1].isdigit() else version
 
 
 def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
     found: dict[str, Any] = {"url": member.url, "healthy": member.healthy, "alarms": list(member.alarms)}
     if member.cause is None:
-        found.update(version=member.version, dbSizeBytes=member.db_size)
+        found.update(version=_release(member.version), dbSizeBytes=member.db_size)
     if member.message:
         found["message"] = member.message
     return found

@@ -53,13 +53,13 @@ def test_members_of_etcd_as_they_answered() -> None:
     silent = EndpointStatus("https://b:2379", message="connection refused", cause=Cause.WRONG)
     full = EndpointStatus("https://c:2379", version="3.6.9", alarms=("NOSPACE",), message="alarm:NOSPACE")
     found = report.status(replace(WORKING, etcd_endpoints=[*WORKING.etcd_endpoints, silent, full]))
-    assert found["etcdVersion"] == "3.6.9"
+    assert found["etcdVersion"] == "v3.6.9"
     assert found["etcd"]["endpoints"] == [
         {
             "url": "https://prod-etcd-0:2379",
             "healthy": True,
             "alarms": [],
-            "version": "3.6.16",
+            "version": "v3.6.16",
             "dbSizeBytes": 20480,
         },
         {"url": "https://b:2379", "healthy": False, "alarms": [], "message": "connection refused"},
@@ -67,7 +67,7 @@ def test_members_of_etcd_as_they_answered() -> None:
             "url": "https://c:2379",
             "healthy": False,
             "alarms": ["NOSPACE"],
-            "version": "3.6.9",
+            "version": "v3.6.9",
             "dbSizeBytes": 0,
             "message": "alarm:NOSPACE",
         },
