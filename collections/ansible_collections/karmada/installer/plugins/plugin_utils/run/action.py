@@ -25,7 +25,7 @@ from ..kube.lease import LockLost
 from ..kube.wait import NotReady
 from ..problems import Problem, ProblemsError, Reason, in_order
 from ..redaction import shown
-from . import before_forks, end
+from . import before_forks, changes, end
 from . import selection as selected_members
 from .facts import Facts
 from .inventory_names import CONTROL
@@ -33,6 +33,7 @@ from .on_hosts import OnHosts
 from .place import InPods, Place, PodsAboveHosts
 from .plain import plain
 from .run import Run
+from .said import say
 
 #: Errors that a user can do something about. Any other is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
@@ -61,6 +62,7 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             if self.KEEPS_LOCK:
                 run.store.resume_lock()
             result.update(self._performed(run, arguments))
+            changes.note(result, self._task.name, str(self.variables.get("inventory_hostname", "")))
         except EXPECTED_ERRORS as error:
             result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=shown(str(error)))
             problems += error.problems
@@ -114,8 +116,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         # Actions run in forks; the process that forked them identifies the run.
         "holder": run_process.holder_identity(run_process.main_pid()),
         "check": check,
-        # A message may quote others, and terminals interpret control characters.
-        "say": lambda message: Display().display(f"    {shown(message)}"),
+        "say": say,
         "selected": selected_members.of_variables(task_vars),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
@@ -151,9 +152,9 @@ def give_back(lock: Mapping[str, Any]) -> None:
         run.close()
 
 
-def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
+def changed_result(made: Iterable[Change], **more: Any) -> dict[str, Any]:
     """Result of a step that applied or deleted objects."""
-    effective = [change for change in changes if change.action != "unchanged"]
+    effective = [change for change in made if change.action != "unchanged"]
     return {
         "changed": bool(effective),
         "changes": [f"{change.action} {change.ref}" for change in effective],

@@ -134,7 +134,6 @@ def test_ready_says_the_same_as_the_phase_and_as_all_other_conditions(observed: 
     others = [each["status"] for kind, each in found.items() if kind != "Ready"]
     ready = found["Ready"]["status"] == "True"
     assert ready == all(status == "True" for status in others) == (report.status(observed)["phase"] == "Completed")
-    assert report.text("prod", observed, [])
 
 
 @given(OBSERVED)
@@ -168,8 +167,6 @@ def test_members_that_a_run_could_not_bring_to_what_is_listed_are_told_with_the_
     ]
     condition = conditions(observed)["MembersReady"]
     assert (condition["status"], condition["message"]) == ("False", "not ready, or not as listed: m2, m1")
-    text = report.text("prod", observed, [])
-    assert "  broken      m2: no such Secret\n              next: make it" in text
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
@@ -187,20 +184,6 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
 def test_what_an_unknown_former_report_says_does_not_matter() -> None:
     for former in ({}, {"conditions": None}, {"conditions": [{"type": "Ready"}]}):
         assert report.status(WORKING, former) == report.status(WORKING)
-
-
-def test_the_summary_says_what_a_person_looks_for() -> None:
-    text = report.text("prod", replace(WORKING, etcd_storage="emptyDir"), ["next: kubectl get clusters"])
-    assert text.splitlines()[0] == "Karmada control plane prod: Completed"
-    for expected in (
-        "Karmada v1.18.2",
-        "Kubernetes API v1.35.4",
-        "karmada-apiserver 2/2",
-        "next: kubectl get clusters",
-    ):
-        assert expected in text
-    (row,) = [line.split() for line in text.splitlines() if line.strip().startswith("m1")]
-    assert row == ["m1", "v1.35.4", "Push", "True", "5h"]
 
 
 def test_what_may_hurt_tomorrow_is_said_today() -> None:
