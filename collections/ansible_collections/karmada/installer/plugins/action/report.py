@@ -48,7 +48,7 @@ def _observe(run: Run) -> report.Observation:
 
 
 def _about(run: Run, observed: report.Observation, made: list[str]) -> block.About:
-    """What the block tells beside the observations. A check names no file, because it writes none."""
+    """Facts of the block beside the observations. A check names no file, because it writes none."""
     there = bool(observed.components)
     about = block.About(
         name=run.name,

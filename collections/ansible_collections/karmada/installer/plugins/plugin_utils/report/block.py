@@ -25,7 +25,7 @@ _VERBS = {"created": "create", "changed": "change", "deleted": "delete"}
 
 @dataclass(frozen=True)
 class About:
-    """What a report tells beside the observations.
+    """Facts of a report beside the observations.
 
     ``release`` is the version of Karmada that the document leads to, ``place`` where the control plane runs. Its
     ``changes`` are those of the run, in a ``check`` those that would be, as ``created Deployment prod/prod-scheduler``.

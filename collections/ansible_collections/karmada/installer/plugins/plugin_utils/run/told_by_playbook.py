@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether this process is a run of a playbook whose first play tells problems of the document."""
+"""Recognition of runs whose first play is certain to tell problems of the document."""
 
 from __future__ import annotations
 

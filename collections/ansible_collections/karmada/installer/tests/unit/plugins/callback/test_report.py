@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import pty
@@ -171,6 +172,17 @@ def _read(terminal: int, into: list[bytes]) -> None:
         if not found:
             return
         into.append(found)
+
+
+def test_ansible_doc_renders_it(tmp_path: Path) -> None:
+    name = "karmada.installer.report"
+    done = ansible_commands.run("ansible-doc", "--json", "-t", "callback", name, directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)[name]
+    assert found["doc"]["type"] == "stdout"
+    assert "stdout_callback = karmada.installer.report" in found["examples"]
+    # Those of Ansible's default, which it is where more is asked for.
+    assert {"display_skipped_hosts", "result_format", "show_task_path_on_failure"} <= set(found["doc"]["options"])
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
