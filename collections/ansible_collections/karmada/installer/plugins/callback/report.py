@@ -149,10 +149,12 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         super().__init__()
         self._step: _Step | None = None
         self._course: _Course | None = None
+        self._fraction = 0.0
         self._told: set[str] = set()
         self._report = ""
         self._failed = False
         self._changed = 0
+        self._checks = False
         self._began = time.monotonic()
         self._status_shown = False
         self._terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -305,15 +307,18 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             self._line(f"failed after {took}", constants.COLOR_ERROR)
         self._line("")
         self._line(self._report)
+        # A command may have more than one playbook.
+        self._report = ""
 
     def _ending(self, stats: Any, took: str) -> str:
         if self._failed:
             return f"failed after {took}"
         if not stats.processed:
             return "nothing was done: no host matched"
-        check = any(step == "would" for step in self._told)
+        if not self._changed:
+            return f"done in {took}: {'nothing would be changed' if self._checks else 'nothing was changed'}"
         steps = layout.counted(self._changed, "step")
-        return f"done in {took}, {steps} {'would change' if check else 'changed'} something"
+        return f"done in {took}: {steps} {'would change' if self._checks else 'changed'} something"
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -341,8 +346,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
     def _note(self, result: Any, outcome: str) -> _Step:
         step = self._step_of(result.task)
         step.hosts.append((result.host.get_name(), outcome))
-        if outcome == "would":
-            self._told.add(outcome)
+        self._checks = self._checks or bool(result.task.check_mode)
         self._handle_warnings(result.result)
         return step
 
@@ -411,7 +415,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         if step is None or now - step.said_at < WAIT_SECONDS:
             return
         step.said_at = now
-        self._lines(layout.wrapped(words, f"{'...':<8}{layout.duration(now - step.started):>{_HEAD - 10}}  "))
+        # Most waits tell their time themselves, with the limit: [40/300 s].
+        took = "" if words.startswith("[") else layout.duration(now - step.started)
+        self._lines(layout.wrapped(words, f"{'...':<8}{took:>{_HEAD - 10}}  "))
         self._flush()
 
     # -- the terminal ------------------------------------------------------------------------------------------------
@@ -420,10 +426,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         """Rewrite the line at the foot of a terminal."""
         if not self._terminal or self._step is None:
             return
-        elapsed = time.monotonic() - self._step.started
-        parts = [layout.bar(getattr(self, "_fraction", 0.0)), self._step.title]
-        if words:
-            parts = [parts[0], layout.duration(elapsed), " ".join(words.split())]
+        took = layout.duration(time.monotonic() - self._step.started)
+        what = [took, " ".join(words.split())] if words else [self._step.title]
+        parts = [layout.bar(self._fraction), *(what[1:] if words.startswith("[") else what)]
         width = min(layout.WIDTH, shutil.get_terminal_size().columns) - 1
         text = layout.cut("  ".join(parts), width)
         Display.display(self._display, f"\r\x1b[K{text}", newline=False, screen_only=True)
@@ -474,7 +479,7 @@ def _message(found: Mapping[str, Any]) -> str:
     turns = [each for each in found.get("results") or () if isinstance(each, Mapping) and each.get("failed")]
     if turns and not found.get("problems"):
         return "\n".join(dict.fromkeys(_message(each) for each in turns))
-    text = str(found.get("msg") or found.get("reason") or "it gave no reason").strip()
+    text = str(found.get("msg") or found.get("reason") or found.get("censored") or "it gave no reason").strip()
     # Programs of a host, as others' tasks run them.
     further = [str(found[key]).strip() for key in ("module_stderr", "stderr") if str(found.get(key) or "").strip()]
     return "\n".join([text, *(each for each in further if each not in text)])

@@ -153,9 +153,10 @@ def _members(observed: Observation) -> list[str]:
 
 
 def _row(member: MemberStatus, now: datetime) -> tuple[str, ...]:
-    mode = f"{member.mode} (agent on {', '.join(member.agent_hosts)})" if member.agent_hosts else member.mode
     state = "Ready" if member.ready else member.reason
-    return member.name, member.version or "-", mode, age(member.since, now), state
+    if member.agent_hosts:
+        state += f", agent on {', '.join(member.agent_hosts)}"
+    return member.name, member.version or "-", member.mode, age(member.since, now), state
 
 
 def _changed(about: About) -> list[str]:

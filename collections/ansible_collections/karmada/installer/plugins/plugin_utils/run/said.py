@@ -15,8 +15,8 @@ from ansible.utils.display import Display
 
 from ..redaction import shown
 
-#: Line that is out of date when what it waits for has come, whatever stands before: progress, time, limit.
-_WAITING = re.compile(r"[^:]{0,60}?\bwaiting\b", re.IGNORECASE)
+#: Line that is out of date when what it waits for has come: it begins with the time and the limit, or says so.
+_WAITING = re.compile(r"\[[^\]]*\bs\]|[^:]{0,60}?\bwaiting\b", re.IGNORECASE)
 #: What plain callbacks show a line of a step with.
 INDENT = "    "
 

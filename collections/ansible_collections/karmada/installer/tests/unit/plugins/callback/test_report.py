@@ -229,9 +229,61 @@ def test_where_lines_stay_a_wait_has_one_every_thirty_seconds(
     ours.v2_playbook_on_task_start(step, is_conditional=False)
     for _second in range(100):
         clock.now += 1
-        Display().display(Said.by_step("waiting for pods [12/300 s]"))
-    assert [line.split()[:3] for line in shown] == [["...", "30", "s"], ["...", "60", "s"], ["...", "90", "s"]]
-    assert all(line.endswith("waiting for pods [12/300 s]") for line in shown)
+        Display().display(Said.by_step("waiting for pods"))
+        Display().display(Said.by_step(f"[{clock.now - 1000:.0f}/300 s] 0/1 ready"))
+    assert [" ".join(line.split()) for line in shown] == [f"... {second} s waiting for pods" for second in (30, 60, 90)]
+
+
+def test_a_wait_that_tells_its_time_itself_has_it_once(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, ours = Clock(monkeypatch), callback.CallbackModule()
+    ours.v2_playbook_on_task_start(task("Start the API server"), is_conditional=False)
+    clock.now += 40
+    Display().display(Said.by_step("[40/300 s] 0/1 ready; pod x: ContainerCreating"))
+    assert [" ".join(line.split()) for line in shown] == ["... [40/300 s] 0/1 ready; pod x: ContainerCreating"]
+
+
+def test_members_that_are_broken_are_told_by_the_report_alone(
+    shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch)
+    ours, last = callback.CallbackModule(), task("Fail if a member is not as the document says", "ansible.builtin.fail")
+    last._role = SimpleNamespace(get_name=lambda: "karmada.installer.report")
+    ours.v2_playbook_on_task_start(task("Look", "karmada.installer.report"), is_conditional=False)
+    said.say_report(["Karmada control plane prod: Waiting", "  - member m1: it does not answer"])
+    ours.v2_playbook_on_task_start(last, is_conditional=False)
+    ours.v2_runner_on_failed(
+        result(last, msg="1 of the members is not as the document says:\n  - m1: it does not answer")
+    )
+    ours.v2_playbook_on_stats(SimpleNamespace(processed={"karmada_control": 1}))
+    assert shown == [
+        "failed    0.0 s  Fail if a member is not as the document says",
+        "  1 of the members is not as the document says",
+        "failed after 0.0 s",
+        "",
+        "Karmada control plane prod: Waiting\n  - member m1: it does not answer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("processed", "changed", "check", "told"),
+    [
+        ({}, False, False, "nothing was done: no host matched"),
+        ({"x": 1}, False, False, "done in 0.0 s: nothing was changed"),
+        ({"x": 1}, True, False, "done in 0.0 s: 1 step changed something"),
+        ({"x": 1}, True, True, "done in 0.0 s: 1 step would change something"),
+    ],
+)
+def test_a_run_without_a_report_tells_how_it_ended(
+    processed: Any, changed: bool, check: bool, told: str, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch)
+    ours, step = callback.CallbackModule(), task("Stop")
+    step.check_mode = check
+    if processed:
+        ours.v2_playbook_on_task_start(step, is_conditional=False)
+        ours.v2_runner_on_ok(result(step, changed=changed))
+    ours.v2_playbook_on_stats(SimpleNamespace(processed=processed))
+    assert shown[-1] == told
 
 
 def test_hosts_are_named_where_something_was_done(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,6 +360,7 @@ def test_plumbing_is_told_by_action_and_stage(action: str, arguments: Any, path:
     [
         ("waiting for pods", Kind.PROGRESS),
         ("[ 40/300 s] waiting for pods", Kind.PROGRESS),
+        ("[0/60 s] the lock ns/prod-installer is held by another run", Kind.PROGRESS),
         ("0 of 1 ready; waiting for pods: there are none", Kind.PROGRESS),
         ("warning: the pod is waiting for a node", Kind.NOTE),
         ("issued karmada-webhook: it is missing", Kind.NOTE),

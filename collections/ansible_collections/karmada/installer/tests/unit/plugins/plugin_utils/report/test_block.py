@@ -144,6 +144,18 @@ def test_a_thousand_members_fit_and_the_broken_ones_come_first(broken: int) -> N
         assert any("more, in the report file" in line for line in lines)
 
 
+def test_a_wide_table_wraps_its_last_column() -> None:
+    wide = replace(MEMBER, name="m" * 40, agent_hosts=["control-plane-1", "control-plane-2"], mode="Pull")
+    lines = block.text(replace(WORKING, members=[wide, MEMBER]), ABOUT).splitlines()
+    at = next(number for number, line in enumerate(lines) if "mmm" in line)
+    assert [lines[at].split()[-3:], *(line.split() for line in lines[at + 1 : at + 3])] == [
+        ["Ready,", "agent", "on"],
+        ["control-plane-1,"],
+        ["control-plane-2"],
+    ]
+    assert max(map(len, lines)) <= 80
+
+
 @given(st.text(st.characters(blacklist_categories=["C", "Z"]) | st.just(" "), max_size=400), st.integers(0, 20))
 def test_wrapped_text_keeps_its_words_and_its_width(text: str, indent: int) -> None:
     lines = layout.wrapped(text, " " * indent)
