@@ -4,7 +4,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# Only lanes (below) run side by side.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 COLLECTION := collections/ansible_collections/karmada/installer
 LAB := lab/lab
@@ -15,6 +18,8 @@ SCENARIOS ?= demo run_check_mode run_convergence run_interrupted run_bad_input p
 	members_pull members_leave hosts_plain functions_on_hosts lab_recovery
 SCENARIOS_FULL ?= $(SCENARIOS) \
 	$(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(sort $(wildcard molecule/*/molecule.yml))))
+# These make a lab of their own; all others take the clusters of the lab for themselves.
+OWN_LAB := $(patsubst molecule/%/molecule.yml,%,$(shell grep -l KARMADA_LAB_STATE molecule/*/molecule.yml))
 # More arguments for pytest, as in: make unit PYTEST_ARGS='-k etcd -x'
 PYTEST_ARGS ?=
 PYTHON ?= python3
@@ -64,8 +69,8 @@ needs-go:
 
 LINTERS := lint-python lint-types lint-yaml lint-ansible lint-shell
 .PHONY: lint $(LINTERS)
-lint: ## every linter; any finding is an error (make -k lint: all findings)
-	$(RECORD) lint -- make --no-print-directory $(LINTERS)
+lint: ## every linter; any finding is an error
+	$(RECORD) lint -- env --unset=MAKEFLAGS make --no-print-directory --keep-going $(LINTERS)
 
 lint-python:
 	$(IN_VENV) ruff check
@@ -132,14 +137,35 @@ down: ## removes the lab
 
 # One scenario by hand: make scenario-NAME
 # One that was killed is begun anew: molecule would take what it left for made.
-scenario-%: lab
+$(patsubst %,scenario-%,$(filter-out $(OWN_LAB),$(SCENARIOS_FULL))): lab
+scenario-%: needs-go
+	$(IN_VENV) $(LAB) prepare
 	rm -f $(ANSIBLE_HOME)/tmp/molecule.*.$*/state.yml
 	$(RECORD) $* -- molecule test -s $*
 
+# Three lanes side by side: what needs no lab, what takes the lab of three clusters, what makes a lab of its own. In a lane one
+# part follows the other, and the output of each is shown when it has ended. $(1): the scenarios.
+CHECKS := lint unit contract
+LANES := lane-checks lane-clusters lane-own-labs
+run_in_lanes = $(MAKE) --no-print-directory --jobs=$(words $(LANES)) --output-sync=target SIDE_BY_SIDE=yes \
+	$(if $(GO_ON),GO_ON=$(GO_ON)) LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }
+in_lane = $(if $(1),+@$(MAKE) --no-print-directory SIDE_BY_SIDE= $(1))
+
+.PHONY: $(LANES)
+lane-checks:
+	$(call in_lane,$(CHECKS))
+
+lane-clusters:
+	$(call in_lane,$(patsubst %,scenario-%,$(filter-out $(OWN_LAB),$(LANE_SCENARIOS))))
+
+lane-own-labs:
+	$(call in_lane,$(patsubst %,scenario-%,$(filter $(OWN_LAB),$(LANE_SCENARIOS))))
+
 .PHONY: test
-test: needs-go lint unit contract $(SCENARIOS:%=scenario-%) ## what continuous integration runs: lint, unit, contract and the main scenarios
-	@$(IN_VENV) python tools/evidence longest lint unit contract $(SCENARIOS)
-	@echo 'Everything passed: lint, unit, contract$(SCENARIOS:%=, scenario %).'
+test: needs-go lab ## what continuous integration runs: lint, unit, contract and the main scenarios
+	+@$(call run_in_lanes,$(SCENARIOS))
+	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS)
+	@echo 'Everything passed: $(CHECKS) $(SCENARIOS).'
 
 .PHONY: test-full
 test-full: GO_ON := yes
@@ -147,9 +173,10 @@ test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: export TEST_ALL_RELEASES := true
 test-full: export UNINSTALL_VARIANTS ?= all
-test-full: needs-go lint unit contract $(SCENARIOS_FULL:%=scenario-%) ## the same with every scenario; goes on where it was stopped
-	@$(IN_VENV) python tools/evidence longest lint unit contract $(SCENARIOS_FULL)
-	@echo 'Everything passed: lint, unit, contract$(SCENARIOS_FULL:%=, scenario %).'
+test-full: needs-go lab ## the same with every scenario; goes on where it was stopped
+	+@$(call run_in_lanes,$(SCENARIOS_FULL))
+	@$(IN_VENV) python tools/evidence longest $(CHECKS) $(SCENARIOS_FULL)
+	@echo 'Everything passed: $(CHECKS) $(SCENARIOS_FULL).'
 
 .PHONY: evidence
 evidence: ## writes docs/reference/capabilities.md: what has passed when, on which tree, by molecule/records/

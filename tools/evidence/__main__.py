@@ -3,6 +3,7 @@
 
     python tools/evidence run NAME [--go-on] -- COMMAND...   its exit code is that of the command
     python tools/evidence longest NAME...                    the ten that took longest, by their last records
+    python tools/evidence failed NAME...                     those that failed when they ran last, and why
     python tools/evidence render                             docs/reference/capabilities.md
 
 With --go-on, what has passed on this tree with these settings is not run again. A run that is interrupted leaves no
@@ -105,6 +106,18 @@ def why(root: Path, name: str, since: datetime) -> str:
     return file.read_text(encoding="utf-8", errors="replace").strip()
 
 
+def failed(root: Path, names: Sequence[str]) -> str:
+    """Those of these names whose last run failed, each with its reason; for the end of a long output."""
+    found = []
+    for name in names:
+        # Sorted, as of two that began in one second the later one counts.
+        last = sorted(Store(root / tree.RECORDS).of(name), key=lambda each: each.began)[-1:]
+        for failure in (each for each in last if not each.passed):
+            reason = why(root, name, datetime.fromisoformat(failure.began))
+            found.append(f"{name} failed after {failure.seconds:.0f} s:\n{reason}")
+    return "\n\n".join(found) or "None of them failed by itself: something was stopped or could not begin. It is above."
+
+
 def versions() -> dict[str, str]:
     """Programs that a result may depend on."""
     found = {
@@ -160,8 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("name")
     one.add_argument("--go-on", action="store_true")
     one.add_argument("command", nargs="+")
-    one = verbs.add_parser("longest")
-    one.add_argument("names", nargs="+")
+    for verb in ("longest", "failed"):
+        one = verbs.add_parser(verb)
+        one.add_argument("names", nargs="+")
     verbs.add_parser("render")
     options = parser.parse_args(arguments)
     if options.verb == "run":
@@ -172,6 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 130
     if options.verb == "render":
         _render(ROOT)
+        return 0
+    if options.verb == "failed":
+        say(failed(ROOT, options.names))
         return 0
     store = Store(ROOT / tree.RECORDS)
     last = [max(found, key=lambda each: each.began) for name in options.names if (found := store.of(name))]

@@ -208,6 +208,16 @@ def test_the_reason_of_a_failure_is_the_last_that_is_said(checkout, capsys):
     assert "this task" not in capsys.readouterr().out
 
 
+def test_those_that_failed_last_are_named_at_the_end_with_their_reason(checkout):
+    assert run(checkout, "true") == 0
+    assert program.failed(checkout, ["one", "lint"]).startswith("None of them failed by itself")
+    folder = checkout / "build/diagnostics/one"
+    assert run(checkout, "sh", "-c", f"mkdir -p {folder}; echo 'Failed: this task' >{folder}/why.txt; exit 2") == 2
+    assert program.failed(checkout, ["lint", "one"]) == "one failed after 0 s:\nFailed: this task"
+    assert run(checkout, "true") == 0
+    assert program.failed(checkout, ["one"]).startswith("None of them failed by itself")
+
+
 def test_what_has_passed_is_run_again_only_where_all_is_run(checkout, capsys, tmp_path_factory):
     count = tmp_path_factory.mktemp("outside") / "count"
     command = ("sh", "-c", f"echo >>{count}")

@@ -30,7 +30,7 @@ class ActionModule(HostAction):
             "state": "locked" if lock else "read",
             "holder": self.karmada.holder,
             "address": self.host_entry.address,
-            "virtual_ip": self.karmada.spec.endpoint.virtual_ip or "",
+            "virtual_ip": self.karmada.spec.endpoint.virtual_ip,
             "folders": [units.DATA, units.PROGRAMS],
         }
         found, refusal = self._ask(question)

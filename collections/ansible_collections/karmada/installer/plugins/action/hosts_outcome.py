@@ -26,9 +26,8 @@ class ActionModule(KarmadaAction):
         if run.place.in_pods and not in_trouble:
             # The failure is in the pods above, and was reported.
             return {"changed": False}
-        user = run.spec.ssh_user or ""
-        reached = _reached(run)
-        if found := host_outcome.problems(hosts, {name: run.observed[name] for name in hosts}, reached, user):
+        observed, reached = {name: run.observed[name] for name in hosts}, _reached(run)
+        if found := host_outcome.problems(hosts, observed, reached, run.spec.ssh_user):
             raise ProblemsError(found, reached.value)
         return {"changed": False}
 

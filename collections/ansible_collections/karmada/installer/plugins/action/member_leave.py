@@ -16,7 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken i
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import RETAIN
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -110,11 +110,7 @@ def _result(
     found["changed"] = found["changed"] or any(each["gone"] for each in found["members"])
     for each in found["members"]:
         if each["gone"] and each["left"]:
-            run.tell(
-                Problem(
-                    f"left on member {each['name']}: {each['left']}", reason=Reason.LEFT_BEHIND, severity=Severity.HINT
-                )
-            )
+            run.tell(Problem.hint(f"left on member {each['name']}: {each['left']}", Reason.LEFT_BEHIND))
     broken = [
         BrokenMember(
             each["name"],

@@ -18,7 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findin
     findings,
     uninstall_problems,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import EMPTY_DIR_WARNING
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -49,11 +49,7 @@ class ActionModule(KarmadaAction):
         found = findings(run, arguments["abandon_hosts"])
         if arguments["reach_members"] and run.check:
             run.tell(
-                Problem(
-                    "what pods reach is not tried in check mode, because it takes pods",
-                    reason=Reason.CHECK_SKIPPED,
-                    severity=Severity.HINT,
-                )
+                Problem.hint("what pods reach is not tried in check mode, because it takes pods", Reason.CHECK_SKIPPED)
             )
         elif arguments["reach_members"] and not found.problems:
             found = found.with_members(reach_from_pods.problems(run, arguments["reach_timeout"]))
@@ -62,13 +58,12 @@ class ActionModule(KarmadaAction):
         for hint in host_preflight.hints(run) if run.hosts else ():
             run.tell(hint)
         if unpinned := image_pins.notice(run.instance):
-            run.tell(Problem(unpinned, reason=Reason.IMAGE_NOT_PINNED, severity=Severity.HINT))
+            run.tell(Problem.hint(unpinned, Reason.IMAGE_NOT_PINNED))
         if run.place.in_pods and arguments["pull_images"] and run.check:
             run.tell(
-                Problem(
+                Problem.hint(
                     "whether images can be pulled is not tried in check mode, because it takes pods",
-                    reason=Reason.CHECK_SKIPPED,
-                    severity=Severity.HINT,
+                    Reason.CHECK_SKIPPED,
                 )
             )
         elif run.place.in_pods and arguments["pull_images"]:
@@ -76,14 +71,13 @@ class ActionModule(KarmadaAction):
         release, state = run.instance.release, run.stored_state
         if state and state.journal.interrupted:
             run.tell(
-                Problem(
+                Problem.hint(
                     f"the last {state.journal.operation} stopped at: {state.journal.step}; going on from there",
-                    reason=Reason.INTERRUPTED_RUN,
-                    severity=Severity.HINT,
+                    Reason.INTERRUPTED_RUN,
                 )
             )
         if run.state.etcd.storage == "emptyDir":
-            run.tell(Problem(EMPTY_DIR_WARNING, reason=Reason.DATA_NOT_DURABLE, severity=Severity.WARNING))
+            run.tell(Problem.warning(EMPTY_DIR_WARNING, Reason.DATA_NOT_DURABLE))
         return {
             "changed": False,
             "installed": state is not None,

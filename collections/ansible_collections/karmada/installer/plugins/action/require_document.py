@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
 
+_not_loaded = partial(Problem, reason=Reason.DOCUMENT_NOT_LOADED)
 _HOW_TO_START = f"Write an inventory source that names your document, and give it with -i:\n{inventory_source.EXAMPLE}"
 
 
@@ -42,14 +44,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             problems = self._reasons(sources, ours)
         elif len(ours) > 1:
             remedy = "Give one of them, with -i, or as the only one in a directory of inventory sources."
-            problems = [
-                Problem(
-                    "a run works on one control plane, and these name more",
-                    _listed(ours),
-                    remedy,
-                    reason=Reason.DOCUMENT_NOT_LOADED,
-                )
-            ]
+            problems = [_not_loaded("a run works on one control plane, and these name more", _listed(ours), remedy)]
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         # Without the libraries every later step would end with the traceback of an import.
@@ -64,7 +59,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             return [_without_source(sources)]
         found = [problem for path in ours for problem in self._reasons_of(path)]
         what = "was read now, but not when the run began"
-        return found or [Problem(what, _listed(ours), "Start again.", reason=Reason.DOCUMENT_NOT_LOADED)]
+        return found or [_not_loaded(what, _listed(ours), "Start again.")]
 
     def _reasons_of(self, path: str) -> list[Problem]:
         """Problems of a source that gave no hosts: its own, or Ansible's reason for not reading it."""
@@ -75,11 +70,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         if not inventory_source.has_our_name(path):
             what = "is not read by the inventory plugin because of its name"
             return [
-                Problem(
-                    what,
-                    inventory_source.short(path),
-                    "Call it karmada.yml or something that ends in .karmada.yml.",
-                    reason=Reason.DOCUMENT_NOT_LOADED,
+                _not_loaded(
+                    what, inventory_source.short(path), "Call it karmada.yml or something that ends in .karmada.yml."
                 )
             ]
         plugin = inventory_loader.get("karmada.installer.karmada")
@@ -89,11 +81,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             return [Problem(str(error), inventory_source.short(path), reason=Reason.INVALID_INVENTORY_SOURCE)]
         remedy = "The setting INVENTORY_ENABLED (enable_plugins) must contain auto or karmada.installer.karmada."
         return [
-            Problem(
-                "is in order, but the inventory plugin was not asked for it",
-                inventory_source.short(path),
-                remedy,
-                reason=Reason.DOCUMENT_NOT_LOADED,
+            _not_loaded(
+                "is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy
             )
         ]
 
@@ -133,22 +122,12 @@ def _without_source(sources: list[str]) -> Problem:
         if inventory_source.is_document(path):
             example = inventory_source.EXAMPLE.replace("prod.yaml", Path(path).name)
             remedy = f"Write an inventory source that names it, beside it, and give that with -i:\n{example}"
-            return Problem(
-                "is a KarmadaDeployment, not an inventory source",
-                inventory_source.short(path),
-                remedy,
-                reason=Reason.DOCUMENT_NOT_LOADED,
-            )
+            return _not_loaded("is a KarmadaDeployment, not an inventory source", inventory_source.short(path), remedy)
     what = "no KarmadaDeployment was given"
     missing = [path for path in sources if not Path(path).exists() and path != "/etc/ansible/hosts"]
     if missing:
-        return Problem(
-            f"{what}, and there is no file of this name",
-            _listed(missing),
-            _HOW_TO_START,
-            reason=Reason.DOCUMENT_NOT_LOADED,
-        )
-    return Problem(what, "", _HOW_TO_START, reason=Reason.DOCUMENT_NOT_LOADED)
+        return _not_loaded(f"{what}, and there is no file of this name", _listed(missing), _HOW_TO_START)
+    return _not_loaded(what, "", _HOW_TO_START)
 
 
 def _listed(paths: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
@@ -125,9 +125,7 @@ def _clean_members(run: Run, abandoned: list[str], timeout: float) -> dict[str, 
     entries = _cleaned(run, abandoned)
     for name in sorted(set(abandoned) & set(run.state.members)):
         left = ", ".join(sorted(run.state.owned.get(f"member/{name}", {})))
-        run.tell(
-            Problem(f"member {name} is given up; left on it: {left}", reason=Reason.LEFT_BEHIND, severity=Severity.HINT)
-        )
+        run.tell(Problem.hint(f"member {name} is given up; left on it: {left}", Reason.LEFT_BEHIND))
 
     def clean(entry: MemberEntry, outcome: Outcome) -> None:
         outcome.on_member += member_cleanup.clean_member(run, entry, timeout)

@@ -4,18 +4,8 @@
 from __future__ import annotations
 
 FIELD_MANAGER = "karmada-installer"
-
-
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-
-
 INSTANCE_LABEL = "app.kubernetes.io/instance"
-
-
 NAME_LABEL = "app.kubernetes.io/name"
-
-
 OWNER_LABEL = "installer.karmada.io/owner"
-
-
 MEMBER_LABEL = "installer.karmada.io/member"

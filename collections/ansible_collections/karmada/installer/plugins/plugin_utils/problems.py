@@ -164,6 +164,16 @@ class Problem:
             text = f"{text.rstrip('.')}. {self.remedy}"
         return text
 
+    @classmethod
+    def warning(cls, what: str, reason: Reason, where: str = "") -> Problem:
+        """Warning: it stops nothing, and somebody should see to it."""
+        return cls(what, where, reason=reason, severity=Severity.WARNING)
+
+    @classmethod
+    def hint(cls, what: str, reason: Reason, where: str = "") -> Problem:
+        """Hint: worth knowing."""
+        return cls(what, where, reason=reason, severity=Severity.HINT)
+
     @property
     def plain(self) -> dict[str, str]:
         """Plain form, as in results of steps and in the report; all values are text."""

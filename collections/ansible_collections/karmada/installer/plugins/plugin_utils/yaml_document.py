@@ -54,6 +54,10 @@ class UnreadableError(Exception):
         self.line = line
         self.remedy = remedy
 
+    def place(self, text: str) -> str:
+        """Place of the error for people; ``text`` names the text, or is empty."""
+        return ", ".join(filter(None, (text, f"line {self.line}" if self.line else "")))
+
 
 def load(text: str | bytes) -> Any:
     """Load the only document of a text that a program wrote, as PyYAML reads it. Raises yaml.YAMLError."""

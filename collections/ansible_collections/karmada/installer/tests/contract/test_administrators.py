@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane.bo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates, x509
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer, running_api_server
@@ -56,9 +57,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 def as_bearer(server: ApiServer, pair: KeyPair) -> Cluster:
-    return Cluster.from_parts(
-        server.url, server.ca.read_text(), pair.certificate.decode(), pair.key.decode(), name="control plane"
-    )
+    cert, key = pair.certificate.decode(), pair.key.decode()
+    return Cluster(from_parts(server.url, ca_pem=server.ca.read_text(), cert_pem=cert, key_pem=key), "control plane")
 
 
 @pytest.fixture(scope="module")

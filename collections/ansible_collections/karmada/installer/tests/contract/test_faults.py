@@ -21,7 +21,7 @@ from unittest.mock import Mock
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, plan, survey
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, survey
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock, LockLost
@@ -93,7 +93,7 @@ def test_a_bad_day_changes_nothing_of_the_result(api_server: Any, direct: Cluste
         assert {one.action for one in survey(cluster, config_maps(namespace, a="1"))} == {"unchanged"}
         changed = apply_all(cluster, config_maps(namespace, a="2"))
         assert [one.action for one in changed] == ["changed"] * OBJECTS
-        assert {one.action for one in plan(cluster, config_maps(namespace, a="2"))} == {"unchanged"}
+        assert {one.action for one in apply_all(cluster, config_maps(namespace, a="2"), check=True)} == {"unchanged"}
         gone = delete_all(cluster, targets(direct, namespace))
         assert {one.action for one in gone} <= {"deleted", "unchanged"}
         assert data_of(direct, namespace) == {}

@@ -16,8 +16,9 @@ import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import ip_families
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import cluster as kube
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all, plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, drift, owned_by
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
@@ -186,7 +187,7 @@ def test_foreign_fields_survive_and_ours_come_back(cluster: Cluster, namespace: 
     patch = {"data": {"theirs": "x", "ours": "theirs"}, "metadata": {"labels": {"team": "t"}}}
     cluster.patch_merge("v1", "ConfigMap", "one", namespace, patch)
     # The patch above is made by our manager as an Update; what counts is that no Apply owns those fields.
-    assert plan(cluster, [config_map(namespace, ours="1")])[0].action == "changed"
+    assert apply_all(cluster, [config_map(namespace, ours="1")], check=True)[0].action == "changed"
     done = apply_all(cluster, [config_map(namespace, ours="1")])
     assert done[0].action == "changed"
     found = cluster.get("v1", "ConfigMap", "one", namespace)
@@ -316,16 +317,17 @@ def test_access_is_reviewed_for_who_we_are(api_server: Any, cluster: Cluster, na
 
 
 def test_trust_and_identity_that_do_not_fit_are_told_apart(api_server: Any) -> None:
-    cert, key = api_server.client_certificate.read_text(), api_server.client_key.read_text()
+    ours = {"cert_pem": api_server.client_certificate.read_text(), "key_pem": api_server.client_key.read_text()}
     ca = api_server.ca.read_text()
     with pytest.raises(api_errors.Unreachable, match="not signed by the CA we were given"):
-        Cluster.from_parts(api_server.url, None, cert, key).version()
-    other_name = Cluster.from_parts(api_server.url, ca, cert, key, tls_server_name="example.com")
+        Cluster(from_parts(api_server.url, ca_pem=None, **ours)).version()
+    other_name = Cluster(from_parts(api_server.url, ca_pem=ca, **ours, tls_server_name="example.com"))
     with pytest.raises(api_errors.Unreachable, match="not valid for this address"):
         other_name.version()
     with pytest.raises(api_errors.Unauthorized, match="does not accept our certificate or token"):
-        Cluster.from_parts(api_server.url, ca, token="x.y.z").list("v1", "Pod")
-    assert Cluster.from_parts(api_server.url, ca, cert, key, tls_server_name="localhost").version()["gitVersion"]
+        Cluster(from_parts(api_server.url, ca_pem=ca, token="x.y.z")).list("v1", "Pod")
+    by_name = Cluster(from_parts(api_server.url, ca_pem=ca, **ours, tls_server_name="localhost"))
+    assert by_name.version()["gitVersion"]
 
 
 def test_the_lock_of_a_killed_process_is_taken_over(api_server: Any, cluster: Cluster, namespace: str) -> None:
@@ -381,7 +383,7 @@ def test_a_port_that_somebody_moved_is_moved_back_with_its_node_port(
     moved = [{"op": "replace", "path": "/spec/ports/0/port", "value": 9999}]
     path = f"/api/v1/namespaces/{namespace}/services/s?fieldManager=kubectl"
     assert api_server.request("PATCH", path, moved, "application/json-patch+json")[0] == 200
-    (predicted,) = plan(cluster, [service])
+    (predicted,) = apply_all(cluster, [service], check=True)
     assert predicted.action == "changed"
     (change,) = apply_all(cluster, [service])
     assert change.action == "changed"

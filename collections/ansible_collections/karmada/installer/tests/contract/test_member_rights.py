@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import rights as member_rights
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import member_rights_checks
@@ -75,7 +76,7 @@ def as_account(server: ApiServer, name: str) -> Cluster:
     status, answer = server.request("POST", path, request)
     assert status == 201, answer
     token = answer["status"]["token"]
-    return Cluster.from_parts(server.url, server.ca.read_text(), token=token, name="member m1")
+    return Cluster(from_parts(server.url, ca_pem=server.ca.read_text(), token=token), "member m1")
 
 
 @pytest.fixture(scope="module")

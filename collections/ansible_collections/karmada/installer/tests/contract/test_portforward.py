@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.port_forward import cluster_behind
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
@@ -42,11 +42,10 @@ def host(host_api: StubApi) -> Iterator[Cluster]:
         yield found
 
 
-def forwarded(host: Cluster, api_server: Any, **options: Any) -> Cluster:
-    # Made absolute: a kubeconfig in memory has no directory of its own.
-    config = yaml.safe_load(api_server.kubeconfig.read_text())
-    options = {"tls_server_name": "localhost", "kubeconfig": config, "name": "control plane", **options}
-    return cluster_behind(host, "ns", "app=apiserver", 5443, **options)
+def forwarded(host: Cluster, api_server: Any, name: str = "localhost") -> Cluster:
+    access = kubeconfig.from_file(str(api_server.kubeconfig), None)
+    access.tls_server_name = name
+    return cluster_behind(host, "ns", "app=apiserver", 5443, access, "control plane")
 
 
 def test_requests_go_to_a_ready_pod_over_one_connection(host: Cluster, host_api: StubApi, api_server: Any) -> None:
@@ -96,7 +95,7 @@ def test_a_connection_that_breaks_is_opened_again(host: Cluster, host_api: StubA
 
 def test_the_certificate_is_checked_against_the_name(host: Cluster, api_server: Any) -> None:
     with (
-        forwarded(host, api_server, tls_server_name="other.example.com") as cluster,
+        forwarded(host, api_server, "other.example.com") as cluster,
         pytest.raises(
             api_errors.Unreachable, match=r"ns/app=apiserver.*through host cluster.*not valid for this address"
         ),

@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane im
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import apply_all, delete_all
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden, Unauthorized
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, agent_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -62,7 +63,7 @@ def bearer(server: ApiServer, admin: Cluster) -> Iterator[Cluster]:
         }
     )
     token = f"{TOKEN_ID}.{TOKEN_SECRET}"
-    with Cluster.from_parts(server.url, server.ca.read_text(), token=token, name="control plane") as found:
+    with Cluster(from_parts(server.url, ca_pem=server.ca.read_text(), token=token), "control plane") as found:
         while True:
             try:
                 found.can_i([("get", "", "pods")])

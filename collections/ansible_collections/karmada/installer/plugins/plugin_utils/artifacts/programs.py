@@ -204,7 +204,7 @@ class _Finder:
     def _want(self, component: Component, release: Release, architecture: str, pins: Mapping[str, str]) -> _Wanted:
         settings, image = settings_of(component, self._spec), component.image
         version: str = getattr(release, image.release)
-        tag = (settings.image_tag or "").partition("@")[0]
+        tag = settings.image_tag.partition("@")[0]
         return _Wanted(
             component=component.name,
             project=image.release,

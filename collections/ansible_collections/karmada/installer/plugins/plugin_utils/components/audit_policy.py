@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import yaml
@@ -23,6 +24,7 @@ API_VERSION = "audit.k8s.io/v1"
 _LEVELS = ("None", "Metadata", "Request", "RequestResponse")
 _STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _WHERE = "spec.audit.configMapRef"
+_invalid = partial(Problem, reason=Reason.INVALID_AUDIT_POLICY)
 _READS = ["get", "list", "watch"]
 _WRITES = ["create", "update", "patch", "delete", "deletecollection"]
 #: Users that are programs of the control plane, by group and by name.
@@ -120,35 +122,27 @@ def _of_text(text: str, where: str) -> Iterator[Problem]:
     try:
         documents = documents_of(text)
     except UnreadableError as error:
-        yield Problem(
-            error.what,
-            f"{where}, line {error.line}" if error.line else where,
-            error.remedy,
-            reason=Reason.INVALID_AUDIT_POLICY,
-        )
+        yield _invalid(error.what, error.place(where), error.remedy)
         return
     policy = documents[0] if len(documents) == 1 else None
     if not isinstance(policy, dict) or (policy.get("apiVersion"), policy.get("kind")) != (API_VERSION, "Policy"):
-        yield Problem(f"is not one Policy of {API_VERSION}", where, example, reason=Reason.INVALID_AUDIT_POLICY)
+        yield _invalid(f"is not one Policy of {API_VERSION}", where, example)
         return
     rules = policy.get("rules")
     if not isinstance(rules, list) or not rules:
-        yield Problem("has no rules", where, example, reason=Reason.INVALID_AUDIT_POLICY)
+        yield _invalid("has no rules", where, example)
         return
     yield from _unknown(policy.get("omitStages"), _STAGES, f"{where}: omitStages")
     for index, rule in enumerate(rules):
         place = f"{where}: rules[{index}]"
         if not isinstance(rule, dict):
-            yield Problem("is not a rule", place, "write a mapping with level", reason=Reason.INVALID_AUDIT_POLICY)
+            yield _invalid("is not a rule", place, "write a mapping with level")
             continue
         yield from _unknown([rule.get("level")], _LEVELS, f"{place}.level")
         yield from _unknown(rule.get("omitStages"), _STAGES, f"{place}.omitStages")
         if rule.get("nonResourceURLs") and (rule.get("resources") or rule.get("namespaces")):
-            yield Problem(
-                "has nonResourceURLs beside resources or namespaces",
-                place,
-                "make two rules of it; no request has both",
-                reason=Reason.INVALID_AUDIT_POLICY,
+            yield _invalid(
+                "has nonResourceURLs beside resources or namespaces", place, "make two rules of it; no request has both"
             )
 
 
@@ -158,6 +152,4 @@ _EXAMPLE: Mapping[str, Any] = {"apiVersion": API_VERSION, "kind": "Policy", "rul
 def _unknown(values: Iterable[Any] | None, known: tuple[str, ...], where: str) -> Iterator[Problem]:
     for value in values or ():
         if value not in known:
-            yield Problem(
-                f"is {value!r}", where, f"write one of {', '.join(known)}", reason=Reason.INVALID_AUDIT_POLICY
-            )
+            yield _invalid(f"is {value!r}", where, f"write one of {', '.join(known)}")

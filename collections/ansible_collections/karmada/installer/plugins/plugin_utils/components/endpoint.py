@@ -151,7 +151,7 @@ def host(
 
 def named(settings: Endpoint) -> str:
     """Host or virtual IP that the document gives; empty where it is discovered."""
-    return settings.host or settings.virtual_ip or ""
+    return settings.host or settings.virtual_ip
 
 
 def is_address(name: str) -> bool:

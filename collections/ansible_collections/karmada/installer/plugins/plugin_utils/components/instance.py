@@ -101,6 +101,10 @@ class Instance:
         labels = {NAME_LABEL: component, INSTANCE_LABEL: self.name}
         return {**labels, MEMBER_LABEL: member} if member else labels
 
+    def pod_selector(self, component: str) -> str:
+        """Label selector of the pods of a component, as a query takes it."""
+        return ",".join(f"{key}={value}" for key, value in self.selector(component).items())
+
     def service_name(self, component: str) -> str:
         """Name of a component's Service: that of its other objects, cut to the length of a DNS label."""
         return shortened(self.object_name(component), LONGEST_LABEL)

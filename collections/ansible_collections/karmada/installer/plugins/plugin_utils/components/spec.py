@@ -78,6 +78,13 @@ class Maybe(_Accessor[T]):
         return value
 
 
+class Text(_Accessor[str]):
+    """A text; empty where it is not given."""
+
+    def __get__(self, view: View, _owner: object = None) -> str:
+        return view._at(self._path) or ""
+
+
 class Listed(_Accessor[T]):
     """The entries of a list; none where it is not given."""
 
@@ -126,7 +133,7 @@ class Endpoint(View):
 
     __slots__ = ()
     type = Always[str]("type")
-    host = Maybe[str]("host")
+    host = Text("host")
     port = Maybe[int]("port")
     extra_sans = Listed[str]("extraSANs")
     ip_family_policy = Always[str]("ipFamilyPolicy")
@@ -136,7 +143,7 @@ class Endpoint(View):
     ingress_annotations = Keyed[str]("ingress", "annotations")
     route_annotations = Keyed[str]("route", "annotations")
     route_labels = Keyed[str]("route", "labels")
-    virtual_ip = Maybe[str]("virtualIP", "address")
+    virtual_ip = Text("virtualIP", "address")
     virtual_router_id = Always[int]("virtualIP", "virtualRouterID")
 
 
@@ -217,7 +224,7 @@ class Settings(View):
     __slots__ = ()
     replicas = Always[int]("replicas")
     image_repository = Maybe[str]("imageRepository")
-    image_tag = Maybe[str]("imageTag")
+    image_tag = Text("imageTag")
     image_pull_policy = Maybe[str]("imagePullPolicy")
     image_pull_secrets = Maybe[list[Object]]("imagePullSecrets")
     extra_args = Keyed[str]("extraArgs")
@@ -257,7 +264,7 @@ class Spec(View):
     images = Section(Images, "images")
     artifacts = Section(Artifacts, "artifacts")
     certificates = Section(Certificates, "certificates")
-    ssh_user = Maybe[str]("ssh", "user")
+    ssh_user = Text("ssh", "user")
     ssh = Always[Mapping[str, Any]]("ssh")
     deletion_policy = Always[str]("deletion", "policy")
     encryption_provider = Always[str]("encryption", "provider")

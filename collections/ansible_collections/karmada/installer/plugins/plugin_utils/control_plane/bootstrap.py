@@ -27,12 +27,13 @@ from ..components.table import (
 )
 from ..components.types import SYSTEM_NAMESPACE, Addresses, LeafCertificate
 from ..encoding import base64_text
+from ..kube import rbac
+from ..kube.objects import Ref
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, OWNER_LABEL
 
 MEMBER_NAMESPACE = types.MEMBER_NAMESPACE
 SYSTEM_LABEL = "karmada.io/system"
 _REGISTRATION = "apiregistration.k8s.io/v1"
-_RBAC = "rbac.authorization.k8s.io"
 #: Group of bearers of a token from ``karmadactl token create``.
 BOOTSTRAP_TOKEN_GROUP = "system:bootstrappers:karmada:default-cluster-token"  # noqa: S105 - the name of a group
 #: Prefix of an agent's user name; the name of its member follows.
@@ -145,10 +146,10 @@ VALIDATING: tuple[Webhook, ...] = (
 
 #: Binding that gives people the rights to run the control plane.
 ADMINISTRATORS = "system:karmada:administrators"
-#: Obsolete objects of earlier versions, as (apiVersion, kind, name, namespace).
-FORMER_RIGHTS: tuple[tuple[str, str, str, str | None], ...] = (
+#: Obsolete objects of earlier versions.
+FORMER_RIGHTS = (
     # It would keep access to members open to an administrator whose binding was removed.
-    (f"{_RBAC}/v1", "ClusterRoleBinding", "cluster-proxy-admin", None),
+    Ref(rbac.API_VERSION, "ClusterRoleBinding", "cluster-proxy-admin"),
 )
 
 #: CRDs converted by the webhook; both have an older stored version.
@@ -183,7 +184,7 @@ AGGREGATED_APIS: tuple[AggregatedApi, ...] = (
 
 def rights(owner: str, administrator: LeafCertificate = ADMIN) -> list[Object]:
     """Namespaces and RBAC that components need to start, and people to administer the control plane."""
-    return [_labelled(owner, each) for each in (*_namespaces(), *_rights(), _administrators(administrator))]
+    return [labelled(owner, each) for each in (*_namespaces(), *_rights(), _administrators(administrator))]
 
 
 def registration(owner: str) -> list[Object]:
@@ -196,25 +197,28 @@ def registration(owner: str) -> list[Object]:
     approve = "system:karmada:certificatesigningrequest:autoapprover"
     generator = "system:karmada:agent-rbac-generator"
     objects = [
-        _binding("system:karmada:agent-bootstrap", "system:node-bootstrapper", "Group", BOOTSTRAP_TOKEN_GROUP),
-        _cluster_role(approve, _may_ask_for("clusteragent")),
-        _binding("system:karmada:agent-autoapprove-bootstrap", approve, "Group", BOOTSTRAP_TOKEN_GROUP),
-        _cluster_role(generator, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
+        _binding_of_group("system:karmada:agent-bootstrap", "system:node-bootstrapper", BOOTSTRAP_TOKEN_GROUP),
+        rbac.role(approve, _may_ask_for("clusteragent")),
+        _binding_of_group("system:karmada:agent-autoapprove-bootstrap", approve, BOOTSTRAP_TOKEN_GROUP),
         # The role is named after the task, the user after the certificate that karmadactl register requests.
-        _binding(generator, generator, "User", f"{AGENT_PREFIX}{RIGHTS_GENERATOR}"),
+        *rbac.granted(
+            generator,
+            [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+            rbac.user(f"{AGENT_PREFIX}{RIGHTS_GENERATOR}"),
+        ),
     ]
-    return [_labelled(owner, each) for each in objects]
+    return [labelled(owner, each) for each in objects]
 
 
 def foundation(owner: str, crds: Sequence[Object], addresses: Addresses) -> list[Object]:
     """CRDs and the Services of aggregated APIs, which components need to work."""
     services = [_external_service(name, host) for name, (host, _port) in addresses.aggregated.items()]
-    return [_labelled(owner, each) for each in (*services, *with_conversion(crds, addresses))]
+    return [labelled(owner, each) for each in (*services, *with_conversion(crds, addresses))]
 
 
 def aggregation(owner: str, addresses: Addresses, components: Collection[str]) -> list[Object]:
     """APIServices of these components, to apply once they answer: an unavailable one stalls garbage collection."""
-    return [_labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components]
+    return [labelled(owner, _api_service(api, addresses)) for api in AGGREGATED_APIS if api.component in components]
 
 
 def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> list[Object]:
@@ -228,20 +232,15 @@ def estimator_services(owner: str, addresses: Mapping[str, tuple[str, int]]) -> 
         service = _external_service(f"{ESTIMATOR_SERVICE_PREFIX}-{member}", host)
         service["metadata"]["labels"] = {NAME_LABEL: name}
         service["spec"]["ports"] = [{"name": "grpc", "port": ESTIMATOR_PORT, "protocol": "TCP", "targetPort": port}]
-        services.append(_labelled(owner, service))
+        services.append(labelled(owner, service))
     return services
 
 
-def of_component(component: str) -> list[tuple[str, str, str, str | None]]:
-    """Objects of a component in the control plane, as (apiVersion, kind, name, namespace), for their removal."""
-    found: list[tuple[str, str, str, str | None]] = [
-        (_REGISTRATION, "APIService", f"{api.version}.{api.group}", None)
-        for api in AGGREGATED_APIS
-        if api.component == component
-    ]
-    if found:
-        found.append(("v1", "Service", component, SYSTEM_NAMESPACE))
-    return found
+def of_component(component: str) -> list[Ref]:
+    """Objects of a component in the control plane, for their removal."""
+    served = (f"{api.version}.{api.group}" for api in AGGREGATED_APIS if api.component == component)
+    found = [Ref(_REGISTRATION, "APIService", name) for name in served]
+    return [*found, Ref("v1", "Service", component, SYSTEM_NAMESPACE)] if found else []
 
 
 def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
@@ -267,8 +266,8 @@ def _api_service(api: AggregatedApi, addresses: Addresses) -> Object:
 def admission(owner: str, addresses: Addresses) -> list[Object]:
     """Webhook configurations, to apply once their server answers: they fail closed."""
     return [
-        _labelled(owner, _webhook_configuration("Mutating", "mutating-config", MUTATING, addresses)),
-        _labelled(owner, _webhook_configuration("Validating", "validating-config", VALIDATING, addresses)),
+        labelled(owner, _webhook_configuration("Mutating", "mutating-config", MUTATING, addresses)),
+        labelled(owner, _webhook_configuration("Validating", "validating-config", VALIDATING, addresses)),
     ]
 
 
@@ -287,7 +286,6 @@ def discovery(owner: str, addresses: Addresses) -> list[Object]:
             }
         ],
     }
-    name = "system:karmada:bootstrap-signer-clusterinfo"
     objects: list[Object] = [
         {
             "apiVersion": "v1",
@@ -295,23 +293,14 @@ def discovery(owner: str, addresses: Addresses) -> list[Object]:
             "metadata": {"name": "cluster-info", "namespace": "kube-public"},
             "data": {"kubeconfig": yaml.safe_dump(kubeconfig, sort_keys=False)},
         },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "Role",
-            "metadata": {"name": name, "namespace": "kube-public"},
-            "rules": [
-                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}
-            ],
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": "kube-public"},
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
-            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "system:anonymous"}],
-        },
+        *rbac.granted(
+            "system:karmada:bootstrap-signer-clusterinfo",
+            [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}],
+            rbac.user("system:anonymous"),
+            namespace="kube-public",
+        ),
     ]
-    return [_labelled(owner, each) for each in objects]
+    return [labelled(owner, each) for each in objects]
 
 
 def with_conversion(crds: Iterable[Object], addresses: Addresses) -> list[Object]:
@@ -351,21 +340,15 @@ def _external_service(name: str, host: str) -> Object:
     }
 
 
-def _cluster_role(name: str, rules: list[Object], labels: Mapping[str, str] | None = None) -> Object:
-    metadata: Object = {"name": name}
-    if labels:
-        metadata["labels"] = dict(labels)
-    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+def _aggregated(name: str, to: str, rules: list[Object]) -> Object:
+    """ClusterRole whose rules Kubernetes adds to its own role ``to``."""
+    found = rbac.role(name, rules)
+    found["metadata"]["labels"] = {f"{rbac.GROUP}/aggregate-to-{to}": "true"}
+    return found
 
 
-def _binding(name: str, role: str, kind: str, subject: str) -> Object:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": _RBAC, "kind": kind, "name": subject}],
-    }
+def _binding_of_group(name: str, role: str, group: str) -> Object:
+    return rbac.binding(name, role, rbac.groups([group]))
 
 
 #: API group → resources of Karmada that a user of a namespace may view or edit.
@@ -399,9 +382,8 @@ def _administrators(administrator: LeafCertificate) -> Object:
 
     Karmada proxies to members only for users whose name and groups are both bound to rights on ``clusters/proxy``.
     """
-    binding = _binding(ADMINISTRATORS, "cluster-admin", "User", administrator.common_name)
-    groups = ({"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrator.organizations)
-    return {**binding, "subjects": [*groups, *binding["subjects"]]}
+    subjects = [*rbac.groups(administrator.organizations), rbac.user(administrator.common_name)]
+    return rbac.binding(ADMINISTRATORS, "cluster-admin", subjects)
 
 
 def _may_ask_for(certificate: str) -> list[Object]:
@@ -412,21 +394,16 @@ def _may_ask_for(certificate: str) -> list[Object]:
 
 def _rights() -> list[Object]:
     renew, proxy = "system:karmada:certificatesigningrequest:selfautoapprover", "cluster-proxy-admin"
-    aggregate = "rbac.authorization.k8s.io/aggregate-to"
     return [
         # Karmada's controllers act on any kind that a user propagates, so today they need all rights; by RBAC rather
         # than by system:masters, so that the rights can be narrowed and removed.
-        _binding("system:karmada:components", "cluster-admin", "Group", COMPONENT_GROUP),
-        _cluster_role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
-        _cluster_role("karmada-view", _user_rules(["get", "list", "watch"]), {f"{aggregate}-view": "true"}),
-        _cluster_role(
-            "karmada-edit",
-            _user_rules(["create", "delete", "deletecollection", "patch", "update"]),
-            {f"{aggregate}-edit": "true"},
-        ),
+        _binding_of_group("system:karmada:components", "cluster-admin", COMPONENT_GROUP),
+        rbac.role(proxy, [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["*"]}]),
+        _aggregated("karmada-view", "view", _user_rules(["get", "list", "watch"])),
+        _aggregated("karmada-edit", "edit", _user_rules(["create", "delete", "deletecollection", "patch", "update"])),
         # An agent renews its certificate. Karmada approves the request if the requester has the requested name.
-        _cluster_role(renew, _may_ask_for("selfclusteragent")),
-        _binding("system:karmada:agent-autoapprove-certificate-rotation", renew, "Group", AGENT_GROUP),
+        rbac.role(renew, _may_ask_for("selfclusteragent")),
+        _binding_of_group("system:karmada:agent-autoapprove-certificate-rotation", renew, AGENT_GROUP),
     ]
 
 
@@ -466,6 +443,8 @@ def _webhook(webhook: Webhook, addresses: Addresses) -> Object:
     return entry
 
 
-def _labelled(owner: str, each: Object) -> Object:
+def labelled(owner: str, each: Object, *, system: bool = False) -> Object:
+    """Object with the labels of its owner, and with Karmada's label of its own objects if it is a ``system`` one."""
     metadata = each["metadata"]
-    return {**each, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **owner_labels(owner)}}}
+    labels = {**metadata.get("labels", {}), **owner_labels(owner), **({SYSTEM_LABEL: "true"} if system else {})}
+    return {**each, "metadata": {**metadata, "labels": labels}}

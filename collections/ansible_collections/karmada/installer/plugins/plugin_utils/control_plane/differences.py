@@ -74,8 +74,7 @@ def _in_host_cluster(run: Run) -> Iterator[str]:
 
 def _outdated_members(run: Run, live: Sequence[Object]) -> Iterator[str]:
     """Reasons that concern etcd members which run with older settings."""
-    selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
-    pods = run.host_cluster.list("v1", "Pod", run.namespace, labels=selector)
+    pods = run.host_cluster.list("v1", "Pod", run.namespace, labels=run.instance.pod_selector(ETCD.name))
     for stateful_set in (each for each in live if each["kind"] == "StatefulSet"):
         unsettled = reason_not_settled(stateful_set)
         if unsettled:

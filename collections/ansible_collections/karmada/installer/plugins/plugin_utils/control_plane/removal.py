@@ -13,13 +13,13 @@ from ..components.endpoint import PASSAGES
 from ..components.table import BY_NAME, ETCD, KARMADA_CA
 from ..encoding import base64_text
 from ..etcd import external as external_etcd
-from ..kube.apply import Change, delete_all
+from ..kube.apply import Change, delete_all, target
 from ..kube.cluster import Cluster
 from ..kube.errors import Forbidden
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL, OWNER_LABEL
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..run.run import HOST_CLUSTER, Run
 
 #: Objects that Kubernetes and OpenShift create in every namespace.
@@ -109,10 +109,9 @@ def _remove_host_volumes(run: Run, timeout: float) -> list[Change]:
     places = sorted({each["spec"]["local"]["path"] for each in ours if "local" in each["spec"]})
     if places:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"these directories stay, with etcd's data: {', '.join(places)} on {', '.join(run.state.etcd.nodes)}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
     return delete_ours(run, run.host_cluster, ours, timeout)
@@ -141,11 +140,7 @@ def remove_state(
         delete_ours(run, run.host_cluster, [namespace], timeout)
     else:
         run.store.retire_lock()
-        present = [
-            (ref, None)
-            for ref in _bookkeeping(run)
-            if run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
-        ]
+        present = [(ref, None) for ref in _bookkeeping(run) if run.host_cluster.get(*ref)]
         # These names are ours alone; the Lease has no recorded UID because it is older than the record.
         changes += delete_all(run.host_cluster, present, check=run.check, timeout=timeout)
     return changes
@@ -167,10 +162,9 @@ def _left_to_us(run: Run, namespace: Object) -> bool:
         return False
     if run.host_cluster.can_i([("delete", "", "namespaces", run.namespace, "", run.namespace)]):
         run.tell(
-            Problem(
+            Problem.hint(
                 f"namespace {run.namespace} in {run.host_cluster.name} stays, because the account may not delete it",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return False
@@ -221,7 +215,7 @@ def delete_ours(
     *,
     wait: bool = True,
 ) -> list[Change]:
-    targets = [(Ref.of(each), each["metadata"]["uid"]) for each in objects]
+    targets = map(target, objects)
     return delete_all(
         cluster, targets, check=run.check, progress=run.say, propagation=propagation, wait=wait, timeout=timeout
     )
@@ -244,20 +238,18 @@ def delete_namespace(
     if others:
         shown = ", ".join([*(str(ref) for ref in others[:5]), *([f"{len(others) - 5} more"] if others[5:] else [])])
         run.tell(
-            Problem(
+            Problem.hint(
                 f"namespace {name} in {cluster.name} stays, because it holds what is not ours: {shown}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return []
     if unknown:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"namespace {name} in {cluster.name} stays, because it cannot be known whether it is empty: "
                 f"may not list {', '.join(unknown)}. If it is: kubectl delete namespace {name}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return []

@@ -14,7 +14,6 @@ from . import bootstrap
 #: Kinds that are usable only some time after their creation.
 WAITED_FOR = ("APIService", "CustomResourceDefinition", "Namespace")
 
-
 STAGES = ("rights", "foundation", "withdrawal", "aggregation", "admission", "discovery", "addons")
 
 
@@ -41,14 +40,14 @@ def switched_off(run: Run, stages: Collection[str] = STAGES) -> list[Ref]:
     """Objects that these stages remove, because the document does not ask for them, or no longer does."""
     found: list[Ref] = []
     if "rights" in stages:
-        found += [Ref(*each) for each in bootstrap.FORMER_RIGHTS]
+        found += bootstrap.FORMER_RIGHTS
         if not run.spec.karmadactl_registers:
             # Bindings are deleted before roles.
             objects = map(Ref.of, bootstrap.registration(run.instance.owner))
             found += sorted(objects, key=lambda ref: ref.kind != "ClusterRoleBinding")
     if not {"withdrawal", "addons"}.isdisjoint(stages):
         found += [
-            Ref(*each)
+            each
             for component in COMPONENTS
             if component.optional and not component.is_wanted(run.spec)
             for each in bootstrap.of_component(component.name)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ CONSTRUCTED = (
 #: Where options come from that the source does not have.
 ENVIRONMENT = {"kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT"}
 
+_invalid = partial(Problem, reason=Reason.INVALID_INVENTORY_SOURCE)
 _FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
 
 
@@ -99,14 +101,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         problems += error.problems
     if deployment and Spec(deployment["spec"]).artifacts.source == "Directory" and artifacts is None:
         remedy = "Name the directory there: artifacts: ./artifacts"
-        problems.append(
-            Problem(
-                "spec.artifacts.source is Directory, but no directory is named",
-                short(file),
-                remedy,
-                reason=Reason.INVALID_INVENTORY_SOURCE,
-            )
-        )
+        problems.append(_invalid("spec.artifacts.source is Directory, but no directory is named", short(file), remedy))
     if problems or deployment is None:
         raise ProblemsError(problems)
     beside = str(directory.absolute() / deployment["metadata"]["name"])
@@ -136,22 +131,13 @@ def _options(file: Path) -> dict[str, str]:
     problems = []
     if found.get("plugin") not in PLUGIN_NAMES:
         named = crd.shown(found.get("plugin"))
-        problems.append(
-            Problem(
-                f"plugin is {named}",
-                short(file),
-                f"Write plugin: {PLUGIN_NAMES[0]}",
-                reason=Reason.INVALID_INVENTORY_SOURCE,
-            )
-        )
+        problems.append(_invalid(f"plugin is {named}", short(file), f"Write plugin: {PLUGIN_NAMES[0]}"))
     known = (*OPTIONS, *CONSTRUCTED)
     for name in found:
         if name not in known:
             near = crd.nearest(name, known)
             remedy = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
-            problems.append(
-                Problem(f"{name} is not an option", short(file), remedy, reason=Reason.INVALID_INVENTORY_SOURCE)
-            )
+            problems.append(_invalid(f"{name} is not an option", short(file), remedy))
     options = {}
     for name in OPTIONS:
         value = found.get(name)
@@ -159,26 +145,17 @@ def _options(file: Path) -> dict[str, str]:
             options[name] = value
         elif value is not None:
             what = f"{name} must be a string, not {'an empty one' if value == '' else crd.kind_of(value)}"
-            problems.append(
-                Problem(
-                    what,
-                    short(file),
-                    "Put it in quotes." if isinstance(value, int | float) else "",
-                    reason=Reason.INVALID_INVENTORY_SOURCE,
-                )
-            )
+            problems.append(_invalid(what, short(file), "Put it in quotes." if isinstance(value, int | float) else ""))
     if options.get("membership", SPEC) not in (SPEC, LIVE):
         what = f"membership is {crd.shown(options['membership'])}"
-        problems.append(Problem(what, short(file), f"Write {SPEC} or {LIVE}.", reason=Reason.INVALID_INVENTORY_SOURCE))
+        problems.append(_invalid(what, short(file), f"Write {SPEC} or {LIVE}."))
     by_name = [name for name in ("namespace", "name") if name in options]
     if "manifest" in options and by_name:
         what = f"names a file (manifest) and an object of a cluster ({', '.join(by_name)})"
-        problems.append(Problem(what, short(file), "Write one of the two.", reason=Reason.INVALID_INVENTORY_SOURCE))
+        problems.append(_invalid(what, short(file), "Write one of the two."))
     elif "manifest" not in options and len(by_name) < 2:
         remedy = f"Write manifest, or namespace and name of an object in a cluster. For example:\n{EXAMPLE}"
-        problems.append(
-            Problem("does not say where the document is", short(file), remedy, reason=Reason.INVALID_INVENTORY_SOURCE)
-        )
+        problems.append(_invalid("does not say where the document is", short(file), remedy))
     if problems:
         raise ProblemsError(problems)
     return options
@@ -223,9 +200,7 @@ def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: st
 def _missing(file: Path, option: str, path: str | None, is_there: Any, kind: str) -> list[Problem]:
     if path is None or is_there(Path(path)):
         return []
-    return [
-        Problem(f"there is no {kind} {short(path)}", f"{short(file)}: {option}", reason=Reason.INVALID_INVENTORY_SOURCE)
-    ]
+    return [_invalid(f"there is no {kind} {short(path)}", f"{short(file)}: {option}")]
 
 
 def _mapping(file: Path) -> dict[str, Any]:
@@ -235,16 +210,11 @@ def _mapping(file: Path) -> dict[str, Any]:
             text = opened.read(manifest.MAX_BYTES + 1)
         documents = documents_of(text) if len(text) <= manifest.MAX_BYTES else []
     except OSError as error:
-        raise ProblemsError(
-            Problem(f"cannot be read: {_reason(error)}", short(file), example, reason=Reason.INVALID_INVENTORY_SOURCE)
-        ) from None
+        raise ProblemsError(_invalid(f"cannot be read: {_reason(error)}", short(file), example)) from None
     except UnreadableError as error:
-        where = f"{short(file)}, line {error.line}" if error.line else short(file)
-        raise ProblemsError(Problem(error.what, where, error.remedy, reason=Reason.INVALID_INVENTORY_SOURCE)) from None
+        raise ProblemsError(_invalid(error.what, error.place(short(file)), error.remedy)) from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ProblemsError(
-            Problem("is not one YAML mapping of options", short(file), example, reason=Reason.INVALID_INVENTORY_SOURCE)
-        )
+        raise ProblemsError(_invalid("is not one YAML mapping of options", short(file), example))
     return documents[0]
 
 

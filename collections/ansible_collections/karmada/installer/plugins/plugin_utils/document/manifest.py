@@ -26,6 +26,7 @@ from . import cel_rules, crd
 GROUP = "installer.karmada.io"
 API_VERSION = f"{GROUP}/v1alpha1"
 KIND = "KarmadaDeployment"
+_invalid = functools.partial(Problem, reason=Reason.INVALID_DOCUMENT)
 #: Where a document from a file belongs that names no namespace.
 DEFAULT_NAMESPACE = "karmada-system"
 #: More than this is a mistake: an API server refuses larger objects, too.
@@ -80,27 +81,20 @@ def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
     """
     if len(text.encode(errors="surrogatepass") if isinstance(text, str) else text) > MAX_BYTES:
         raise ProblemsError(
-            Problem(
-                f"is larger than {MAX_BYTES // 1024} KiB",
-                source,
-                "This is not a document of this kind.",
-                reason=Reason.INVALID_DOCUMENT,
-            )
+            _invalid(f"is larger than {MAX_BYTES // 1024} KiB", source, "This is not a document of this kind.")
         )
     try:
         documents = [document for document in documents_of(text) if document is not None]
     except UnreadableError as error:
-        where = f"{source}, line {error.line}" if source and error.line else source or f"line {error.line}"
-        raise ProblemsError(Problem(error.what, where, error.remedy, reason=Reason.INVALID_DOCUMENT)) from None
+        raise ProblemsError(_invalid(error.what, error.place(source), error.remedy)) from None
     ours = [document for document in documents if isinstance(document, dict) and document.get("kind") == KIND]
     if len(ours) > 1:
         names = ", ".join(crd.shown(_name_of(document)) for document in ours[:5])
         raise ProblemsError(
-            Problem(
+            _invalid(
                 f"contains {len(ours)} documents of kind {KIND} ({names})",
                 source,
                 "Write each into a file of its own, with an inventory source of its own.",
-                reason=Reason.INVALID_DOCUMENT,
             )
         )
     if not ours:
@@ -108,11 +102,10 @@ def parse(text: str | bytes, source: str = "") -> dict[str, Any]:
     document = ours[0]
     if document.get("apiVersion") != API_VERSION:
         raise ProblemsError(
-            Problem(
+            _invalid(
                 f"is {crd.shown(document.get('apiVersion'))}, which this version of the collection does not know",
                 _where(source, ("apiVersion",)),
                 f"Write apiVersion: {API_VERSION}.",
-                reason=Reason.INVALID_DOCUMENT,
             )
         )
     return document
@@ -242,24 +235,17 @@ def _name_of(document: Mapping[str, Any]) -> Any:
 def _no_document(documents: list[Any], source: str) -> Problem:
     example = f"For example:\n{EXAMPLE}"
     if not documents:
-        return Problem(f"is empty; it should contain a {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
+        return _invalid(f"is empty; it should contain a {KIND}", source, example)
     if len(documents) > 1:
-        return Problem(f"contains no document of kind {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
+        return _invalid(f"contains no document of kind {KIND}", source, example)
     document = documents[0]
     if not isinstance(document, dict):
-        return Problem(f"is {crd.kind_of(document)} and not a {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
+        return _invalid(f"is {crd.kind_of(document)} and not a {KIND}", source, example)
     if "kind" in document:
-        return Problem(
-            f"is {crd.shown(document['kind'])}",
-            _where(source, ("kind",)),
-            f"Write kind: {KIND}.",
-            reason=Reason.INVALID_DOCUMENT,
-        )
+        return _invalid(f"is {crd.shown(document['kind'])}", _where(source, ("kind",)), f"Write kind: {KIND}.")
     if near := crd.nearest("kind", document):
-        return Problem(
-            "is no field here", _where(source, (near,)), f"Write kind: {KIND}.", reason=Reason.INVALID_DOCUMENT
-        )
-    return Problem(f"has no field kind, so it is not a {KIND}", source, example, reason=Reason.INVALID_DOCUMENT)
+        return _invalid("is no field here", _where(source, (near,)), f"Write kind: {KIND}.")
+    return _invalid(f"has no field kind, so it is not a {KIND}", source, example)
 
 
 def _head_findings(document: Mapping[str, Any]) -> Iterator[crd.Finding]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..api_object import Object
@@ -21,6 +22,7 @@ from ..yaml_document import UnreadableError, documents_of
 from .crd import nearest
 
 WHERE = "spec.overlay.configMapRef"
+_invalid = partial(Problem, reason=Reason.INVALID_OVERLAY)
 DIRECTIVE = "$patch"
 #: Labels and annotations by which the installer and its Services find what is ours.
 _OUR_PREFIXES = ("app.kubernetes.io/", "installer.karmada.io/")
@@ -61,14 +63,7 @@ def read(spec: Spec, config_maps: Mapping[str, Mapping[str, str]]) -> tuple[list
         try:
             documents = [each for each in documents_of(text) if each is not None]
         except UnreadableError as error:
-            problems.append(
-                Problem(
-                    error.what,
-                    f"{where}, line {error.line}" if error.line else where,
-                    error.remedy,
-                    reason=Reason.INVALID_OVERLAY,
-                )
-            )
+            problems.append(_invalid(error.what, error.place(where), error.remedy))
             continue
         for number, document in enumerate(documents, 1):
             place = f"{where}, document {number}" if len(documents) > 1 else where
@@ -86,12 +81,7 @@ def _not_an_object(document: Any, where: str) -> Problem | None:
         isinstance(each, str) and each for each in (document.get("apiVersion"), document.get("kind"), name)
     ):
         return None
-    return Problem(
-        "does not say which object it is for",
-        where,
-        "write apiVersion, kind and metadata.name of it",
-        reason=Reason.INVALID_OVERLAY,
-    )
+    return _invalid("does not say which object it is for", where, "write apiVersion, kind and metadata.name of it")
 
 
 def laid_over(objects: Iterable[Object], overlays: Sequence[Overlay]) -> list[Object]:
@@ -126,42 +116,29 @@ def _no_such_object(overlay: Overlay, ours: list[tuple[str, str, str]]) -> Probl
     of_kind = sorted(other for each_version, each, other in ours if (each_version, each) == (version, kind))
     kinds = sorted({f"{each} ({each_version})" for each_version, each, _ in ours})
     if not of_kind:
-        return Problem(
-            f"we make no {kind} ({version})",
-            overlay.where,
-            f"there are {', '.join(kinds)}",
-            reason=Reason.INVALID_OVERLAY,
-        )
+        return _invalid(f"we make no {kind} ({version})", overlay.where, f"there are {', '.join(kinds)}")
     near = nearest(name, of_kind)
     listed = ", ".join([near, *(each for each in of_kind if each != near)] if near else of_kind)
-    return Problem(f"there is no {kind} {name}", overlay.where, f"there are {listed}", reason=Reason.INVALID_OVERLAY)
+    return _invalid(f"there is no {kind} {name}", overlay.where, f"there are {listed}")
 
 
 def _forbidden(overlay: Overlay, target: Object) -> Iterator[Problem]:
     patch, where = overlay.patch, overlay.where
     metadata, namespace = patch["metadata"], target["metadata"]["namespace"]
     if metadata.get("namespace", namespace) != namespace:
-        yield Problem(
-            f"is for namespace {metadata['namespace']}; the object is in {namespace}",
-            where,
-            "leave that out",
-            reason=Reason.INVALID_OVERLAY,
+        yield _invalid(
+            f"is for namespace {metadata['namespace']}; the object is in {namespace}", where, "leave that out"
         )
     for field in metadata:
         if field not in ("name", "namespace", "labels", "annotations"):
-            yield Problem(
-                f"sets metadata.{field}",
-                where,
-                "an overlay may set labels and annotations there",
-                reason=Reason.INVALID_OVERLAY,
-            )
+            yield _invalid(f"sets metadata.{field}", where, "an overlay may set labels and annotations there")
     if "status" in patch:
-        yield Problem("sets status", where, "leave it out", reason=Reason.INVALID_OVERLAY)
+        yield _invalid("sets status", where, "leave it out")
     before, after = _protected(target), _protected(_merged_map(target, patch))
     for path in sorted({*before, *after}):
         if before.get(path, _ABSENT) != after.get(path, _ABSENT):
             remedy = _PROTECTED.get(target["kind"], {}).get(path, "the installer tells its objects by it; leave it out")
-            yield Problem(f"changes {path}", where, remedy, reason=Reason.INVALID_OVERLAY)
+            yield _invalid(f"changes {path}", where, remedy)
 
 
 _ABSENT = object()
@@ -227,16 +204,11 @@ def _malformed(value: Any, where: str, path: str, *, entry: bool = False, merged
                 remedy = (
                     f"{DIRECTIVE} may be {' or '.join(allowed)} here" if allowed else "this list is replaced as it is"
                 )
-                yield Problem(f"has {place}: {each!r}", where, remedy, reason=Reason.INVALID_OVERLAY)
+                yield _invalid(f"has {place}: {each!r}", where, remedy)
         elif merged and isinstance(each, list) and (merge_key := _merge_key(key, each)):
             for index, one in enumerate(each):
                 if not isinstance(one, dict) or merge_key not in one:
-                    yield Problem(
-                        f"has no {merge_key} in {place}[{index}]",
-                        where,
-                        "entries are merged by it: add it",
-                        reason=Reason.INVALID_OVERLAY,
-                    )
+                    yield _invalid(f"has no {merge_key} in {place}[{index}]", where, "entries are merged by it: add it")
                 else:
                     yield from _malformed(one, where, f"{place}[{index}]", entry=True)
         else:

@@ -21,7 +21,7 @@ from ..components.spec import ExternalEtcd
 from ..kube.apply import Change
 from ..kube.objects import Ref
 from ..pki import x509
-from ..problems import Problem, ProblemsError, Reason, Severity
+from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
 from .client import Cause, EndpointStatus, EtcdClient, EtcdError, Found
 
@@ -263,7 +263,7 @@ def claim(run: Run) -> list[Change]:
             raise ProblemsError(
                 Problem(str(error), f"{FIELD}.endpoints", _remedy_for(str(error)), reason=Reason.ETCD_REFUSES)
             ) from None
-        run.tell(Problem(f"{_UNMARKED}: {error}", reason=Reason.ETCD_UNREACHABLE, severity=Severity.WARNING))
+        run.tell(Problem.warning(f"{_UNMARKED}: {error}", Reason.ETCD_UNREACHABLE))
         return []
 
 
@@ -333,10 +333,9 @@ def release(run: Run) -> list[Change]:
         return []
     if not run.state.etcd.prefix:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"the keys below {_prefix(run).decode()} in etcd stay, because they were never marked as ours",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
+                Reason.LEFT_BEHIND,
             )
         )
         return []
@@ -369,12 +368,8 @@ def notes(run: Run, found: Sequence[EndpointStatus]) -> list[Problem]:
     if not is_named(run):
         return []
     remedy = "run the installation where it can be reached"
-    unmarked = _warning(f"{_UNMARKED}; {remedy}", Reason.ETCD_UNREACHABLE)
+    unmarked = Problem.warning(f"{_UNMARKED}; {remedy}", Reason.ETCD_UNREACHABLE)
     return [*warnings(found), *([] if run.state.etcd.prefix else [unmarked])]
-
-
-def _warning(what: str, reason: Reason) -> Problem:
-    return Problem(what, reason=reason, severity=Severity.WARNING)
 
 
 def warnings(found: Sequence[EndpointStatus]) -> list[Problem]:
@@ -383,11 +378,13 @@ def warnings(found: Sequence[EndpointStatus]) -> list[Problem]:
     silent = [each for each in found if each.cause is not None]
     if silent and len(silent) == len(found):
         what = f"etcd cannot be asked from this machine, so nothing about it was checked: {silent[0].message}"
-        told.append(_warning(what, Reason.ETCD_UNREACHABLE))
+        told.append(Problem.warning(what, Reason.ETCD_UNREACHABLE))
     elif silent:
-        told += [_warning(f"etcd endpoint {each.url}: {each.message}", Reason.ETCD_UNREACHABLE) for each in silent]
+        told += [
+            Problem.warning(f"etcd endpoint {each.url}: {each.message}", Reason.ETCD_UNREACHABLE) for each in silent
+        ]
     told += [
-        _warning(f"etcd endpoint {each.url} is not healthy: {each.message}", Reason.ETCD_UNHEALTHY)
+        Problem.warning(f"etcd endpoint {each.url} is not healthy: {each.message}", Reason.ETCD_UNHEALTHY)
         for each in found
         if each.message and not each.cause
     ]
@@ -395,5 +392,5 @@ def warnings(found: Sequence[EndpointStatus]) -> list[Problem]:
         floor = releases.ETCD_SECURITY_FLOOR.get(_version(version)[:2])
         if floor and _version(version) < floor:
             what = f"etcd {version} has known vulnerabilities; {'.'.join(map(str, floor))} is the first without them"
-            told.append(_warning(what, Reason.UNSUPPORTED_VERSION))
+            told.append(Problem.warning(what, Reason.UNSUPPORTED_VERSION))
     return told

@@ -130,11 +130,11 @@ def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:
             progress=run.say,
             not_ready=lambda live, _related: reason_not_settled(live),
         )
-    selector = ",".join(f"{key}={value}" for key, value in run.instance.selector(ETCD.name).items())
-    stateful_set = run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+    stateful_set = run.host_cluster.get(*ref)
     if run.check and stateful_set:
         stateful_set = with_next_revision(stateful_set, _template_to_be(run))
-    return stateful_set, list(run.host_cluster.list("v1", "Pod", run.namespace, labels=selector))
+    labels = run.instance.pod_selector(ETCD.name)
+    return stateful_set, list(run.host_cluster.list("v1", "Pod", run.namespace, labels=labels))
 
 
 def _template_to_be(run: Run) -> Object:

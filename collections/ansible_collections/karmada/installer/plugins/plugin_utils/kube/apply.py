@@ -27,10 +27,17 @@ LIST_ABOVE = 3
 LONGEST_PAUSE = 0.2
 
 Action = Literal["created", "changed", "deleted", "unchanged"]
+#: Object to delete, and the UID that it must have; None: any object of that name.
+Target = tuple[Ref, str | None]
 #: Handling of a live object that differs from the desired one: apply if it is ours and refuse otherwise ("ours"),
 #: apply whoever owns it ("adopt"), report it unchanged ("keep"), or neither touch nor report it ("leave").
 Treatment = Literal["ours", "adopt", "keep", "leave"]
 Treat = Callable[[Object], Treatment]
+
+
+def target(live: Object) -> Target:
+    """This object and no other, as a target of a deletion."""
+    return Ref.of(live), live["metadata"]["uid"]
 
 
 def must_be_ours(_live: Object) -> Treatment:
@@ -92,20 +99,13 @@ class Comparison:
     live: Object | None
 
 
-def plan(
-    cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
-) -> list[Change]:
-    """Predict what ``apply_all`` would do. The API server computes the diffs by dry run where it can.
-
-    Raises ProblemsError naming every object that is there and not ours, unless ``treat`` says otherwise of it.
-    """
-    return apply_all(cluster, objects, check=True, treat=treat, workers=workers)
-
-
 def compare(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Comparison]:
-    """Compare each object with the live one, by reads only. Raises like ``plan``."""
+    """Compare each object with the live one, by reads only.
+
+    Raises ProblemsError naming every object that is there and not ours, unless ``treat`` says otherwise of it.
+    """
     wanted = list(objects)
     with _at_once(workers) as pool:
         live = _read(cluster, wanted, pool)
@@ -119,7 +119,7 @@ def compare(
 def survey(
     cluster: Cluster, objects: Iterable[Object], *, treat: Treat = must_be_ours, workers: int = AT_ONCE
 ) -> list[Change]:
-    """Changes that objects need, by reads only and without diffs. Raises like ``plan``."""
+    """Changes that objects need, by reads only and without diffs. Raises like ``compare``."""
     return [step.change for step in compare(cluster, objects, treat=treat, workers=workers)]
 
 
@@ -129,17 +129,16 @@ def apply_all(
     *,
     check: bool = False,
     workers: int = AT_ONCE,
-    on_change: Callable[[Change], None] | None = None,
     treat: Treat = must_be_ours,
 ) -> list[Change]:
     """Apply objects that differ from the live ones; returns a Change for each in order, except those that are left.
 
     An object is not written when its recorded hash is that of the desired object and no field that we set has drifted.
-    ``on_change`` is called for each written object at once, in any order and from other threads, so that a UID can be
-    recorded before a crash loses it. ``treat`` decides on objects that exist.
+    ``treat`` decides on objects that exist. With ``check`` nothing is written, and the changes are predicted; the API
+    server computes the diffs by dry run where it can.
 
     Raises ProblemsError before the first write when an object exists and is not ours. Raises ApplyFailed after all were
-    tried. With ``check`` nothing is written; the API server is asked by dry run where it can answer.
+    tried.
     """
     wanted = list(objects)
     duplicates = {str(ref) for ref, times in Counter(map(Ref.of, wanted)).items() if times > 1}
@@ -151,12 +150,9 @@ def apply_all(
         if step.change.action == "unchanged":
             return step.change
         try:
-            done = _predict(cluster, step) if check else _write(cluster, step)
+            return _predict(cluster, step) if check else _write(cluster, step)
         except ApiError as error:
             return error
-        if on_change and not check and done.action != "unchanged":
-            on_change(done)
-        return done
 
     with _at_once(workers) as pool:
         results = list(pool.map(carry_out, steps))
@@ -165,7 +161,7 @@ def apply_all(
 
 def delete_all(
     cluster: Cluster,
-    targets: Iterable[tuple[Ref, str | None]],
+    targets: Iterable[Target],
     *,
     check: bool = False,
     workers: int = AT_ONCE,
@@ -186,17 +182,17 @@ def delete_all(
     """
     wanted = list(targets)
 
-    def start(target: tuple[Ref, str | None]) -> Change | Exception:
-        ref, uid = target
+    def start(one: Target) -> Change | Exception:
+        ref, uid = one
         try:
-            live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            live = cluster.get(*ref)
             if live is None:
                 return Change(ref, "unchanged", note="was not there")
             found: str = live["metadata"]["uid"]
             if uid and found != uid:
                 return Change(ref, "unchanged", found, note="left alone: it is not the object that we made")
             if not check and not live["metadata"].get("deletionTimestamp"):
-                cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=found, propagation=propagation)
+                cluster.delete(*ref, uid=found, propagation=propagation)
         except Conflict:
             return Change(ref, "unchanged", note="left alone: it is not the object that we made")
         except ApiError as error:
@@ -249,7 +245,7 @@ def _read(cluster: Cluster, wanted: Sequence[Object], pool: Executor) -> dict[Re
     lists = pool.map(lambda key: cluster.list(key[0], key[1], key[2], labels=selector), many)
     live = {Ref.of(one): one for items in lists for one in items}
     missing = [ref for refs in groups.values() for ref in refs if ref not in live]
-    gets = pool.map(lambda ref: cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace), missing)
+    gets = pool.map(lambda ref: cluster.get(*ref), missing)
     live.update({ref: one for ref, one in zip(missing, gets, strict=True) if one})
     return live
 
@@ -305,7 +301,7 @@ def _write(cluster: Cluster, step: Comparison) -> Change:
         if not ports:
             raise
         ref = step.change.ref
-        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": {"ports": ports}})
+        cluster.patch_merge(*ref, {"spec": {"ports": ports}})
         applied = cluster.apply(with_applied_hash(step.desired))
     change = replace(step.change, uid=applied.object["metadata"]["uid"])
     if step.live is None:
@@ -351,7 +347,7 @@ def _remains(
     ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
     while True:
         try:
-            live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+            live = cluster.get(*ref)
         except ApiError as error:
             return error
         if live is None or live["metadata"]["uid"] != change.uid:

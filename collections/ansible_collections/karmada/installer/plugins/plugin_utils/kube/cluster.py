@@ -119,24 +119,6 @@ class Cluster(ApiResources):
         """Client from a kubeconfig in memory. Raises ProblemsError when it does not describe an access."""
         return cls(kubeconfig_module.from_dict(config, context, Origin(f"kubeconfig of {name}")), name)
 
-    @classmethod
-    def from_parts(
-        cls,
-        server: str,
-        ca_pem: str | None,
-        cert_pem: str | None = None,
-        key_pem: str | None = None,
-        token: str | None = None,
-        tls_server_name: str | None = None,
-        name: str = "cluster",
-    ) -> Cluster:
-        """Client from an address and PEM texts; ``ca_pem`` None means this machine's trust store."""
-        access = kubeconfig_module.from_parts(
-            server, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem, token=token, tls_server_name=tls_server_name
-        )
-        access.prepare()
-        return cls(access, name)
-
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
@@ -338,18 +320,17 @@ class Cluster(ApiResources):
         )
         return Applied(self._content(response.data, "PATCH", path), response.status == 201)
 
-    def create(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
-        """Create the object, or POST it to a subresource of the object of that name.
+    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
+        """Create the object.
 
         Retried like every request, so a Conflict may mean that an earlier attempt of this call succeeded.
         """
-        path = self._path_of(obj, subresource, named=subresource is not None)
+        path = self._path_of(obj, named=False)
         return self._json("create", "POST", path, {"dryRun": "All" if dry_run else None}, obj)
 
-    def replace(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
+    def replace(self, obj: Object, subresource: str | None = None) -> Object:
         """Write the whole object. Raises Conflict when its resourceVersion is not the current one."""
-        path = self._path_of(obj, subresource)
-        return self._json("replace", "PUT", path, {"dryRun": "All" if dry_run else None}, obj)
+        return self._json("replace", "PUT", self._path_of(obj, subresource), body=obj)
 
     def patch_merge(
         self,
@@ -359,19 +340,16 @@ class Cluster(ApiResources):
         namespace: str | None,
         patch: Object,
         subresource: str | None = None,
-        *,
-        dry_run: bool = False,
     ) -> Object:
         """Apply a JSON merge patch (null removes a field). Raises NotFound when the object does not exist."""
         path = self._path(api_version, kind, namespace, name, subresource)
         if path is None:
             raise self._no_such_type("PATCH", api_version, kind)
-        query = {"dryRun": "All" if dry_run else None, "fieldManager": FIELD_MANAGER}
         response = self._request(
             "patch",
             "PATCH",
             path,
-            query,
+            {"fieldManager": FIELD_MANAGER},
             patch,
             content_type="application/merge-patch+json",
             outlive_conflicts="resourceVersion" not in patch.get("metadata", {}),
@@ -387,7 +365,6 @@ class Cluster(ApiResources):
         uid: str | None = None,
         propagation: str = "Background",
         grace_seconds: int | None = None,
-        dry_run: bool = False,
     ) -> bool:
         """Request deletion; returns False when the object does not exist. Does not wait for finalizers.
 
@@ -397,7 +374,7 @@ class Cluster(ApiResources):
         path = self._path(api_version, kind, namespace, name)
         if path is None:
             return False
-        options = delete_options(uid, propagation, grace_seconds, dry_run=dry_run)
+        options = delete_options(uid, propagation, grace_seconds)
         for attempt in range(CONFLICTS):
             try:
                 self._send_delete(api_version, kind, path, options)
@@ -416,16 +393,14 @@ class Cluster(ApiResources):
 
     def _send_delete(self, api_version: str, kind: str, path: str, options: Object) -> None:  # noqa: ARG002 - for others
         """Send one deletion. Raises NotFound and Conflict."""
-        self._request("dry-run" if "dryRun" in options else "delete", "DELETE", path, body=options)
+        self._request("delete", "DELETE", path, body=options)
 
 
-def delete_options(uid: str | None, propagation: str, grace_seconds: int | None, *, dry_run: bool) -> Object:
+def delete_options(uid: str | None, propagation: str, grace_seconds: int | None) -> Object:
     """DeleteOptions of a deletion; with ``uid`` it fails when another object has the name."""
     options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
     if uid:
         options["preconditions"] = {"uid": uid}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
-    if dry_run:
-        options["dryRun"] = ["All"]
     return options

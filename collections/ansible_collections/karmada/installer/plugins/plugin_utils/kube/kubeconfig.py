@@ -115,7 +115,9 @@ def from_parts(
     """Access from PEM texts. ``ca_pem`` None means this machine's trust store."""
     credential = Credential(f"Bearer {token}" if token else None, cert_pem, key_pem)
     context = tls_context(ca_pem, server)
-    return Access(server.rstrip("/"), context, lambda: credential, tls_server_name, ca_pem=ca_pem)
+    access = Access(server.rstrip("/"), context, lambda: credential, tls_server_name, ca_pem=ca_pem)
+    access.prepare()
+    return access
 
 
 def from_file(path: str | None, context: str | None) -> Access:
@@ -175,9 +177,7 @@ def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, fold
     token = fields.visible(parts, "token", key)
     if not server or not token or not parts["ca.crt"]:
         raise problem("`server`, `token` or `ca.crt` of the Secret is empty", where, "Fill it.")
-    access = from_parts(server, ca_pem=parts["ca.crt"], token=token)
-    access.prepare()
-    return access
+    return from_parts(server, ca_pem=parts["ca.crt"], token=token)
 
 
 def from_host(content: bytes, context: str | None, where: str, file: str, server: str | None) -> Access:

@@ -7,9 +7,8 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -43,9 +42,8 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _NOT_OURS_TO_SHOW = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
-@dataclass(frozen=True, order=True)
-class Ref:
-    """Reference to an object, enough to get it. ``namespace`` is None for a cluster-scoped object."""
+class Ref(NamedTuple):
+    """Reference to an object, enough to get it: ``cluster.get(*ref)``. A cluster-scoped object has no namespace."""
 
     api_version: str
     kind: str

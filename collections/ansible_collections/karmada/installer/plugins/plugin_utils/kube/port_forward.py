@@ -23,12 +23,11 @@ import urllib3.connection
 import websocket
 from urllib3.util.ssltransport import SSLTransport
 
-from ..api_object import Object, is_true
+from ..api_object import is_true
 from .answer import Ending, hurry
 from .cluster import Cluster
 from .errors import Forbidden, Unreachable
-from .kubeconfig import Access, from_dict, from_parts
-from .kubeconfig_fields import Origin
+from .kubeconfig import Access
 from .transport import POOL
 
 CONNECT_SECONDS = 10.0
@@ -258,39 +257,12 @@ def pool(forwarder: Forwarder, access: Access, size: int) -> urllib3.HTTPSConnec
     return found
 
 
-def cluster_behind(  # noqa: PLR0913 - an address and an identity, in parts
-    front: Cluster,
-    namespace: str,
-    pods: str,
-    port: int,
-    *,
-    kubeconfig: Object | None = None,
-    context: str | None = None,
-    ca_pem: str | None = None,
-    cert_pem: str | None = None,
-    key_pem: str | None = None,
-    token: str | None = None,
-    tls_server_name: str | None = None,
-    name: str = "cluster",
-) -> Cluster:
+def cluster_behind(front: Cluster, namespace: str, pods: str, port: int, access: Access, name: str) -> Cluster:
     """Client of an API server that runs in pods of ``front``, reached by port-forward.
 
-    ``pods`` is a label selector (each connection picks a Ready pod) or the name of one pod. Identity and trust come
-    from ``kubeconfig`` or from the PEM texts. The server's certificate must be valid for ``tls_server_name`` (default:
-    the host of the kubeconfig's server).
+    ``pods`` is a label selector (each connection picks a Ready pod) or the name of one pod. The certificate must be
+    valid for the TLS server name of ``access``, or else for the host of its address, to which nothing connects.
     """
-    if kubeconfig is not None:
-        access = from_dict(kubeconfig, context, Origin(f"kubeconfig of {name}"))
-    else:
-        access = from_parts(
-            f"https://{tls_server_name or 'localhost'}:{port}",
-            ca_pem=ca_pem,
-            cert_pem=cert_pem,
-            key_pem=key_pem,
-            token=token,
-        )
-        access.prepare()
-    access.tls_server_name = tls_server_name or access.tls_server_name
     forwarder = Forwarder(front, namespace, pods, port)
     cluster = Cluster(access, name, pool=pool(forwarder, access, POOL))
     cluster.server = f"{forwarder} through {front.name}"

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ..api_object import Object
 from ..problems import Problem, ProblemsError, Reason
-from .apply import ApplyFailed, Change, Treat, apply_all, delete_all, must_be_ours, survey
+from .apply import ApplyFailed, Change, Target, Treat, apply_all, delete_all, must_be_ours, survey
 from .cluster import Cluster
 from .errors import Conflict
 from .limits import AT_ONCE
@@ -50,7 +50,7 @@ class Step:
     objects: Sequence[Object] = ()
     treat: Treat = must_be_ours
     edits: Mapping[Ref, Edit] = field(default_factory=dict)
-    delete: Sequence[tuple[Ref, str | None]] = ()
+    delete: Sequence[Target] = ()
     propagation: str = "Background"
 
 
@@ -128,7 +128,7 @@ def edit_live(
     empty list if nothing differs. Raises ProblemsError if the object does not exist, or if others keep writing it.
     """
     for _ in range(_TRIES):
-        live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        live = cluster.get(*ref)
         found = live or planned
         if found is None:
             raise ProblemsError(
@@ -142,7 +142,7 @@ def edit_live(
             version = {"resourceVersion": found["metadata"].get("resourceVersion")}
             guarded = {**patch, "metadata": {**patch.get("metadata", {}), **version}}
             try:
-                after = cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, guarded)
+                after = cluster.patch_merge(*ref, guarded)
             except Conflict:
                 continue
         return [Change(ref, "changed", found["metadata"].get("uid"), diff(live, after))]

@@ -28,6 +28,7 @@ from ..components.table import KARMADA_AGENT
 from ..components.types import MEMBER_NAMESPACE, SYSTEM_NAMESPACE, KeyPair, Layout, settings_of
 from ..control_plane.bootstrap import AGENT_GROUP, AGENT_PREFIX, SYSTEM_LABEL, owner_labels
 from ..encoding import base64_text
+from ..kube import rbac
 from ..kube.objects import Ref
 from ..labels import MEMBER_LABEL
 from ..pki import kubeconfig as pki_kubeconfig
@@ -51,7 +52,6 @@ ACTS_BY = (DEPLOYMENT, TOKEN)
 ISSUED_ANNOTATION = "installer.karmada.io/issued"
 CSR_API = "certificates.k8s.io/v1"
 _LEASE_API = "coordination.k8s.io/v1"
-_RBAC = "rbac.authorization.k8s.io"
 _USAGES = ["digital signature", "key encipherment", "client auth"]
 #: Shortest validity that a signer grants.
 _SHORTEST_SECONDS = 600
@@ -96,6 +96,7 @@ def namespace(member: str, owner: str) -> Object:
 def rights(member: str, owner: str) -> list[Object]:
     """RBAC of the agent in the control plane: its own Cluster, Works and leases, and what every agent reads."""
     name, work_group = f"system:karmada:{member}:agent", WORK_API.partition("/")[0]
+    agent = rbac.user(user(member))
     cluster_group, config_group = registration.CLUSTER_API.partition("/")[0], "config.karmada.io"
     everywhere = [
         _rule(cluster_group, ["clusters"], ["get"], member),
@@ -116,8 +117,8 @@ def rights(member: str, owner: str) -> list[Object]:
         _rule(work_group, ["works/status"], ["patch", "update"]),
     ]
     objects = [
-        *_granted(name, None, everywhere, member),
-        *_granted(f"{name}-work", execution_namespace(member), works, member),
+        *rbac.granted(name, everywhere, agent),
+        *rbac.granted(f"{name}-work", works, agent, namespace=execution_namespace(member)),
     ]
     for lease in leases(member):
         # RBAC cannot restrict create to a name.
@@ -125,7 +126,7 @@ def rights(member: str, owner: str) -> list[Object]:
             _rule("coordination.k8s.io", ["leases"], ["create"]),
             _rule("coordination.k8s.io", ["leases"], ["get", "update"], lease.name),
         ]
-        objects += _granted(f"{name}-lease", lease.namespace, rules, member)
+        objects += rbac.granted(f"{name}-lease", rules, agent, namespace=lease.namespace)
     for each in objects:
         each["metadata"]["labels"] = _labels(member, owner)
     return objects
@@ -173,22 +174,6 @@ def _labels(member: str, owner: str) -> dict[str, str]:
 def _rule(group: str, resources: list[str], verbs: list[str], name: str = "") -> Object:
     rule: Object = {"apiGroups": [group], "resources": resources, "verbs": verbs}
     return {**rule, "resourceNames": [name]} if name else rule
-
-
-def _granted(name: str, home: str | None, rules: list[Object], member: str) -> list[Object]:
-    """Role in a namespace, or ClusterRole, with these rules, and its binding to the agent."""
-    prefix, metadata = ("", {"namespace": home}) if home else ("Cluster", {})
-    version = f"{_RBAC}/v1"
-    return [
-        {"apiVersion": version, "kind": f"{prefix}Role", "metadata": {"name": name, **metadata}, "rules": rules},
-        {
-            "apiVersion": version,
-            "kind": f"{prefix}RoleBinding",
-            "metadata": {"name": name, **metadata},
-            "roleRef": {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": name},
-            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": user(member)}],
-        },
-    ]
 
 
 # -- its identity ------------------------------------------------------------------------------------------------------
@@ -305,14 +290,13 @@ def host_access(member: str, endpoint: str, secret: Mapping[str, Any] | None) ->
 
 def references() -> list[Ref]:
     """Objects of an agent on its member, the Deployment first."""
-    rbac = f"{_RBAC}/v1"
     return [
         DEPLOYMENT,
         Ref("v1", "Secret", SECRET, MEMBER_NAMESPACE),
         TOKEN,
         Ref("v1", "ServiceAccount", ACCOUNT, MEMBER_NAMESPACE),
-        Ref(rbac, "ClusterRoleBinding", ROW.name, None),
-        Ref(rbac, "ClusterRole", ROW.name, None),
+        Ref(rbac.API_VERSION, "ClusterRoleBinding", ROW.name, None),
+        Ref(rbac.API_VERSION, "ClusterRole", ROW.name, None),
     ]
 
 

@@ -19,7 +19,7 @@ from ..components.spec import MemberEntry
 from ..components.table import CLIENT_SIGNING_CA, KARMADA_CA
 from ..components.types import KeyPair
 from ..control_plane.bootstrap import AGENT_GROUP, MEMBER_NAMESPACE
-from ..kube.apply import Treatment, delete_all
+from ..kube.apply import Target, Treatment, delete_all, target
 from ..kube.cluster import Cluster
 from ..kube.errors import Conflict
 from ..kube.objects import Ref, claimed_by, owned_by
@@ -37,8 +37,6 @@ from .works import NO_NEW_WORKS_LABEL, ON_LEAVE_LABEL
 #: Time within which the control plane must sign a certificate.
 CERTIFICATE_SECONDS = 60.0
 _PAUSE = 0.2
-#: Object to delete, and its UID.
-Target = tuple[Ref, str | None]
 
 
 def grant(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
@@ -128,8 +126,8 @@ def forget(run: Run, name: str, control_plane: Cluster) -> Iterator[Step]:
 def _granted(run: Run, name: str, control_plane: Cluster) -> list[Target]:
     owner = run.state.owner
     refs = map(Ref.of, agent.rights(name, owner))
-    found = ((ref, control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
-    ours = [(ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == owner]
+    found = (control_plane.get(*ref) for ref in refs)
+    ours = [target(live) for live in found if live and claimed_by(live)[1] == owner]
     return [*ours, *_left_by_a_killed_run(run, name, control_plane)]
 
 
@@ -141,11 +139,9 @@ def end(run: Run, name: str, member: Cluster) -> Iterator[Step]:
     """
     recorded, uids = run.state.owned.get(f"member/{name}", {}), run.state.uids(f"member/{name}")
     # Also recorded objects that a killed run deleted without recording that.
-    gone = {ref: recorded[str(ref)] for ref in agent.references() if str(ref) in recorded}
-    found = (member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.references())
-    gone.update(
-        {Ref.of(each): each["metadata"]["uid"] for each in found if each and owned_by(each, run.state.owner, uids)}
-    )
+    gone: dict[Ref, str | None] = {ref: recorded[str(ref)] for ref in agent.references() if str(ref) in recorded}
+    found = (member.get(*ref) for ref in agent.references())
+    gone.update(target(each) for each in found if each and owned_by(each, run.state.owner, uids))
     # The Deployment or token goes first: a run that finds one of them can rely on the rest of the agent.
     for acts in (True, False):
         targets = [(ref, uid) for ref, uid in gone.items() if (ref in agent.ACTS_BY) is acts]
@@ -153,15 +149,13 @@ def end(run: Run, name: str, member: Cluster) -> Iterator[Step]:
 
 
 def _there(cluster: Cluster, *refs: Ref) -> list[Target]:
-    found = ((ref, cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
-    return [(ref, live["metadata"]["uid"]) for ref, live in found if live]
+    return [target(live) for ref in refs if (live := cluster.get(*ref))]
 
 
 def _left_by_a_killed_run(run: Run, name: str, control_plane: Cluster) -> list[Target]:
     """CertificateSigningRequests of this agent; they outlive their run only if it was killed."""
     labels = agent.selector(name, run.instance.owner)
-    found = control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels)
-    return [(Ref.of(each), each["metadata"]["uid"]) for each in found]
+    return [target(each) for each in control_plane.list(agent.CSR_API, "CertificateSigningRequest", labels=labels)]
 
 
 # -- the identity ------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def clean_member(run: Run, entry: MemberEntry, timeout: float = removal.DELETE_S
         # The member may not have reached the document's mode yet.
         has_agent = registration.may_have_agent(entry, run.state.member(name))
         refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
-        live = [found for ref in refs if (found := member.get(ref.api_version, ref.kind, ref.name, ref.namespace))]
+        live = [found for ref in refs if (found := member.get(*ref))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
         changes = removal.delete_ours(run, member, [*ours, *impersonation(name, member)], timeout)
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)

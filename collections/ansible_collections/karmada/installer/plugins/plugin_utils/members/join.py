@@ -19,8 +19,9 @@ from ..components.table import administrator
 from ..components.types import has_estimators
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.references import cluster_from_secret
+from ..kube import rbac
 from ..kube.answer import OF_A_MEMBER
-from ..kube.apply import Change, Treat, must_be_ours
+from ..kube.apply import Change, Target, Treat, must_be_ours, target
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.objects import Ref, claimed_by, is_uid, owned_by
@@ -454,25 +455,25 @@ def impersonation(name: str, member: Cluster) -> list[Object]:
     return [
         found
         for kind in ("ClusterRoleBinding", "ClusterRole")
-        if (found := member.get(f"{member_rights.RBAC}/v1", kind, registration.IMPERSONATOR))
+        if (found := member.get(rbac.API_VERSION, kind, registration.IMPERSONATOR))
         and registration.made_by_karmada_for(name, found)
     ]
 
 
-def _surplus(run: Run, entry: MemberEntry, member: Cluster) -> list[agent_join.Target]:
+def _surplus(run: Run, entry: MemberEntry, member: Cluster) -> list[Target]:
     """Objects on the member to delete because the document asks for less than before.
 
     Impersonation of an administrator gives all rights, so with scoped rights it is removed entirely.
     """
     acting = impersonation(entry.name, member) if member_rights.are_scoped(entry) else []
     return [
-        *((Ref.of(each), each["metadata"]["uid"]) for each in acting),
+        *map(target, acting),
         *_of_estimator(run, entry),
         *agent_join.surplus(run, entry),
     ]
 
 
-def _of_estimator(run: Run, entry: MemberEntry) -> list[agent_join.Target]:
+def _of_estimator(run: Run, entry: MemberEntry) -> list[Target]:
     """Recorded objects on the member of an estimator that the document no longer asks for."""
     if _has_estimator(run, entry):
         return []

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from ..api_object import Object
 from ..components.spec import MemberEntry
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
-from ..kube.apply import Change, delete_all
+from ..kube.apply import Change, delete_all, target
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, NotFound
 from ..kube.limits import AT_ONCE, SAY_SECONDS
@@ -171,7 +171,7 @@ def _is_between_modes(entry: MemberEntry, cluster: Object, member: Cluster) -> b
     """Return whether no component applies the Works: a change of mode was begun, and no agent is on the member."""
     if entry.former_mode is None or not _pulls(cluster) or member_works.is_going(cluster):
         return False
-    return not any(member.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in agent.ACTS_BY)
+    return not any(member.get(*ref) for ref in agent.ACTS_BY)
 
 
 def _pushed_again(run: Run, cluster: Object, deadline: float, outcome: Outcome) -> Object:
@@ -332,7 +332,7 @@ def _what_holds(control_plane: Cluster, name: str) -> str:
         str(Ref.of(each))
         for kind in ("ResourceBinding", "ClusterResourceBinding")
         for each in control_plane.list("work.karmada.io/v1alpha2", kind)
-        if name in {target.get("name") for target in each["spec"].get("clusters") or []}
+        if name in {chosen.get("name") for chosen in each["spec"].get("clusters") or []}
     ]
     return f"still chosen by {', '.join(bindings[:5])}" if bindings else "by its finalizers"
 
@@ -368,11 +368,11 @@ def _remove_remains(run: Run, name: str, deadline: float) -> list[Change]:
                 _on_each(works, lambda work: _delete(control_plane, work))
                 _strip(control_plane, works)
                 time.sleep(_PAUSE)
-        changes += delete_all(control_plane, [_target(space)], check=run.check, timeout=_left(deadline))
+        changes += delete_all(control_plane, [target(space)], check=run.check, timeout=_left(deadline))
     found = (
         control_plane.get("v1", "Secret", each, MEMBER_NAMESPACE) for each in registration.credential_secrets(name)
     )
-    ours = [_target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
+    ours = [target(each) for each in found if each and claimed_by(each) == (FIELD_MANAGER, run.state.owner)]
     return changes + delete_all(control_plane, ours, check=run.check, timeout=_left(deadline))
 
 
@@ -438,10 +438,7 @@ class _Settled:
         _strip(control_plane, settled)
 
     def _nothing_left(self, work: Mapping[str, object]) -> bool:
-        found = (
-            self._member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
-            for ref in member_works.references(work)
-        )
+        found = (self._member.get(*ref) for ref in member_works.references(work))
         try:
             return not any(live and member_works.is_managed(live) for live in found)
         except ApiError:
@@ -471,7 +468,7 @@ def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
     """Patch the object if it still exists."""
     ref = Ref.of(live)
     try:
-        cluster.patch_merge(ref.api_version, ref.kind, ref.name, ref.namespace, patch)
+        cluster.patch_merge(*ref, patch)
     except NotFound:
         return
 
@@ -479,11 +476,7 @@ def _patch(cluster: Cluster, live: Object, patch: Object) -> None:
 def _delete(cluster: Cluster, live: Object) -> None:
     ref = Ref.of(live)
     if not member_works.is_going(live):
-        cluster.delete(ref.api_version, ref.kind, ref.name, ref.namespace, uid=live["metadata"]["uid"])
-
-
-def _target(live: Object) -> tuple[Ref, str]:
-    return Ref.of(live), live["metadata"]["uid"]
+        cluster.delete(*ref, uid=live["metadata"]["uid"])
 
 
 def _deleted(live: Object) -> Change:

@@ -17,8 +17,9 @@ from ..api_object import Object
 from ..components.spec import MemberEntry
 from ..components.state import FORMER_MODE
 from ..components.table import ADMIN
-from ..control_plane.bootstrap import MEMBER_NAMESPACE, SYSTEM_LABEL, owner_labels
+from ..control_plane.bootstrap import MEMBER_NAMESPACE, labelled
 from ..encoding import base64_files, files_of
+from ..kube import rbac
 from ..pki import kubeconfig as pki_kubeconfig
 from ..problems import Problem, ProblemsError, Reason
 from . import rights as member_rights
@@ -38,7 +39,6 @@ IMPERSONATOR = "karmada-impersonator"
 #: On objects that we create on a member: the control plane that it belongs to.
 CONTROL_PLANE_ANNOTATION = "installer.karmada.io/control-plane"
 CLUSTER_API = "cluster.karmada.io/v1alpha1"
-_RBAC = member_rights.RBAC
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +97,7 @@ def credential_secrets(member: str) -> tuple[str, ...]:
 
 def namespace_on_member(owner: str) -> Object:
     """Namespace of the accounts; it may exist already and belong to somebody else."""
-    return _labelled(
+    return labelled(
         owner, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}}, system=True
     )
 
@@ -117,11 +117,10 @@ def objects_on_member(
     ``estimator`` those of ``estimator_objects`` are included. ``rules`` are the rights of the control plane there. The
     groups of its ``administrators`` get them, too: Karmada proxies requests with the identity of their user.
     """
-    groups = [{"apiGroup": _RBAC, "kind": "Group", "name": name} for name in administrators]
     objects = [
         *account_with_token(account(member)),
         *account_with_token(IMPERSONATOR),
-        *_role_of_account(role(member), account(member), rules, *groups),
+        *_role_of_account(role(member), account(member), rules, *rbac.groups(administrators)),
     ]
     return [
         *marked(objects, owner, control_plane),
@@ -173,21 +172,8 @@ def role_with_all_rights(name: str, account_name: str) -> list[Object]:
 
 def _role_of_account(name: str, account_name: str, rules: Sequence[Object], *others: Object) -> list[Object]:
     """ClusterRole with these rules, and its binding to this account of a member and to the other subjects."""
-    return [
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name},
-            "rules": [dict(rule) for rule in rules],
-        },
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": account_name, "namespace": MEMBER_NAMESPACE}, *others],
-        },
-    ]
+    subject = {"kind": "ServiceAccount", "name": account_name, "namespace": MEMBER_NAMESPACE}
+    return rbac.granted(name, rules, subject, *others)
 
 
 def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object]:
@@ -200,7 +186,7 @@ def marked(objects: list[Object], owner: str, control_plane: str) -> list[Object
                 **each["metadata"],
                 "annotations": {**annotations, CONTROL_PLANE_ANNOTATION: control_plane},
             }
-    return [_labelled(owner, each, system=each["kind"] != "Secret") for each in objects]
+    return [labelled(owner, each, system=each["kind"] != "Secret") for each in objects]
 
 
 def secrets_in_control_plane(
@@ -232,7 +218,7 @@ def secrets_in_control_plane(
                 "data": base64_files(data),
             }
         )
-    return [_labelled(owner, each, system=True) for each in secrets]
+    return [labelled(owner, each, system=True) for each in secrets]
 
 
 def cluster(entry: MemberEntry, owner: str, registration: Registration) -> Object:
@@ -252,7 +238,7 @@ def cluster(entry: MemberEntry, owner: str, registration: Registration) -> Objec
         spec[INSECURE] = True
     spec.update({key: entry.plain[key] for key in ("provider", "region", "zones") if entry.plain.get(key)})
     labels = dict(entry.labels)
-    return _labelled(
+    return labelled(
         owner,
         {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name, "labels": labels}, "spec": spec},
     )
@@ -372,9 +358,3 @@ def made_by_karmada_for(member: str, live: Mapping[str, Any]) -> bool:
     labels = live["metadata"].get("labels") or {}
     managed = labels.get("karmada.io/managed") == "true"
     return managed and annotations.get("work.karmada.io/namespace") == f"karmada-es-{member}"
-
-
-def _labelled(owner: str, each: Object, *, system: bool = False) -> Object:
-    metadata = each["metadata"]
-    labels = {**metadata.get("labels", {}), **owner_labels(owner), **({SYSTEM_LABEL: "true"} if system else {})}
-    return {**each, "metadata": {**metadata, "labels": labels}}

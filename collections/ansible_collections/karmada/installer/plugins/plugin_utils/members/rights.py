@@ -12,13 +12,13 @@ from typing import Any
 
 from ..api_object import Object
 from ..components.spec import MemberEntry
+from ..kube import rbac
 
 #: Field of a member that lists the resources which can be propagated there.
 FIELD = "scopedRights"
 _LOOK = ["list", "watch"]
 _READ = ["get", *_LOOK]
 _KEEP = [*_READ, "create", "update", "delete"]
-RBAC = "rbac.authorization.k8s.io"
 #: A control plane applies any kind that its users propagate, so without a list it needs rights on every kind.
 EVERYTHING: tuple[Object, ...] = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -35,7 +35,7 @@ BY_ITSELF: tuple[Object, ...] = (
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": _KEEP},
     # So are the impersonator's rights, which cannot be created without holding them. Karmada must be able to read that
     # they are missing, or it waits for this before it propagates anything.
-    {"apiGroups": [RBAC], "resources": ["clusterroles", "clusterrolebindings"], "verbs": _READ},
+    {"apiGroups": [rbac.GROUP], "resources": ["clusterroles", "clusterrolebindings"], "verbs": _READ},
 )
 
 

@@ -14,7 +14,7 @@ from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..kube.step import Step
 from ..labels import FIELD_MANAGER
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..run.run import Run
 from . import registration
 
@@ -56,11 +56,5 @@ def unused(run: Run, name: str, member: Cluster) -> list[Object]:
             found.append(live)
             continue
         shown = ", ".join(map(str, objects[:_SHOWN])) + (", …" if objects[_SHOWN:] else "")
-        run.tell(
-            Problem(
-                f"{CRD} {crd} stays on member {name}, because it is in use: {shown}",
-                reason=Reason.LEFT_BEHIND,
-                severity=Severity.HINT,
-            )
-        )
+        run.tell(Problem.hint(f"{CRD} {crd} stays on member {name}, because it is in use: {shown}", Reason.LEFT_BEHIND))
     return found

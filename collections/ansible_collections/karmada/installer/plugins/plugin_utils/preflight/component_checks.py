@@ -14,7 +14,7 @@ from ..components.types import Component, image_pull_secrets, settings_of, setti
 from ..document import manifest, overlay
 from ..document.crd import nearest
 from ..kube.errors import ApiError
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..render import etcd_nodes
 from ..run.run import Run
 from . import account_rights
@@ -85,11 +85,10 @@ def pull_secrets(run: Run) -> Iterable[Problem]:
     for name, components in named.items():
         if run.host_cluster.get("v1", "Secret", name, run.namespace) is None:
             run.tell(
-                Problem(
+                Problem.warning(
                     f"there is no Secret {run.namespace}/{name} in the host cluster, which is to pull images of "
                     f"{', '.join(components)}: a registry that asks for a login refuses them",
-                    reason=Reason.SECRET_NOT_FOUND,
-                    severity=Severity.WARNING,
+                    Reason.SECRET_NOT_FOUND,
                 )
             )
     return ()
@@ -130,7 +129,7 @@ def flags_and_gates(run: Run) -> Iterable[Problem]:
     release = run.instance.release
     for component in (*wanted_rows(run.spec), *agents(run.spec)):
         settings, path = settings_of(component, run.spec), settings_path(component)
-        tag = (settings.image_tag or "").partition("@")[0]
+        tag = settings.image_tag.partition("@")[0]
         if tag not in ("", getattr(release, component.image.release)):
             continue  # flags of somebody else's build are unknown
         flag = "setting" if component.settings_file else "flag"
@@ -156,7 +155,7 @@ def own_images(run: Run) -> Iterable[Problem]:
     """
     before, release = run.state.document, run.instance.release
     for hint in own_images_of.hints(run.spec, release):
-        run.tell(Problem(hint, reason=Reason.UNTESTED_VERSION, severity=Severity.HINT))
+        run.tell(Problem.hint(hint, Reason.UNTESTED_VERSION))
     former = Spec(manifest.with_defaults(before)["spec"]) if before else None
     yield from own_images_of.problems(run.spec, release, former)
 

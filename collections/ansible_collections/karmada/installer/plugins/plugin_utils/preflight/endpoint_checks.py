@@ -13,7 +13,7 @@ from ..components import hosts as component_hosts
 from ..components.hosts import CONTROL_PLANE_ROLE
 from ..components.table import KARMADA_APISERVER, KARMADA_CA
 from ..pki import x509
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..render import load_balancer
 from ..run.reach import Fault
 from ..run.run import Run
@@ -75,11 +75,10 @@ def ingress(run: Run) -> Iterable[Problem]:
         )
     elif not endpoint.pass_through(controller) and not settings.ingress_annotations:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"IngressClass {name} is served by {controller}, which is not known here: if it passes TLS through "
                 "only when told so, tell it by spec.endpoint.ingress.annotations",
-                reason=Reason.ENDPOINT_UNSUPPORTED,
-                severity=Severity.HINT,
+                Reason.ENDPOINT_UNSUPPORTED,
             )
         )
     yield from _taken_host(run, name)
@@ -109,7 +108,7 @@ def _taken_host(run: Run, class_name: str) -> Iterable[Problem]:
     everywhere = not run.host_cluster.can_i([("list", passage.group, passage.resource, None)])
     for each in run.host_cluster.list(passage.api_version, passage.kind, None if everywhere else run.namespace):
         where = (each["metadata"]["namespace"], each["metadata"]["name"])
-        if where != ours and endpoint.takes(each, settings.host or "", class_name):
+        if where != ours and endpoint.takes(each, settings.host, class_name):
             yield Problem(
                 what=f"the name {settings.host} belongs to {passage.kind} {'/'.join(where)}",
                 where="spec.endpoint.host",
@@ -131,7 +130,7 @@ def leads(run: Run) -> Iterable[Problem]:
     port = endpoint.port(settings, None)
     seen = endpoint_look.look(name, port)
     for hint in (*_hints(run, name, seen), *_of_hosts(run, name)):
-        run.tell(Problem(hint, reason=Reason.ENDPOINT_MISDIRECTED, severity=Severity.HINT))
+        run.tell(Problem.hint(hint, Reason.ENDPOINT_MISDIRECTED))
     if not run.place.in_pods and not run.stored_state and any(each.refusal for each in run.observed.values()):
         return  # it may be ours: the host that could tell may be one that cannot be looked at
     ours = run.state.authorities[KARMADA_CA].certificate if run.stored_state else b""

@@ -14,7 +14,7 @@ from ..etcd import external as external_etcd
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..run import selection as selected_members
 from ..run.run import Run
 from . import (
@@ -145,10 +145,9 @@ def _host(run: Run) -> Iterable[Problem]:
     if minor > releases.NEWEST_TESTED_HOST_MINOR:
         newest = ".".join(str(part) for part in releases.NEWEST_TESTED_HOST_MINOR)
         run.tell(
-            Problem(
+            Problem.hint(
                 f"the host cluster runs Kubernetes {version['gitVersion']}; {newest} is the newest that was tried",
-                reason=Reason.UNTESTED_VERSION,
-                severity=Severity.HINT,
+                Reason.UNTESTED_VERSION,
             )
         )
     yield from mode_fields.problems(run.deployment)

@@ -20,7 +20,7 @@ from ..components.state import State
 from ..components.table import ETCD
 from ..components.types import settings_of
 from ..document import mode_fields
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..render import load_balancer, sockets, units
 from ..run import host_access
 from ..run.host_observation import HostFacts, HostObservation, Interface
@@ -92,13 +92,8 @@ def of_members(instance: Instance, observed: Observed) -> dict[str, list[Problem
 def hints(instance: Instance, observed: Observed) -> list[Problem]:
     """Hints, which stop nothing."""
     seen = _seen(component_hosts.all_hosts(instance.spec), observed)
-    hint = Severity.HINT
-    return [
-        Problem(text, one.where, reason=reason, severity=hint)
-        for one in seen
-        for text, reason in _hints_of_one(instance, one)
-    ] + [
-        Problem(f"{text}; let all of them follow the same time servers", reason=Reason.CLOCK_SKEW, severity=hint)
+    return [Problem.hint(text, reason, one.where) for one in seen for text, reason in _hints_of_one(instance, one)] + [
+        Problem.hint(f"{text}; let all of them follow the same time servers", Reason.CLOCK_SKEW)
         for text in _skews(seen, NOTICEABLE_SKEW, TOLERABLE_SKEW)
     ]
 
@@ -114,8 +109,9 @@ def _of_one_host(instance: Instance, host: Host, observed: Observed) -> Iterator
         for check in _OF_ONE_HOST:
             yield from check(instance, one)
         return
-    user = instance.spec.ssh_user or ""
-    yield host_access.problem(observed[host.name].refusal, host=host.name, address=host.address, user=user)
+    yield host_access.problem(
+        observed[host.name].refusal, host=host.name, address=host.address, user=instance.spec.ssh_user
+    )
 
 
 def _of_all_hosts(instance: Instance, seen: Sequence[_Seen]) -> list[Problem]:

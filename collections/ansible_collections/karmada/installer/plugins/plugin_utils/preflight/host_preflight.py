@@ -93,7 +93,7 @@ def _of_leaving(run: Run, abandoned: Sequence[str]) -> Iterator[Problem]:
 
 def _refused(run: Run, hosts: Iterable[Host], abandoned: Sequence[str]) -> Iterator[tuple[Host, Problem]]:
     """Hosts that could not be looked at, with the reason, except those given up by name."""
-    user = run.spec.ssh_user or ""
+    user = run.spec.ssh_user
     for host in hosts:
         refusal = run.handover.observed(host.name).refusal
         if refusal and host.name not in abandoned:
@@ -120,7 +120,7 @@ def _with_keys(run: Run) -> list[Problem]:
     kept = {run.hosts[name]: each for name, each in run.store.kept_by_hosts.items()}
     held = [host for host, each in kept.items() if each.copies and CONTROL_PLANE_ROLE not in host.roles]
     return [
-        _hint(
+        Problem.hint(
             f"{_where(host)} has the keys of all authorities from an earlier time, and no API server; "
             "an install takes them away",
             Reason.LEFT_BEHIND,
@@ -147,7 +147,7 @@ def _not_cleaned(run: Run) -> list[Problem]:
 def left(run: Run) -> list[Problem]:
     """Hosts that have left the document."""
     return [
-        _hint(
+        Problem.hint(
             f"{_where(component_hosts.host_of(entry))} has left the document; an install takes away what is there",
             Reason.HOST_NOT_LISTED,
         )
@@ -159,7 +159,7 @@ def _moved(run: Run) -> list[Problem]:
     """Hosts whose address has changed. Whether it is still the same machine cannot be seen from here."""
     known = run.stored_state.hosts if run.stored_state else {}
     return [
-        _hint(
+        Problem.hint(
             f"{_where(host)} had the address {known[name]['address']} before; should that be another machine, what is "
             "on it stays there: take such a host out of the document first, and add the new one by another name",
             Reason.LEFT_BEHIND,
@@ -167,7 +167,3 @@ def _moved(run: Run) -> list[Problem]:
         for name, host in run.hosts.items()
         if name in known and known[name]["address"] != host.address
     ]
-
-
-def _hint(what: str, reason: Reason) -> Problem:
-    return Problem(what, reason=reason, severity=Severity.HINT)

@@ -26,7 +26,7 @@ from ..members import mode as member_mode
 from ..members import rights as member_rights
 from ..members.plan import Clusters, same_cluster
 from ..members.registration import CLUSTER_API, CONTROL_PLANE_ANNOTATION, IMPERSONATOR, role
-from ..problems import Problem, ProblemsError, Reason, Severity
+from ..problems import Problem, ProblemsError, Reason
 from ..run.reach import Target
 from ..run.run import Run
 from . import cluster_checks, member_rights_checks
@@ -72,9 +72,7 @@ class MemberChecks:
     def _problems(self, entry: MemberEntry) -> Iterable[Problem]:
         with member_join.connected(self.run, entry, LATER_SECONDS) as member:
             if ending := member_access.expiring(member.access, self.run.now):
-                self.run.tell(
-                    Problem(f"{member.name}: {ending}", reason=Reason.CERTIFICATE_EXPIRED, severity=Severity.WARNING)
-                )
+                self.run.tell(Problem.warning(f"{member.name}: {ending}", Reason.CERTIFICATE_EXPIRED))
             try:
                 version = member.version(retry_seconds=PATIENCE_SECONDS)
             except ApiError as error:
@@ -137,11 +135,10 @@ def _tell_of_version(run: Run, member: Cluster, version: Object) -> None:
     oldest, newest = releases.validated_members(run.instance.release)
     if not oldest <= cluster_checks.minor(version) <= newest:
         run.tell(
-            Problem(
+            Problem.hint(
                 f"{member.name} runs Kubernetes {version['gitVersion']}; Karmada {run.instance.release.karmada} was "
                 f"validated with members from {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}",
-                reason=Reason.UNTESTED_VERSION,
-                severity=Severity.HINT,
+                Reason.UNTESTED_VERSION,
             )
         )
 
@@ -202,7 +199,7 @@ def _other_owner(run: Run, entry: MemberEntry, member: Cluster, registered: Clus
         Ref("v1", "ServiceAccount", IMPERSONATOR, MEMBER_NAMESPACE),
         *(agent.references() if entry.pulls else ()),
     ):
-        live = member.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        live = member.get(*ref)
         if live is None or (run.stored_state and claimed_by(live)[1] == run.stored_state.owner):
             continue
         holder = (live["metadata"].get("annotations") or {}).get(CONTROL_PLANE_ANNOTATION)

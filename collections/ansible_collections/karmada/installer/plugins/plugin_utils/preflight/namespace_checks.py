@@ -14,7 +14,7 @@ from ..kube.errors import collected
 from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, NAME_LABEL
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, Reason
 from ..render import cluster_layout
 from ..render import workloads as render
 from ..run.run import Run
@@ -30,7 +30,7 @@ def problems(run: Run) -> Iterable[Problem]:
     outline = render.outline(run.instance, cluster_layout.layout(run.instance), run.state.etcd)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         refs = map(Ref.of, outline)
-        found = pool.map(lambda ref: run.host_cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace), refs)
+        found = pool.map(lambda ref: run.host_cluster.get(*ref), refs)
     present = [each for each in found if each]
     others = collected(partial(_other_control_planes, run))
     yield from others
@@ -121,10 +121,9 @@ def _pod_security(run: Run, namespace: Object, outline: Sequence[Object]) -> Ite
             )
         elif found:
             run.tell(
-                Problem(
+                Problem.hint(
                     f"pods of {name} break the Pod Security level baseline ({'; '.join(found)}); the namespace has "
                     "none, and which one its API server enforces without that cannot be seen from here",
-                    reason=Reason.POD_SECURITY_VIOLATION,
-                    severity=Severity.HINT,
+                    Reason.POD_SECURITY_VIOLATION,
                 )
             )

@@ -66,8 +66,7 @@ def removed(cluster: Cluster, instance: Instance, probe: str, say: Callable[[str
 
 def all_of(cluster: Cluster, instance: Instance, probe: str) -> list[Object]:
     """Pods of a probe, by their name label."""
-    labels = ",".join(f"{key}={value}" for key, value in instance.selector(probe).items())
-    return cluster.list("v1", "Pod", instance.namespace, labels=labels)
+    return cluster.list("v1", "Pod", instance.namespace, labels=instance.pod_selector(probe))
 
 
 def _remove(cluster: Cluster, instance: Instance, probe: str, say: Callable[[str], None]) -> None:

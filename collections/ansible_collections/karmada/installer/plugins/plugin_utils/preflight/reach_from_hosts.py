@@ -22,7 +22,7 @@ from ..kube.kubeconfig import Access
 from ..members import join as member_join
 from ..members import one_member, registration
 from ..members.plan import Clusters
-from ..problems import Problem, ProblemsError, Reason, Severity
+from ..problems import Problem, ProblemsError, Reason
 from ..run import selection as selected_members
 from ..run.reach import Fault, Target, sentences
 from ..run.run import Run
@@ -113,10 +113,9 @@ def _of_entries(run: Run, due: list[MemberEntry]) -> list[Target]:
     for each in found:
         if not each.tls:
             run.tell(
-                Problem(
+                Problem.hint(
                     f"{each.name}: only the port of its proxy {each.url} is tried, not what is behind it",
-                    reason=Reason.CHECK_SKIPPED,
-                    severity=Severity.HINT,
+                    Reason.CHECK_SKIPPED,
                 )
             )
     return found
@@ -141,10 +140,9 @@ def from_hosts(run: Run) -> dict[str, list[Problem]]:
                 found.setdefault(name, (by_name[name], {}))[1][host] = fault
     for host, names in untried.items():
         run.tell(
-            Problem(
+            Problem.hint(
                 f"{host} had not the time to try {len(names)} of the members, so what it reaches is not known of them",
-                reason=Reason.CHECK_SKIPPED,
-                severity=Severity.HINT,
+                Reason.CHECK_SKIPPED,
             )
         )
     entries = run.spec.member_by_name

@@ -24,7 +24,7 @@ from ..members import agent, one_member
 from ..members import join as member_join
 from ..members.plan import Clusters
 from ..members.registration import NAMESPACE_ON_MEMBER
-from ..problems import Problem, ProblemsError, Reason, Severity
+from ..problems import Problem, ProblemsError, Reason
 from ..run import selection as selected_members
 from ..run.reach import Fault, Target
 from ..run.run import Run
@@ -92,10 +92,8 @@ def _of_pulling(run: Run, registered: Clusters, seconds: int) -> dict[str, list[
     if run.stored_state is None or not run.control_plane_exists:
         names = ", ".join(entry.name for entry in due)
         run.tell(
-            Problem(
-                f"whether {names} reach the control plane cannot be tried before there is one",
-                reason=Reason.CHECK_SKIPPED,
-                severity=Severity.HINT,
+            Problem.hint(
+                f"whether {names} reach the control plane cannot be tried before there is one", Reason.CHECK_SKIPPED
             )
         )
         return {}

@@ -99,9 +99,12 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
             container["volumeMounts"].append(
                 {"name": _DIRECTORY, "mountPath": f"{ETCD_DATA}-{_DIRECTORY}", "readOnly": True}
             )
-            spec["volumeClaimTemplates"] = [_host_path_claim(instance, name) for name in ("data", _DIRECTORY)]
+            spec["volumeClaimTemplates"] = [
+                _claim(instance, name, _HOST_PATH_SIZE, HOST_PATH_CLASS) for name in ("data", _DIRECTORY)
+            ]
         else:
-            spec["volumeClaimTemplates"] = [_claim(instance)]
+            size = settings.claim_size or DEFAULT_SIZE
+            spec["volumeClaimTemplates"] = [_claim(instance, "data", size, settings.storage_class)]
         # Data outlives the StatefulSet; uninstall removes it if both the document and the user say so.
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Retain", "whenScaled": "Retain"}
     return {
@@ -112,34 +115,20 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
     }
 
 
-def _claim(instance: Instance) -> Object:
-    settings = settings_of(ETCD, instance.spec)
-    claim: Object = {
+def _claim(instance: Instance, name: str, size: str, storage_class: str | None) -> Object:
+    """Claim of a member; without a class, the host cluster's default class serves it."""
+    spec: Object = {
         "accessModes": ["ReadWriteOnce"],
         "volumeMode": "Filesystem",
-        "resources": {"requests": {"storage": settings.claim_size or DEFAULT_SIZE}},
+        "resources": {"requests": {"storage": size}},
     }
-    if settings.storage_class:
-        claim["storageClassName"] = settings.storage_class
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "labels": instance.labels(ETCD.name)},
-        "spec": claim,
-    }
-
-
-def _host_path_claim(instance: Instance, name: str) -> Object:
+    if storage_class:
+        spec["storageClassName"] = storage_class
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "labels": instance.labels(ETCD.name)},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "volumeMode": "Filesystem",
-            "storageClassName": HOST_PATH_CLASS,
-            "resources": {"requests": {"storage": _HOST_PATH_SIZE}},
-        },
+        "spec": spec,
     }
 
 

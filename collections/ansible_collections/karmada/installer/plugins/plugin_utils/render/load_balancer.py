@@ -108,7 +108,7 @@ def in_turn(instance: Instance, files: Mapping[str, Mapping[str, str]]) -> tuple
 
 def virtual_ip(spec: Spec) -> str:
     """Virtual IP address in its canonical form."""
-    return str(ipaddress.ip_address(spec.endpoint.virtual_ip or ""))
+    return str(ipaddress.ip_address(spec.endpoint.virtual_ip))
 
 
 def interface_problem(host: Host, interface: str) -> Problem | None:

@@ -188,7 +188,7 @@ def passage(instance: Instance, ingress_controller: str) -> list[Object]:
     metadata = instance.metadata(KARMADA_APISERVER.name, name)
     if kind.kind == "Ingress":
         annotations = {**endpoint.pass_through(ingress_controller), **settings.ingress_annotations}
-        spec = _ingress_spec(settings.host or "", name, settings.ingress_class)
+        spec = _ingress_spec(settings.host, name, settings.ingress_class)
     else:
         annotations = dict(settings.route_annotations)
         metadata["labels"] = {**settings.route_labels, **metadata["labels"]}

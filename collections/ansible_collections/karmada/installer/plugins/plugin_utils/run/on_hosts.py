@@ -41,7 +41,7 @@ from ..pki import files as pki_files
 from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from ..render.agent_units import AgentAccess
-from .place import Place, with_hosts
+from .place import CONTROL_PLANE, Place, with_hosts
 from .run import Run
 from .snapshot import Snapshot
 from .store import HostFiles, StateStore
@@ -146,29 +146,23 @@ class OnHosts(Place):
 
     def connect(self, seen: Snapshot) -> Cluster:
         """API server at its endpoint, or on the first host that answers."""
-        own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
-        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         port = KARMADA_APISERVER.listens(self.facts.spec)["https"]
         hosts = component_hosts.hosts_of(self.facts.spec, CONTROL_PLANE_ROLE)
         urls = dict.fromkeys([seen.public_url, *(endpoint.url(host.address, port) for host in hosts)])
         refusals = []
         for url in urls:
-            found = Cluster.from_parts(url, ca_pem, cert_pem, key_pem, name="control plane")
             try:
-                found.get_raw("/readyz", retry_seconds=0)
+                found = self._answering(seen, url)
             except ApiError as error:
                 refusals.append(error.message)
-                found.close()
-            else:
-                if refusals:
-                    self.facts.endpoint_trouble = (
-                        f"the API server does not answer at {seen.public_url} from here: {refusals[0]}"
-                    )
-                return found
+                continue
+            if refusals:
+                self._note_trouble(seen, refusals[0])
+            return found
         raise ProblemsError(
             Problem(
                 what=f"no API server can be reached from here: {'; '.join(refusals)}",
-                where="control plane",
+                where=CONTROL_PLANE,
                 remedy="let this machine reach one of these addresses, or run where they can be reached",
                 reason=Reason.CONTROL_PLANE_UNREACHABLE,
             )

@@ -36,6 +36,7 @@ from ..kube import host_cluster
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.host_cluster import HostCluster
+from ..kube.kubeconfig import Access, from_parts
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, OWNER_LABEL
 from ..pki import certificates
 from ..problems import Problem, Reason
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from ..render.agent_units import AgentAccess
     from .run import Run
 
+#: API server of an instance, as messages call it.
+CONTROL_PLANE = "control plane"
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -138,6 +141,27 @@ class Place(ABC):
     def connect(self, seen: Snapshot) -> Cluster:
         """API server of the instance. Raises ProblemsError if it cannot be reached from here."""
 
+    @staticmethod
+    def _access(seen: Snapshot, url: str) -> Access:
+        """Access to the API server at this address, with the identity of this step."""
+        own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
+        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
+        return from_parts(url, ca_pem=ca_pem, cert_pem=cert_pem, key_pem=key_pem)
+
+    def _answering(self, seen: Snapshot, url: str) -> Cluster:
+        """API server at this address. Raises ApiError if it does not answer."""
+        found = Cluster(self._access(seen, url), CONTROL_PLANE)
+        try:
+            found.get_raw("/readyz", retry_seconds=0)
+        except ApiError:
+            found.close()
+            raise
+        return found
+
+    def _note_trouble(self, seen: Snapshot, message: str) -> None:
+        """Note why the endpoint could not be used."""
+        self.facts.endpoint_trouble = f"the API server does not answer at {seen.public_url} from here: {message}"
+
     @abstractmethod
     def control_plane_exists(self, seen: Snapshot) -> bool:
         """Return whether the API server of the instance has been deployed; in check mode it may not have been."""
@@ -162,8 +186,7 @@ class Place(ABC):
         if not trouble.reason:
             return None
         if trouble.lost:
-            user = self.facts.spec.ssh_user or ""
-            return host_access.problem(trouble.reason, host=host, address=address, user=user)
+            return host_access.problem(trouble.reason, host=host, address=address, user=self.facts.spec.ssh_user)
         what = f'it failed in "{trouble.step}": {trouble.reason}'
         return Problem(what, f"host {host} ({address})", "mend that on the host", reason=Reason.HOST_STEP_FAILED)
 
@@ -335,34 +358,18 @@ class InPods(Place):
 
     def connect(self, seen: Snapshot) -> Cluster:
         """API server, directly if it can be reached, else through the host cluster."""
-        own, authority = seen.own_identity, seen.state.authorities[KARMADA_CA]
-        ca_pem, cert_pem, key_pem = (part.decode() for part in (authority.certificate, own.certificate, own.key))
         if self.facts.spec.endpoint.type != "ClusterIP":
-            direct = Cluster.from_parts(seen.public_url, ca_pem, cert_pem, key_pem, name="control plane")
             try:
-                direct.get_raw("/readyz", retry_seconds=0)
+                return self._answering(seen, seen.public_url)
             except ApiError as error:
-                self.facts.endpoint_trouble = (
-                    f"the API server does not answer at {seen.public_url} from here: {error.message}"
-                )
-                direct.close()
-            else:
-                return direct
+                self._note_trouble(seen, error.message)
         from ..kube.port_forward import cluster_behind  # noqa: PLC0415 - a library that few runs need
 
         instance = seen.instance
-        selector = ",".join(f"{key}={value}" for key, value in instance.selector(KARMADA_APISERVER.name).items())
-        return cluster_behind(
-            self.host_cluster,
-            instance.namespace,
-            selector,
-            KARMADA_APISERVER.listens(self.facts.spec)["https"],
-            ca_pem=ca_pem,
-            cert_pem=cert_pem,
-            key_pem=key_pem,
-            tls_server_name=instance.service_host(KARMADA_APISERVER.name),
-            name="control plane",
-        )
+        port = KARMADA_APISERVER.listens(self.facts.spec)["https"]
+        access = self._access(seen, f"https://{instance.service_host(KARMADA_APISERVER.name)}:{port}")
+        pods = instance.pod_selector(KARMADA_APISERVER.name)
+        return cluster_behind(self.host_cluster, instance.namespace, pods, port, access, CONTROL_PLANE)
 
     def control_plane_exists(self, seen: Snapshot) -> bool:
         """Return whether there is a Deployment of the API server."""

@@ -25,7 +25,7 @@ from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
 from ..document import overlay
 from ..document.references import Connection
-from ..kube.apply import Change, apply_all, delete_all, survey
+from ..kube.apply import Change, Target, apply_all, delete_all, survey, target
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..pki.files import Material
@@ -334,24 +334,19 @@ class Run(Facts):
         """Delete these objects inside the control plane, as far as they exist and are ours."""
         return self._remove(step, self.control_plane, self.ours_in_control_plane(refs))
 
-    def ours_in_control_plane(self, refs: Iterable[Ref]) -> list[tuple[Ref, str | None]]:
+    def ours_in_control_plane(self, refs: Iterable[Ref]) -> list[Target]:
         """Objects inside the control plane, of those given, that exist and are ours, with their UIDs."""
-        found = ((ref, self.control_plane.get(ref.api_version, ref.kind, ref.name, ref.namespace)) for ref in refs)
-        return [
-            (ref, live["metadata"]["uid"]) for ref, live in found if live and claimed_by(live)[1] == self.state.owner
-        ]
+        found = (self.control_plane.get(*ref) for ref in refs)
+        return [target(live) for live in found if live and claimed_by(live)[1] == self.state.owner]
 
     def remove_from_host_cluster(self, step: str, objects: Iterable[Object]) -> list[Change]:
         """Delete these objects of the host cluster, as far as they are ours by label and by record."""
         return self._remove(step, self.host_cluster, self.ours_in_host_cluster(objects))
 
-    def ours_in_host_cluster(self, objects: Iterable[Object]) -> list[tuple[Ref, str | None]]:
+    def ours_in_host_cluster(self, objects: Iterable[Object]) -> list[Target]:
         """Objects of the host cluster, of those given, that are ours by label and by record, with their UIDs."""
-        return [
-            (Ref.of(each), each["metadata"]["uid"])
-            for each in objects
-            if owned_by(each, self.state.owner, self.state.uids(HOST_CLUSTER))
-        ]
+        uids = self.state.uids(HOST_CLUSTER)
+        return [target(each) for each in objects if owned_by(each, self.state.owner, uids)]
 
     def remove_former_passages(self) -> list[Change]:
         """Delete the Ingress or Route of a former endpoint type."""
@@ -368,7 +363,7 @@ class Run(Facts):
                 self.save(replace(self.state, passages=kept))
         return changes
 
-    def _remove(self, step: str, cluster: Cluster, targets: list[tuple[Ref, str | None]]) -> list[Change]:
+    def _remove(self, step: str, cluster: Cluster, targets: list[Target]) -> list[Change]:
         if not targets:
             return []
         if self.check:

@@ -18,6 +18,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 )
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
+#: Constructors that take the reason as their second argument.
+MILDER = (".hint", ".warning")
+CONSTRUCTOR = re.compile(r"\bProblem(\.hint|\.warning)?$")
 #: Only these pass on a reason that was chosen elsewhere.
 PASSED_ON = {
     "document/inventory_source.py",
@@ -28,9 +31,7 @@ PASSED_ON = {
     "members/registered.py",
     "preflight/component_checks.py",
     "preflight/host_checks.py",
-    "preflight/host_preflight.py",
     "report/observe.py",
-    "etcd/external.py",
     "run/host_access.py",
 }
 
@@ -38,7 +39,7 @@ PASSED_ON = {
 def calls(source: str) -> Iterator[ast.Call]:
     """Each place that makes a problem."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Problem":
+        if isinstance(node, ast.Call) and CONSTRUCTOR.search(ast.unparse(node.func)):
             yield node
 
 
@@ -55,7 +56,8 @@ def unnamed(source: str) -> list[int]:
     """Lines of problems that name no member of the list."""
     found = []
     for call in calls(source):
-        given = next((each.value for each in call.keywords if each.arg == "reason"), None)
+        second = call.args[1] if ast.unparse(call.func).endswith(MILDER) and len(call.args) > 1 else None
+        given = next((each.value for each in call.keywords if each.arg == "reason"), second)
         if given is None or not named(given) & set(Reason.__members__):
             found.append(call.lineno)
     return found
@@ -85,6 +87,9 @@ def test_every_reason_is_used() -> None:
         ("Problem('it is odd', reason=Reason.ODD)", [1]),
         ("Problem('it is odd', reason=Reason.LOCKED)", []),
         ("problems.Problem('it is odd', reason=reason)", [1]),
+        ("Problem.hint('it is odd', Reason.LOCKED)", []),
+        ("Problem.warning('it is odd', Reason.ODD)", [1]),
+        ("Problem.hint('it is odd', reason, 'there')", [1]),
     ],
 )
 def test_a_problem_without_a_reason_is_found(source: str, lines: list[int]) -> None:

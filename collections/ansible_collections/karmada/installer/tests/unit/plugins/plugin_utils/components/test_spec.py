@@ -27,6 +27,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
     Section,
     Settings,
     Spec,
+    Text,
     View,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import FORMER_MODE
@@ -91,11 +92,11 @@ def test_an_accessor_is_a_field_of_the_schema_and_knows_whether_it_is_always_the
     always = all(each for _, each in of_view)
     if isinstance(accessor, Always | Section):
         assert always or (kind, name) in FILLED_IN | GIVEN
-    elif isinstance(accessor, Maybe):
+    elif isinstance(accessor, Maybe | Text):
         # A record of a member may be older than the default.
         assert not always or (kind, name) == (MemberEntry, "on_leave")
     leaf = steps[-1][0]
-    shapes = {Listed: "array", Keyed: "object", Section: "object"}
+    shapes = {Text: "string", Listed: "array", Keyed: "object", Section: "object"}
     assert leaf.get("type") == shapes.get(type(accessor), leaf.get("type"))
     # Left out, pull secrets mean something else than an empty list.
     if (kind, name) != (Settings, "image_pull_secrets"):
@@ -111,7 +112,7 @@ def test_every_accessor_is_used() -> None:
 
 def test_what_is_not_given_is_none_or_empty() -> None:
     spec = spec_of()
-    assert (spec.version, spec.external_etcd, spec.endpoint.host) == (None, None, None)
+    assert (spec.version, spec.external_etcd, spec.endpoint.host) == (None, None, "")
     assert (spec.hosts, spec.endpoint.extra_sans, list(spec.members)) == ((), (), [])
     assert spec.endpoint.service_annotations == {}
     assert spec.component("karmadaSearch") is None

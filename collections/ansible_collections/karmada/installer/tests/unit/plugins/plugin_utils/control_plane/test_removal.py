@@ -397,7 +397,7 @@ def test_in_the_control_plane_only_what_is_ours_is_taken_away(monkeypatch: pytes
     theirs["metadata"]["labels"] = {}
     inside = FakeCluster("control plane", *made)
     run.__dict__["control_plane"] = inside
-    refs = [Ref(*each) for name in OPTIONAL_NAMES for each in bootstrap.of_component(name)]
+    refs = [each for name in OPTIONAL_NAMES for each in bootstrap.of_component(name)]
     changes = run.remove_from_control_plane("take away", refs)
     assert {change.action for change in changes} == {"deleted"}
     assert inside.names("APIService") == {"v1beta1.metrics.k8s.io"}

@@ -187,10 +187,9 @@ def test_one_behind_a_port_forward_has_an_end(member: SimulatedMembers, cluster:
     conditions = [{"type": "Ready", "status": "True"}]
     meta = {"name": "one", "namespace": "ns", "labels": {"app": "apiserver"}}
     api.put("api/v1/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"conditions": conditions}})
-    with cluster_behind(
-        cluster, "ns", "app=apiserver", 5443, kubeconfig=there.kubeconfig(), name="control plane"
-    ) as forwarded:
-        forwarded.access.tls_server_name = DNS_NAME
+    access = kubeconfig.from_dict(there.kubeconfig(), None)
+    access.tls_server_name = DNS_NAME
+    with cluster_behind(cluster, "ns", "app=apiserver", 5443, access, "control plane") as forwarded:
         forwarded.limits, forwarded.retry_seconds = HURRIED, 0
         with pytest.raises(Unreachable, match="does not come to an end"):
             forwarded.get("v1", "Namespace", "kube-system")

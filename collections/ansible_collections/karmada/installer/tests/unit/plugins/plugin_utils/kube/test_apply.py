@@ -17,7 +17,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply impor
     Change,
     apply_all,
     delete_all,
-    plan,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
@@ -71,10 +70,8 @@ def test_every_other_uid_is_one_that_a_state_may_hold(uid: str) -> None:
 def test_only_what_differs_is_written_and_shown(cluster: Cluster, api: StubApi) -> None:
     apply_all(cluster, [thing("a"), thing("b")])
     api.requests.clear()
-    heard: list[Change] = []
-    changes = apply_all(cluster, [thing("a"), thing("b", "2")], on_change=heard.append)
+    changes = apply_all(cluster, [thing("a"), thing("b", "2")])
     assert actions(changes) == ["unchanged", "changed"]
-    assert [one.ref.name for one in heard] == ["b"]
     assert "k: '1'" in changes[1].diff["before"]
     assert "k: '2'" in changes[1].diff["after"]
     assert [path.split("?")[0].rpartition("/")[2] for _, path in api.writes()] == ["b"]
@@ -109,7 +106,6 @@ def test_check_mode_writes_nothing_and_predicts(cluster: Cluster, api: StubApi) 
     wanted = [thing("a"), thing("b", "2"), thing("c"), thing("d", namespace="later")]
     changes = apply_all(cluster, wanted, check=True)
     assert actions(changes) == ["unchanged", "changed", "created", "created"]
-    assert changes == plan(cluster, wanted)
     assert "k: '2'" in changes[1].diff["after"]
     assert "namespace: later" in changes[3].diff["after"]
     assert api.writes() == []

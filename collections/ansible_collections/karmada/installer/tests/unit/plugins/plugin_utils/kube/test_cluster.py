@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import transport
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -215,13 +216,13 @@ def test_a_server_that_never_answers_is_given_up(cluster: Cluster, api: StubApi)
 
 def test_a_refused_connection_names_the_address() -> None:
     with closed_port() as port:
-        cluster = Cluster.from_parts(f"https://127.0.0.1:{port}", None, token=TOKEN, name="member1")
+        cluster = Cluster(from_parts(f"https://127.0.0.1:{port}", ca_pem=None, token=TOKEN), "member1")
         with pytest.raises(api_errors.Unreachable, match=f"member1: .*127.0.0.1:{port}.*refused"):
             cluster.version(retry_seconds=0)
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_away(api: StubApi) -> None:
-    cluster = Cluster.from_parts(api.url.replace("http:", "https:"), None, token=TOKEN)
+    cluster = Cluster(from_parts(api.url.replace("http:", "https:"), ca_pem=None, token=TOKEN))
     with pytest.raises(api_errors.Unreachable, match="does not speak TLS"):
         cluster.version()
 

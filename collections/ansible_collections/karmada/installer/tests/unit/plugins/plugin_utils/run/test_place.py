@@ -20,8 +20,10 @@ def test_an_api_server_that_answers_needs_nothing_of_port_forward(monkeypatch: p
         own_identity=identity, state=SimpleNamespace(authorities={KARMADA_CA: identity}), public_url="https://x:5443"
     )
     answers = SimpleNamespace(get_raw=lambda *_given, **_more: b"ok")
-    monkeypatch.setattr(place.Cluster, "from_parts", lambda *_given, **_more: answers)
+    monkeypatch.setattr(place, "from_parts", lambda *_given, **_more: None)
+    monkeypatch.setattr(place, "Cluster", lambda *_given: answers)
     # An import of it, whose library takes time in each fork, would fail.
     monkeypatch.setitem(sys.modules, port_forward.__name__, None)
-    facts: Any = SimpleNamespace(facts=SimpleNamespace(spec=Spec({"endpoint": {"type": "NodePort"}})))
-    assert place.InPods.connect(facts, seen) is answers
+    here: Any = place.InPods.__new__(place.InPods)
+    here.facts = SimpleNamespace(spec=Spec({"endpoint": {"type": "NodePort"}}))
+    assert here.connect(seen) is answers
