@@ -142,7 +142,7 @@ def _members(observed: Observation) -> list[str]:
     if not total:
         return labelled("members", "none" if not observed.wanted_members else "none is registered")
     ordered = sorted(observed.members, key=lambda each: each.ready)
-    rows = [("NAME", "VERSION", "MODE", "AGE", "STATE")]
+    rows: list[tuple[str, ...]] = [("NAME", "VERSION", "MODE", "AGE", "STATE")]
     rows += [_row(each, observed.now) for each in ordered[:MOST_MEMBERS]]
     lines = [*labelled("members", f"{ready} of {total} ready"), *table(rows, "  ")]
     left = ordered[MOST_MEMBERS:]
