@@ -21,6 +21,9 @@ class ActionModule(KarmadaAction):
         found = changed_result(changes, secret=f"{run.namespace}/{run.instance.object_name('admin-config')}")
         if run.connection.kubeconfig_output:
             path = Path(run.connection.kubeconfig_output)
-            found["changed"] |= private_file.write(path, admin_kubeconfig.for_person(run), check=run.check)
+            action = "changed" if path.exists() else "created"
+            if private_file.write(path, admin_kubeconfig.for_person(run), check=run.check):
+                found["changed"] = True
+                found["changes"].append(f"{action} File {path}")
             found["path"] = str(path)
         return found

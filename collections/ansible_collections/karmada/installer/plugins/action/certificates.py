@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import pod_components
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import certificates
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki.files import certificate_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
@@ -33,7 +34,13 @@ def _worth_telling(run: Run, reasons: Mapping[str, list[str]]) -> Mapping[str, l
 
 def _secrets(run: Run) -> list[Object]:
     admin = certificates.ADMIN_FILES
+    components = [
+        each
+        for each in pod_components(run.spec, run.instance.pushed)
+        # That of a member which is not joined gets its first one with the rest of what it needs.
+        if not each.member or all(leaf.name in run.material.leaves for leaf in each.certificates)
+    ]
     return [
-        *workloads.file_set_secrets(run.instance, run.layout, run.material),
+        *workloads.file_set_secrets(run.instance, run.layout, run.material, components),
         workloads.secret(run.instance, "admin", admin.name, certificate_files(admin.certificate, run.material)),
     ]

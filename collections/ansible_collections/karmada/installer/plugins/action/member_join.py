@@ -63,6 +63,7 @@ class ActionModule(KarmadaAction):
                 outcome = outcomes[waited.name]
                 outcome.failed_as(waited)
                 outcome.unready = waited.unready
+        run.handover.worked_on = [entry.name for entry in _sound(entries, outcomes)]
         asked = [name for name, each in outcomes.items() if each.unready or (stage == "reasons" and each.problem)]
         for name, why in member_log.reasons(run, asked).items():
             outcomes[name].problem += f"\n{why}"

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.counts import counted
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import RETAIN
@@ -45,7 +48,7 @@ class ActionModule(KarmadaAction):
 
 def _performed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     if run.stored_state is None:
-        return {"changed": False, "members": [], "broken_members": []}
+        return {"changed": False, "members": [], "broken_members": [], "now": []}
     listed = [entry.name for entry in run.spec.members]
     # Before the first change there need not be a control plane.
     registered = Clusters() if arguments["stage"] == "confirm" else member_join.registered_clusters(run)
@@ -53,7 +56,7 @@ def _performed(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     leaving = [name for name in plan.leave if selected_members.holds(run, name)]
     _confirmed(run, leaving, arguments["confirm"])
     if arguments["stage"] == "confirm" or not leaving:
-        return {"changed": False, "members": [_waiting(name) for name in leaving], "broken_members": []}
+        return {"changed": False, "members": [_waiting(name) for name in leaving], "broken_members": [], "now": []}
     return _leave(run, leaving, registered, arguments)
 
 
@@ -66,17 +69,24 @@ def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:
 def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]) -> dict[str, Any]:
     entries, abandoned, timeout = member_leave.entries(run, names), arguments["abandon"], arguments["timeout"]
 
+    stays: dict[str, set[Ref]] = {}
+
     def work(entry: MemberEntry, outcome: Outcome) -> None:
+        retained = entry.name not in abandoned and (entry.on_leave or RETAIN) == RETAIN
+        if entry.name in registered and retained:
+            space = member_works.execution_namespace(entry.name)
+            works = list(run.control_plane.list(member_works.WORK_API, "Work", space))
+            stays[entry.name] = member_works.propagated(works)
         do = member_leave.give_up if entry.name in abandoned else member_leave.leave
         do(run, entry, registered.get(entry.name), timeout, outcome)
 
     if run.check:
-        return _result(run, entries, member_join.of_each(entries, work, run.trace), arguments)
+        return _result(run, entries, member_join.of_each(entries, work, run.trace), arguments, stays)
     if any(name in registered for name in names):
         member_leave.install_policies(run)
     with run.writing(f"leave {', '.join(names)}"):
         outcomes = member_join.of_each(entries, work, run.trace)
-        result = _result(run, entries, outcomes, arguments)
+        result = _result(run, entries, outcomes, arguments, stays)
         state = run.state
         for outcome in outcomes:
             state = state if outcome.problem else state.without_member(outcome.name)
@@ -85,11 +95,24 @@ def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], argume
 
 
 def _waiting(name: str) -> dict[str, Any]:
-    return {"name": name, "gone": False, "changes": [], "workloads": "", "problem": "", "left": "", "next": ""}
+    return {
+        "name": name,
+        "gone": False,
+        "changes": [],
+        "workloads": "",
+        "stays": 0,
+        "problem": "",
+        "left": "",
+        "next": "",
+    }
 
 
 def _result(
-    run: Run, entries: Sequence[MemberEntry], outcomes: Sequence[Outcome], arguments: dict[str, Any]
+    run: Run,
+    entries: Sequence[MemberEntry],
+    outcomes: Sequence[Outcome],
+    arguments: dict[str, Any],
+    stays: Mapping[str, set[Ref]],
 ) -> dict[str, Any]:
     found = changed_result(
         (change for outcome in outcomes for change in outcome.changes),
@@ -99,6 +122,7 @@ def _result(
                 "gone": not outcome.problem,
                 "changes": [f"{change.action} {change.ref}" for change in outcome.changes],
                 "workloads": entry.on_leave or RETAIN,
+                "stays": len(stays.get(outcome.name, ())),
                 "problem": outcome.problem,
                 "left": outcome.left if not outcome.problem else member_leave.remains_on(run, outcome.name),
                 "next": _next_step(outcome, arguments["abandon"]),
@@ -106,6 +130,11 @@ def _result(
             for entry, outcome in zip(entries, outcomes, strict=True)
         ],
     )
+    gone = [outcome.name for outcome in outcomes if not outcome.problem]
+    for name in gone:
+        if stays.get(name):
+            run.tell(member_works.left_on(name, stays[name], check=run.check))
+    found["now"] = [_now(run, name, stays.get(name)) for name in gone]
     # Whoever is gone is forgotten, which is a change even where nothing else was left to remove.
     found["changed"] = found["changed"] or any(each["gone"] for each in found["members"])
     for each in found["members"]:
@@ -126,6 +155,15 @@ def _result(
         head = f"{len(broken)} of {len(outcomes)} members that leave are not gone:"
         found.update(failed=True, msg="\n".join([head, *broken_members.listing(broken)]))
     return found
+
+
+def _now(run: Run, name: str, stays: Collection[Ref] | None) -> str:
+    """One line: how a member is after this step. ``stays`` None: nothing was to stay, or nothing was registered."""
+    head = f"{name} {'would leave' if run.check else 'has left'}"
+    if stays is None:
+        return head
+    verbs = ("would stay", "would stay") if run.check else ("stays", "stay")
+    return f"{head}; {counted((ref.kind for ref in stays), *verbs)} on it"
 
 
 def _next_step(outcome: Outcome, abandoned: list[str]) -> str:

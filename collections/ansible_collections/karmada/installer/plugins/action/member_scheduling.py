@@ -4,23 +4,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.elsewhere import Stranded
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.scheduling import Placed
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.taints import Taint
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 #: Least seconds between two checks that a member is empty, and between two messages about that.
 PAUSE_SECONDS, SAY_SECONDS = 1.0, 15.0
+TAKEN_BACK = (
+    "the taints that this run has set are taken away again, so that Karmada may place there what was to go; those from "
+    "before stay"
+)
 #: Remaining placements that a message shows.
 SHOWN = 10
 
@@ -35,6 +44,7 @@ class ActionModule(KarmadaAction):
         "state": {"type": "str", "required": True, "choices": list(member_scheduling.TAINTS)},
         "members": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 900},
+        "confirm": {"type": "str", "default": ""},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -44,30 +54,79 @@ class ActionModule(KarmadaAction):
         if not names:
             raise ProblemsError(member_scheduling.refusals(names, ()))
         with _control_plane(run) as control_plane:
-            registered = {each["metadata"]["name"] for each in control_plane.list(CLUSTER_API, "Cluster")}
-            problems = member_scheduling.refusals(names, registered)
+            clusters = {each["metadata"]["name"]: each for each in control_plane.list(CLUSTER_API, "Cluster")}
+            problems = member_scheduling.refusals(names, clusters)
             if arguments["state"] == "drained" and (refusal := member_scheduling.drain_refusal(run.spec)):
                 problems.append(refusal)
             if problems:
                 raise ProblemsError(problems)
-            return _carried_out(run, control_plane, names, arguments)
+            if arguments["state"] == "drained":
+                return _drain(run, control_plane, {name: clusters[name] for name in names}, clusters, arguments)
+            changes = _change_taints(run, control_plane, names, *member_scheduling.TAINTS[arguments["state"]])
+            bindings = _bindings(control_plane)
+            placed = {name: member_scheduling.placed_on(name, bindings) for name in names}
+            return changed_result(changes, left=[], now=_now(run, arguments["state"], placed))
 
 
-def _carried_out(run: Run, control_plane: Cluster, names: list[str], arguments: dict[str, Any]) -> dict[str, Any]:
-    add, remove = member_scheduling.TAINTS[arguments["state"]]
-    changes: list[Change] = []
-    for name in names:
-        changes += member_taints.change(
-            control_plane, name, lambda live: member_taints.patch_of(live, add, remove), check=run.check
-        )
-    if arguments["state"] != "drained":
-        return changed_result(changes, left=[])
-    left = _drained(run, control_plane, names, arguments["timeout"])
+def _drain(
+    run: Run,
+    control_plane: Cluster,
+    drained: dict[str, Object],
+    clusters: dict[str, Object],
+    arguments: dict[str, Any],
+) -> dict[str, Any]:
+    """Cordon and drain these members. Refused where last replicas would go and nobody has asked for that by name."""
+    names, confirmed = list(drained), {name.strip() for name in arguments["confirm"].split(",")}
+    stranded = elsewhere.foreseen(_bindings(control_plane), names, list(clusters.values()))
+    severity = Severity.WARNING if run.check else Severity.ERROR
+    if refusal := elsewhere.refusal(stranded, confirmed, severity):
+        if not run.check:
+            raise ProblemsError(refusal)
+        run.tell(refusal)
+    changes = _change_taints(run, control_plane, names, *member_scheduling.TAINTS["drained"])
+    try:
+        left = _drained(run, control_plane, names, arguments["timeout"], confirmed)
+    except ProblemsError:
+        _take_back(control_plane, drained)
+        raise
     told = [f"{name}: {each}" for name, placed in left.items() for each in placed]
-    found = changed_result(changes, left=told)
+    found = changed_result(changes, left=told, now=[])
     if any(not each.stays for placed in left.values() for each in placed) and not run.check:
         found.update(failed=True, msg=_not_empty(told, arguments["timeout"]))
-    return found
+        return found
+    return {**found, "now": _now(run, "drained", {name: left.get(name, []) for name in names})}
+
+
+def _now(run: Run, state: str, placed: dict[str, list[Placed]]) -> list[str]:
+    return [member_scheduling.now(name, state, there, check=run.check) for name, there in placed.items()]
+
+
+def _change_taints(
+    run: Run, control_plane: Cluster, names: list[str], add: Iterable[Taint], remove: Iterable[str]
+) -> list[Change]:
+    return [
+        change
+        for name in names
+        for change in member_taints.change(
+            control_plane, name, lambda live: member_taints.patch_of(live, add, remove), check=run.check
+        )
+    ]
+
+
+def _take_back(control_plane: Cluster, drained: dict[str, Object]) -> None:
+    """Remove the taints that this run has set, so that Karmada places there again what it was to evict."""
+    ours = {member_taints.name_of(each) for each in member_scheduling.TAINTS["drained"][0]}
+    for name, before in drained.items():
+        there = set(map(member_taints.name_of, before["spec"].get("taints") or ()))
+        member_taints.change(control_plane, name, partial(member_taints.patch_of, add=(), remove=ours - there))
+
+
+def _bindings(control_plane: Cluster) -> list[Object]:
+    return [
+        each
+        for kind in member_scheduling.BINDING_KINDS
+        for each in control_plane.list(member_scheduling.BINDING_API, kind)
+    ]
 
 
 @contextmanager
@@ -99,16 +158,21 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
         control_plane.close()
 
 
-def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float) -> dict[str, list[Placed]]:
-    """Remaining placements of each member, once nothing will move any more or the timeout is over."""
+def _drained(
+    run: Run, control_plane: Cluster, names: list[str], timeout: float, confirmed: Collection[str]
+) -> dict[str, list[Placed]]:
+    """Remaining placements of each member, once nothing will move any more or the timeout is over.
+
+    Raises ProblemsError if the scheduler finds no place for an object whose last replica would go, unless the member
+    was ``confirmed``.
+    """
     deadline, told = time.monotonic() + timeout, time.monotonic()
+    stranded = _Stranded(run, names, confirmed)
     while True:
         began = time.monotonic()
-        bindings = [
-            each
-            for kind in member_scheduling.BINDING_KINDS
-            for each in control_plane.list(member_scheduling.BINDING_API, kind)
-        ]
+        bindings = _bindings(control_plane)
+        if not run.check:
+            stranded.look(bindings)
         left = {name: member_scheduling.placed_on(name, bindings) for name in names}
         going = [f"{name}: {each}" for name, placed in left.items() for each in placed if not each.stays]
         if run.check or not going or time.monotonic() > deadline:
@@ -118,6 +182,30 @@ def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float)
             run.say(f"waiting until {len(going)} resources have gone, such as {going[0]}")
         # Lists of thousands of bindings load the API server.
         time.sleep(max(PAUSE_SECONDS, 3 * (time.monotonic() - began)))
+
+
+class _Stranded:
+    """Objects for which the scheduler finds no place, each told once."""
+
+    def __init__(self, run: Run, names: Collection[str], confirmed: Collection[str]) -> None:
+        self._run, self._names, self._confirmed = run, names, confirmed
+        self._before: set[Stranded] = set()
+        self._told: set[Stranded] = set()
+
+    def look(self, bindings: list[Object]) -> None:
+        """Tell of those that were found in two looks: the condition may be one from before the eviction.
+
+        Raises ProblemsError if the last replica of one would go from a member that was not confirmed.
+        """
+        found = set(elsewhere.seen(bindings, self._names))
+        sure = sorted(found & self._before - self._told, key=str)
+        self._before = found
+        if refusal := elsewhere.refusal(sure, self._confirmed):
+            raise ProblemsError(refusal, consequence=TAKEN_BACK)
+        for each in sure:
+            goes = "; it goes from there all the same, as was confirmed" if each.last else ""
+            self._run.say(f"the scheduler finds no other place for {each}{goes}")
+        self._told |= set(sure)
 
 
 def _not_empty(told: list[str], timeout: int) -> str:

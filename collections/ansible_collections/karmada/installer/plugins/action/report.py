@@ -18,7 +18,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_h
     observe_etcd_on_hosts,
     observe_hosts,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import changes
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say_report
@@ -85,12 +84,12 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Show the report, and return it as data."""
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
-        observed = replace(_observe(run), broken_members=broken)
+        observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
         status = report.status(observed, _former(run.connection.report_output))
         if run.connection.report_output and not run.check:
             # An observation, not part of the wanted state: writing it does not count as a change.
             private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
-        made = changes.of_this_run()
+        made = [str(each) for each in observed.changes]
         summary = block.text(observed, _about(run, observed, made)).splitlines()
         say_report(summary)
         return {
@@ -99,6 +98,5 @@ class ActionModule(KarmadaAction):
             "warnings_found": [str(each) for each in report.warnings(observed)],
             "problems": [each.plain for each in report.problems(observed)],
             "summary": summary,
-            "changes_of_run": made,
             "failure": _failure(broken),
         }

@@ -11,13 +11,19 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import external as external_etcd
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.counts import counted
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
+#: Seconds for the control plane to say what is on members, and number of members that a line names.
+ANSWER_SECONDS, SHOWN = 5.0, 5
 STAGES = ("confirm", "components", "members", "control_plane", "state")
 
 
@@ -42,7 +48,7 @@ class ActionModule(KarmadaAction):
         abandoned: list[str] = arguments["abandon_members"]
         if stage == "confirm":
             _check(run, arguments)
-            return {"changed": False, "installed": True}
+            return {"changed": False, "installed": True, "now": _now(run)}
         if stage == "members":
             return _clean_members(run, abandoned, timeout)
         work: dict[str, Callable[[], list[Change]]] = {
@@ -62,7 +68,7 @@ class ActionModule(KarmadaAction):
     def _without_state(self, run: Run, stage: str, timeout: float) -> dict[str, Any]:
         """Remove our namespace and Lease, all that a run leaves that was killed before it wrote its state."""
         if stage != "state" or run.host_cluster.get("v1", "Namespace", run.namespace) is None:
-            return {"changed": False, "installed": False}
+            return _not_there(run)
         return changed_result(removal.remove_state(run, timeout))
 
 
@@ -70,10 +76,11 @@ def _on_hosts(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Take the part of an uninstall that does not happen on the hosts themselves."""
     stage, timeout, abandoned = arguments["stage"], arguments["timeout"], arguments["abandon_members"]
     if run.stored_state is None:
-        return {"changed": False, "installed": False}
+        return _not_there(run)
     found: dict[str, Any] = {"changed": False}
     if stage == "confirm":
         _check(run, arguments)
+        found["now"] = _now(run)
     elif stage == "members":
         found = _clean_members(run, abandoned, timeout)
     elif stage == "control_plane":
@@ -82,6 +89,34 @@ def _on_hosts(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         _wait_for_members(run, abandoned, timeout)
         found["changed"] = removal.remove_local_files(run)
     return {**found, "installed": True}
+
+
+def _not_there(run: Run) -> dict[str, Any]:
+    return {
+        "changed": False,
+        "installed": False,
+        "now": f"{run.name} is not installed there; nothing is left to remove",
+    }
+
+
+def _now(run: Run) -> str:
+    """Line for the end of an uninstall, made while the control plane can be asked for what stays on members."""
+    kept = "; its data is kept" if run.spec.deletion_policy == "Retain" else ""
+    return f"{run.name} {'would be' if run.check else 'is'} gone{kept}; {_stays(run)}"
+
+
+def _stays(run: Run) -> str:
+    try:
+        if not run.control_plane_exists:
+            return "it had propagated nothing"
+        inside = run.control_plane.with_patience(retry_seconds=ANSWER_SECONDS)
+        found = member_works.by_member(inside.list(member_works.WORK_API, "Work"))
+    except (ApiError, ProblemsError) as error:
+        return f"what stays on members could not be counted ({printable(error, 200)})"
+    verbs = ("would stay", "would stay") if run.check else ("stays", "stay")
+    told = [f"{counted((ref.kind for ref in refs), *verbs)} on {name}" for name, refs in sorted(found.items()) if refs]
+    more = [f"and more on {len(told) - SHOWN} other members"] if len(told) > SHOWN else []
+    return ", ".join([*told[:SHOWN], *more]) or f"nothing {verbs[0]} on members"
 
 
 def _is_going(run: Run) -> bool:

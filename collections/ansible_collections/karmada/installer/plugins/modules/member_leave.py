@@ -117,6 +117,11 @@ members:
       returned: always
       type: str
       sample: Retain
+    stays:
+      description: Number of propagated objects that stay on it, as far as the control plane knows when it begins.
+      returned: always
+      type: int
+      sample: 1
     problem:
       description: Why it is not gone. Empty if it is.
       returned: always
@@ -132,6 +137,13 @@ members:
       returned: always
       type: str
       sample: ""
+now:
+  description: >-
+    One line for each member that has left, or in check mode would leave, that says how much stays on it.
+  returned: always
+  type: list
+  elements: str
+  sample: ["member1 has left; 1 workload stays on it"]
 has_agents_on_hosts:
   description: Whether hosts have agents of members, or had them, so that a step on hosts has to follow.
   returned: always

@@ -49,6 +49,14 @@ options:
       the taints stay.
     type: int
     default: 900
+  confirm:
+    description: >-
+      Names of members, separated by commas, that may be drained although no other cluster could take the last replica
+      of something that runs there. Without them O(state=drained) is refused for such members, before the first change
+      where policies and taints show it, else as soon as the scheduler has found no place; then the taints are as
+      before. In check mode that is a warning.
+    type: str
+    default: ''
 seealso:
   - module: karmada.installer.member_join
 """
@@ -82,4 +90,10 @@ left:
   type: list
   elements: str
   sample: ["member1: ResourceBinding shop/web-deployment of Deployment shop/web (its policy tolerates the taint)"]
+now:
+  description: One line for each member, that says how it is now, or in check mode would be, and how much runs there.
+  returned: success
+  type: list
+  elements: str
+  sample: ["member1 is cordoned; 1 workload still runs there"]
 """

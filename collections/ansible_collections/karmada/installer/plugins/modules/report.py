@@ -10,9 +10,9 @@ version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
   - >-
-    Looks at the host cluster and at the control plane, and says what is there. Changes nothing there. Leaves the
-    report as JSON in the file O(connection.report_output), and shows it as a block of text. In a check it tells what
-    the run would change, and writes no file.
+    Looks at the host cluster and at the control plane, and says what is there, and what the steps before it in the same
+    run have changed, or in check mode would change. Changes nothing there. Leaves the report as JSON in the file
+    O(connection.report_output), except in check mode, and shows it as a block of text.
   - >-
     It does not fail when the control plane is not ready; that is what the phase and the conditions say. What cannot
     be read counts as not ready. It fails when the host cluster does not answer.
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 - name: Show what the run has changed
   ansible.builtin.debug:
-    var: report_result.changes_of_run
+    var: report_result.status.changes
 
 - name: Fail unless everything is ready
   ansible.builtin.assert:
@@ -85,12 +85,6 @@ summary:
   type: list
   elements: str
   sample: ["Karmada control plane prod: Completed"]
-changes_of_run:
-  description: What the run has changed so far, oldest first; in a check, what it would change.
-  returned: success
-  type: list
-  elements: str
-  sample: [created Deployment karmada/prod-scheduler]
 failure:
   description: >-
     Why the run is to fail although it came to its end, which is O(broken_members) in words. Empty where it is not.

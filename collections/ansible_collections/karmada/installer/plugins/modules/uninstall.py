@@ -86,6 +86,12 @@ changes:
   type: list
   elements: str
   sample: ["deleted Deployment karmada-prod/prod-webhook"]
+now:
+  description: >-
+    One line for the end of the removal, that says what is then, with the number of objects that stay on members.
+  returned: with O(stage=confirm), or when there is no control plane
+  type: str
+  sample: prod is gone; 1 workload stays on member1
 installed:
   description: Always false. The host cluster holds no state of this control plane, so there is nothing to remove.
   returned: when there is no control plane

@@ -65,7 +65,7 @@ _ROLES = {ETCD.name: ETCD_ROLE, KARMADA_AGENT_ON_HOST.name: AGENT_ROLE}
 
 def components_on(instance: Instance, host: Host) -> list[Component]:
     """Components that run on this host."""
-    wanted = table.wanted_components(instance.spec, instance.member_places)
+    wanted = table.wanted_components(instance.spec, instance.member_places, instance.pushed)
     return [*(each for each in wanted if role_of(each) in host.roles), *agents_on(instance, host)]
 
 

@@ -12,6 +12,7 @@ from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, MEMBER_LAB
 from . import ip_families
 from .releases import Release
 from .spec import Spec
+from .types import pushed_members
 
 #: Longest label of a DNS name.
 LONGEST_LABEL = 63
@@ -36,6 +37,9 @@ class Instance:
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Member → place of its own components on a host (0, 1, …), from which their ports follow.
     member_places: Mapping[str, int] = field(default_factory=dict)
+    #: Members that may have an estimator: listed in mode Push, or not yet changed from it. Whether one has, shows the
+    #: control plane.
+    pushed: tuple[str, ...] = ()
     #: reference of an image without a digest → the digest that it must have, where one is on record
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Component → number of restarts that it needed without a change of its own.
@@ -67,6 +71,7 @@ class Instance:
             member_places=member_places or {},
             pins=pins or {},
             restarts=restarts or {},
+            pushed=pushed_members(spec),
         )
 
     @property

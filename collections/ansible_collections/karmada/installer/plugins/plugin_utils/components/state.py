@@ -20,7 +20,7 @@ from typing import Any
 
 from ..problems import Problem, ProblemsError, Reason
 from .releases import is_digest
-from .spec import MemberEntry
+from .spec import MemberEntry, Spec
 from .types import KeyPair
 
 #: Field of a record: the member's mode before a change of mode that is not finished.
@@ -111,6 +111,15 @@ class State:
     def member(self, name: str) -> MemberEntry:
         """Record of a member, read as its entry of the document; nothing but its name where it has none."""
         return MemberEntry({"name": name, **self.members.get(name, {})})
+
+    def pushed_members(self, spec: Spec) -> tuple[str, ...]:
+        """Members of the document in mode Push: by their entry, or by their record until a run has changed the mode."""
+
+        def was_pushed(name: str) -> bool:
+            known = self.members.get(name, {})
+            return bool(known.get(FORMER_MODE, known.get("mode")) == "Push")
+
+        return tuple(entry.name for entry in spec.members if not entry.pulls or was_pushed(entry.name))
 
     def uids(self, cluster: str) -> frozenset[str]:
         """UIDs of the objects that we created in this cluster."""

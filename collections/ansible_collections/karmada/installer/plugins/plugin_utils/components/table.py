@@ -420,13 +420,15 @@ def agents(spec: Spec) -> tuple[Component, ...]:
     return (KARMADA_AGENT,) if any(entry.pulls for entry in spec.members) else ()
 
 
-def wanted_components(spec: Spec, places: Mapping[str, int] | None = None) -> tuple[Component, ...]:
-    """Components that this document needs, in the order of the table.
+def wanted_components(
+    spec: Spec, places: Mapping[str, int] | None = None, pushed: Iterable[str] | None = None
+) -> tuple[Component, ...]:
+    """Components that this document needs, in the order of the table; of a per-member row one for each of ``pushed``.
 
-    A per-member row yields one component for each member. ``places`` (member → number) tells them apart where they
-    share a host.
+    By default these are members listed in mode Push. ``places`` (member → number) tells them apart on a shared host.
     """
-    return tuple(each for component in wanted_rows(spec) for each in processes(component, pushed_members(spec), places))
+    members = pushed_members(spec) if pushed is None else tuple(pushed)
+    return tuple(each for component in wanted_rows(spec) for each in processes(component, members, places))
 
 
 def pod_rows(spec: Spec) -> tuple[Component, ...]:
@@ -434,9 +436,9 @@ def pod_rows(spec: Spec) -> tuple[Component, ...]:
     return tuple(component for component in wanted_rows(spec) if not component.is_on_hosts(spec))
 
 
-def pod_components(spec: Spec) -> tuple[Component, ...]:
-    """Components that run in pods of the host cluster."""
-    return tuple(component for component in wanted_components(spec) if not component.is_on_hosts(spec))
+def pod_components(spec: Spec, pushed: Iterable[str] | None = None) -> tuple[Component, ...]:
+    """Components that run in pods of the host cluster; ``pushed`` as for ``wanted_components``."""
+    return tuple(each for each in wanted_components(spec, pushed=pushed) if not each.is_on_hosts(spec))
 
 
 def processes(
@@ -487,9 +489,11 @@ def administrator(spec: Spec) -> LeafCertificate:
     return replace(ADMIN, common_name=f"{ADMIN.common_name}:{generation}", organizations=groups)
 
 
-def wanted_leaf_certificates(spec: Spec, component: Component | None = None) -> tuple[LeafCertificate, ...]:
+def wanted_leaf_certificates(
+    spec: Spec, component: Component | None = None, pushed: Iterable[str] | None = None
+) -> tuple[LeafCertificate, ...]:
     """Leaf certificates that this document needs: for pods and the administrator, or for one component."""
     authorities = wanted_authorities(spec)
-    leaves = component.certificates if component else leaf_certificates(pod_components(spec))
+    leaves = component.certificates if component else leaf_certificates(pod_components(spec, pushed))
     named = (administrator(spec) if leaf is ADMIN else leaf for leaf in leaves)
     return tuple(leaf for leaf in named if leaf.authority in authorities)

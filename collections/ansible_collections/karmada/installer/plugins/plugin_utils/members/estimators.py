@@ -21,9 +21,11 @@ from ..kube.objects import Ref
 from ..kube.readiness import reason_not_ready
 from ..kube.wait import wait_until
 from ..labels import NAME_LABEL, OWNER_LABEL
+from ..pki import certificates
 from ..render import workloads as render
 from ..run.run import HOST_CLUSTER, Run
 from . import broken as broken_members
+from . import mode as member_mode
 from . import one_member, registration
 
 ROW = KARMADA_SCHEDULER_ESTIMATOR
@@ -43,7 +45,10 @@ class Joined:
 
 def joined(run: Run) -> Joined:
     """Access and readiness of the members that are to have an estimator, read from the control plane."""
-    wanted = [each.member for each in wanted_estimators(run)]
+    possible = [each.member for each in wanted_estimators(run)]
+    found = run.control_plane.list(registration.CLUSTER_API, "Cluster") if possible else ()
+    clusters = {each["metadata"]["name"]: each for each in found}
+    wanted = [name for name in possible if _mode(run, name, clusters.get(name)) == registration.PUSH]
     kept = {registration.estimator_secret(name) for name in wanted}
     secrets = _ours(run, "Secret", MEMBER_NAMESPACE)
     stale = tuple(
@@ -51,9 +56,6 @@ def joined(run: Run) -> Joined:
         for name, secret in secrets.items()
         if name.endswith(registration.estimator_secret("")) and name not in kept
     )
-    if not wanted:
-        return Joined({}, (), stale)
-    clusters = {each["metadata"]["name"]: each for each in run.control_plane.list(registration.CLUSTER_API, "Cluster")}
     access = {}
     for name in wanted:
         secret = secrets.get(registration.estimator_secret(name))
@@ -97,14 +99,25 @@ def in_pods(run: Run, found: Joined, timeout: float) -> list[Change]:
 
 
 def wanted_estimators(run: Run) -> tuple[Component, ...]:
-    """Estimators that the document asks for, whether their members are joined or not."""
-    wanted = wanted_components(run.spec, run.instance.member_places)
+    """Estimators that members of the document may have, whether these are joined or not."""
+    wanted = wanted_components(run.spec, run.instance.member_places, run.instance.pushed)
     return tuple(each for each in wanted if each.row == ROW.name)
+
+
+def _mode(run: Run, name: str, cluster: Object | None) -> str:
+    """Mode that a member is registered with, or would be after this run if it is a check."""
+    listed = run.spec.member_by_name[name].mode
+    if cluster is None or (run.check and name in run.handover.worked_on):
+        return listed
+    return member_mode.of_cluster(cluster)
 
 
 def _objects(run: Run, components: list[Component], found: Joined) -> list[Object]:
     instance, layout = run.instance, run.layout
-    material = replace(run.material, member_access=found.access)
+    leaves = [leaf for each in components for leaf in each.certificates]
+    there = run.material.leaves
+    issued = certificates.issue_missing(instance, run.state, layout, there, run.now, leaf_table=leaves)
+    material = replace(run.material, leaves={**there, **issued.material.leaves}, member_access=found.access)
     return [
         *render.file_set_secrets(instance, layout, material, components),
         *(

@@ -205,7 +205,8 @@ def check_state(entry: MemberEntry, live: Object | None) -> None:
         return
     name, where = entry.name, f"spec.members[{entry.name}]"
     if live["metadata"].get("deletionTimestamp"):
-        remedy = "take it out of the document and run again, which brings that to its end; then list it once more"
+        remedy = "take it out of the document and run again, which brings that to its end; then list it once more: "
+        remedy += "policies take over what stays on it by conflictResolution: Overwrite"
         raise ProblemsError(
             Problem(f"the Cluster {name} is being deleted", where, remedy, reason=Reason.MEMBER_LEAVING)
         )

@@ -10,6 +10,7 @@ from typing import Any
 from ..components.spec import Settings, Spec
 from ..kube.objects import Ref
 from ..problems import Problem, Reason
+from .counts import counted
 from .taints import Taint, name_of
 
 #: Taint that ``karmadactl cordon`` sets and ``uncordon`` removes.
@@ -30,11 +31,14 @@ _EVICTION_FLAG = "enable-no-execute-taint-eviction"
 
 @dataclass(frozen=True)
 class Placed:
-    """An object that is still placed on a member; ``stays`` if waiting will not change that."""
+    """An object that is still placed on a member; ``stays`` if waiting will not change that. ``kind`` is that of the
+    object itself, not of its binding.
+    """
 
     what: str
     why: str
     stays: bool = False
+    kind: str = ""
 
     def __str__(self) -> str:
         return f"{self.what} ({self.why})"
@@ -91,19 +95,38 @@ def placed_on(member: str, bindings: Iterable[Mapping[str, Any]]) -> list[Placed
 
 def _placed(member: str, binding: Mapping[str, Any]) -> Placed | None:
     spec = binding["spec"]
-    resource = spec.get("resource") or {}
-    of = f"{resource.get('kind', '')} {'/'.join(filter(None, (resource.get('namespace'), resource.get('name', ''))))}"
-    what = f"{Ref.of(dict(binding))} of {of}"
-    if member in _names(spec.get("clusters")):
+    kind = str((spec.get("resource") or {}).get("kind", ""))
+    what = f"{Ref.of(dict(binding))} of {resource_of(binding)}"
+    if member in targets_of(binding):
         if tolerates((spec.get("placement") or {}).get("clusterTolerations") or ()):
-            return Placed(what, "its policy tolerates the taint", stays=True)
-        return Placed(what, "not moved yet")
+            return Placed(what, "its policy tolerates the taint", stays=True, kind=kind)
+        return Placed(what, "not moved yet", kind=kind)
     if any(each.get("fromCluster") == member for each in spec.get("gracefulEvictionTasks") or ()):
-        return Placed(what, "stays until it is healthy elsewhere, for 10 minutes at most")
+        return Placed(what, "stays until it is healthy elsewhere, for 10 minutes at most", kind=kind)
     users = [each for each in spec.get("requiredBy") or () if member in _names(each.get("clusters"))]
     if users:
-        return Placed(what, f"needed by {', '.join(sorted(each.get('name', '') for each in users))}")
+        return Placed(what, f"needed by {', '.join(sorted(each.get('name', '') for each in users))}", kind=kind)
     return None
+
+
+def resource_of(binding: Mapping[str, Any]) -> str:
+    """Propagated object of a binding, for people."""
+    resource = binding["spec"].get("resource") or {}
+    name = "/".join(filter(None, (resource.get("namespace"), resource.get("name", ""))))
+    return f"{resource.get('kind', '')} {name}"
+
+
+def targets_of(binding: Mapping[str, Any]) -> set[str]:
+    """Members that the scheduler has chosen for a binding."""
+    return _names(binding["spec"].get("clusters"))
+
+
+def now(member: str, state: str, placed: Iterable[Placed], *, check: bool) -> str:
+    """One line: how a member is after a step that has set this state, or would be."""
+    kinds = [each.kind for each in placed]
+    there = counted(kinds, "still runs there", "still run there") if kinds else "nothing runs there"
+    states = {"cordoned": "cordoned", "drained": "drained", "uncordoned": "used again"}
+    return f"{member} {'would be' if check else 'is'} {states[state]}; {there}"
 
 
 def _names(clusters: Iterable[Mapping[str, Any]] | None) -> set[str]:
@@ -112,17 +135,26 @@ def _names(clusters: Iterable[Mapping[str, Any]] | None) -> set[str]:
 
 def tolerates(tolerations: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether these tolerations of a placement tolerate the taint of a drained member for ever."""
-    matching = [
+    matching = _matching(tolerations, DRAIN)
+    return bool(matching) and all(each.get("tolerationSeconds") is None for each in matching)
+
+
+def tolerates_taint(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
+    """Return whether these tolerations of a placement let something be placed in spite of this taint."""
+    return bool(_matching(tolerations, taint))
+
+
+def _matching(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> list[Mapping[str, Any]]:
+    return [
         each
         for each in tolerations
-        if each.get("effect") in (None, "", DRAIN["effect"])
+        if each.get("effect") in (None, "", taint["effect"])
         and (
-            (each.get("operator") == "Exists" and each.get("key") in (None, "", DRAIN["key"]))
+            (each.get("operator") == "Exists" and each.get("key") in (None, "", taint["key"]))
             or (
                 each.get("operator") in (None, "", "Equal")
-                and each.get("key") == DRAIN["key"]
-                and not each.get("value")
+                and each.get("key") == taint["key"]
+                and (each.get("value") or "") == (taint.get("value") or "")
             )
         )
     ]
-    return bool(matching) and all(each.get("tolerationSeconds") is None for each in matching)

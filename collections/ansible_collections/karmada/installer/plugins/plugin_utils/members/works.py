@@ -9,12 +9,14 @@ API server must refuse to revert it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..api_object import Object
 from ..control_plane.bootstrap import owner_labels
 from ..kube.objects import Ref
+from ..problems import Problem, Reason, Severity
+from .counts import counted
 from .registration import RETAIN
 
 WORK_API = "work.karmada.io/v1alpha1"
@@ -138,6 +140,33 @@ def references(work: Mapping[str, Any]) -> list[Ref]:
     return [Ref.of(each) for each in manifests if each.get("kind") and (each.get("metadata") or {}).get("name")]
 
 
+def propagated(works: Sequence[Mapping[str, Any]]) -> set[Ref]:
+    """Objects on the member that these Works apply for applications, and not for the Cluster itself."""
+    return {ref for work in works if not is_of_cluster(work) for ref in references(work)}
+
+
+def by_member(works: Iterable[Mapping[str, Any]]) -> dict[str, set[Ref]]:
+    """Propagated objects of these Works of all execution namespaces, by member."""
+    prefix, found = execution_namespace(""), dict[str, list[Mapping[str, Any]]]()
+    for work in works:
+        namespace = work["metadata"].get("namespace", "")
+        if namespace.startswith(prefix):
+            found.setdefault(namespace.removeprefix(prefix), []).append(work)
+    return {name: propagated(each) for name, each in found.items()}
+
+
+def left_on(member: str, found: Collection[Ref], *, check: bool) -> Problem:
+    """Hint at objects that stay on a member which has left, and at the condition for their return."""
+    verbs = ("would stay", "would stay") if check else ("stays", "stay")
+    return Problem(
+        what=f"{counted((ref.kind for ref in found), *verbs)} there, as the member's own",
+        where=f"member {member}",
+        remedy="should it come back, Karmada takes over only what a policy with conflictResolution: Overwrite chooses",
+        reason=Reason.LEFT_BEHIND,
+        severity=Severity.HINT,
+    )
+
+
 def is_managed(live: Mapping[str, Any]) -> bool:
     """Return whether Karmada claims this object of a member."""
     key, value = _MANAGED
@@ -146,6 +175,6 @@ def is_managed(live: Mapping[str, Any]) -> bool:
 
 def told(works: Sequence[Mapping[str, Any]]) -> str:
     """Objects on the member that these Works apply, for people: some names, and the number of the others."""
-    found = sorted({str(ref) for work in works if not is_of_cluster(work) for ref in references(work)})
+    found = sorted(map(str, propagated(works)))
     more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     return ", ".join([*found[:_SHOWN], *more])

@@ -87,8 +87,8 @@ def unusable_authorities(state: State, spec: Spec, now: datetime) -> list[Proble
 
 def present_leaves(instance: Instance, secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyPair]:
     """Leaves found in Secrets of the host cluster. ``secrets``: object name → Secret."""
-    found, components = {}, wanted_components(instance.spec)
-    for leaf in wanted_leaf_certificates(instance.spec):
+    found, components = {}, wanted_components(instance.spec, pushed=instance.pushed)
+    for leaf in wanted_leaf_certificates(instance.spec, pushed=instance.pushed):
         files = file_set_of(leaf, components)
         data = (secrets.get(instance.object_name(files.name)) or {}).get("data") or {}
         certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
@@ -119,7 +119,8 @@ def issue_missing(
     validity, renew_before = map(x509.parse_duration, (settings.validity, settings.renew_before))
     leaves: dict[str, KeyPair] = {}
     reasons: dict[str, list[str]] = {}
-    for leaf in wanted_leaf_certificates(instance.spec) if leaf_table is None else leaf_table:
+    every = wanted_leaf_certificates(instance.spec, pushed=instance.pushed) if leaf_table is None else leaf_table
+    for leaf in every:
         want, authority, have = wanted(leaf, layout), state.authorities[leaf.authority], present.get(leaf.name)
         why = x509.reasons_to_reissue(want, have, authority.certificate, algorithm, now, renew_before)
         if have is None or why:

@@ -93,7 +93,7 @@ def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str
             return loopback + _etcd_names(instance)
         return loopback + _service_names(instance, component.name) if component.served_port else loopback
 
-    per_member = [component for component in wanted_components(instance.spec) if component.member]
+    per_member = [each for each in wanted_components(instance.spec, pushed=instance.pushed) if each.member]
     return server_names(instance, per_member, own, endpoint_hosts)
 
 

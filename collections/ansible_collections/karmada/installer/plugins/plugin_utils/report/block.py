@@ -154,6 +154,7 @@ def _members(observed: Observation) -> list[str]:
 
 def _row(member: MemberStatus, now: datetime) -> tuple[str, ...]:
     state = "Ready" if member.ready else member.reason
+    state += f", {member.scheduling}" if member.scheduling else ""
     if member.agent_hosts:
         state += f", agent on {', '.join(member.agent_hosts)}"
     return member.name, member.version or "-", member.mode, age(member.since, now), state
@@ -166,7 +167,7 @@ def _changed(about: About) -> list[str]:
     if len(about.changes) <= MOST_CHANGES:
         rows = [f"changed{took}:", *(f"  {each}" for each in about.changes)]
         return [line for row in rows for line in wrapped(row)]
-    lines = labelled("changed", f"{len(about.changes)} objects and hosts{took}")
+    lines = labelled("changed", f"{len(about.changes)} things{took}")
     for verb, changes in _by_verb(about.changes).items():
         lines += labelled(f"  {verb}", _kinds(changes))
     return lines

@@ -19,6 +19,8 @@ from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..kube.readiness import reason_not_ready
 from ..labels import INSTANCE_LABEL, MEMBER_LABEL, NAME_LABEL
 from ..members.registration import CLUSTER_API
+from ..members.scheduling import CORDON, DRAIN
+from ..members.taints import name_of
 from ..pki import certificates, x509
 from ..pki.files import certificate_files
 from ..problems import Problem, Reason, Severity
@@ -233,6 +235,7 @@ def control_plane_answers(run: Run) -> dict[str, Any]:
 
 def _member(cluster: Object) -> MemberStatus:
     status, ready = cluster.get("status") or {}, condition(cluster, "Ready")
+    taints = set(map(name_of, cluster["spec"].get("taints") or ()))
     return MemberStatus(
         name=cluster["metadata"]["name"],
         mode=cluster["spec"].get("syncMode", ""),
@@ -242,4 +245,6 @@ def _member(cluster: Object) -> MemberStatus:
         reason=printable(ready.get("reason", "NotSeenYet"), _WORD),
         since=cluster["metadata"].get("creationTimestamp", ""),
         ready_since=ready.get("lastTransitionTime", ""),
+        cordoned=name_of(CORDON) in taints,
+        draining=name_of(DRAIN) in taints,
     )

@@ -15,6 +15,7 @@ from ..components.table import ETCD, KARMADA_APISERVER, ON_HOSTS, wanted_compone
 from ..components.types import Component, LeafCertificate, members_with_agent_hosts
 from ..etcd import external as external_etcd
 from ..etcd.client import EndpointStatus, EtcdClient
+from ..members.registration import PUSH
 from ..pki import certificates, x509
 from ..preflight import host_preflight
 from ..problems import Problem, ProblemsError, Reason, Severity
@@ -48,10 +49,12 @@ def observe_hosts(run: Run) -> Observation:
     hosts = members_with_agent_hosts(run.spec)
     members = [replace(each, agent_hosts=hosts.get(each.name, ())) for each in api.get("members", ())]
     etcd = _etcd(run) if installed else []
+    joined = {each.name for each in members if each.mode == PUSH}
+    pushed = [name for name in run.instance.pushed if name in joined or not api]
     seen = Seen(
         api={**api, "members": members} if api else api,
         components=[
-            *(_component(run, component) for component in wanted_components(run.spec)),
+            *(_component(run, component) for component in wanted_components(run.spec, pushed=pushed)),
             *_agents(run),
         ],
         versions=_running_versions(run),
@@ -156,7 +159,7 @@ def _different_programs(run: Run) -> list[Problem]:
 def _running_versions(run: Run) -> dict[str, str]:
     """Running components of Karmada → version by the path of the program; the oldest if hosts differ."""
     found: dict[str, str] = {}
-    for component in wanted_components(run.spec):
+    for component in wanted_components(run.spec, pushed=run.instance.pushed):
         if component.image.release != "karmada":
             continue
         for name in run.hosts:
@@ -199,7 +202,7 @@ def _folder(component: Component, leaf: LeafCertificate) -> str:
 def _expiries(run: Run) -> dict[str, str]:
     """Certificate → end of its validity; for certificates that each host has, the earliest."""
     found = dict(certificates.expiries(run.material))
-    for component in wanted_components(run.spec):
+    for component in wanted_components(run.spec, pushed=run.instance.pushed):
         for leaf in wanted_leaf_certificates(run.spec, component):
             ends = [
                 x509.expiry(base64.b64decode(content)).isoformat()

@@ -12,6 +12,7 @@ from typing import Any
 from ..etcd.client import EndpointStatus
 from ..members.broken import BrokenMember
 from ..problems import Problem, Reason, Severity, in_order
+from ..run.changes import StepChange
 
 #: Certificates with less validity left than this cause a warning.
 EXPIRY_WARNING = timedelta(days=30)
@@ -26,6 +27,8 @@ NOT_JOINED = "NotJoined"
 MESSAGE_LENGTH = 4096
 #: Problems that the schema of the status allows; errors come first.
 MOST_PROBLEMS = 64
+#: Changes that the schema of the status allows.
+MOST_CHANGES = 1024
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class MemberStatus:
     ready_since: str = ""
     #: Plain hosts that run its agent; empty if it has none, or in pods.
     agent_hosts: Sequence[str] = ()
+    #: Taints of the playbooks ``cordon`` and ``drain``, or of ``karmadactl cordon``: nothing new is placed on it.
+    cordoned: bool = False
+    draining: bool = False
+
+    @property
+    def scheduling(self) -> str:
+        """Word for its taints; empty if workloads are placed on it."""
+        return "draining" if self.draining else "cordoned" if self.cordoned else ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,9 @@ class Observation:
     etcd_endpoints: Sequence[EndpointStatus] = ()
     #: Members that this run could not bring to their desired state.
     broken_members: Sequence[BrokenMember] = ()
+    #: Changes that this run has made, or in check mode would make.
+    changes: Sequence[StepChange] = ()
+    check: bool = False
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -119,6 +133,8 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         },
         "members": _members(observed),
         "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
+        "changes": [each.plain for each in observed.changes[:MOST_CHANGES]],
+        "changesTotal": len(observed.changes),
         "problems": [
             {key: text[:MESSAGE_LENGTH] for key, text in each.plain.items()}
             for each in problems(observed)[:MOST_PROBLEMS]
@@ -139,6 +155,8 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
                 "kubernetesVersion": each.version,
                 "ready": each.ready,
                 "reason": each.reason,
+                "cordoned": each.cordoned,
+                "draining": each.draining,
                 "lastTransitionTime": each.ready_since or each.since,
                 **({"message": broken[each.name][:MESSAGE_LENGTH]} if each.name in broken else {}),
             }

@@ -25,7 +25,8 @@ from ..kube.lease import LockLost
 from ..kube.wait import NotReady
 from ..problems import Problem, ProblemsError, Reason, in_order
 from ..redaction import shown
-from . import before_forks, changes, end
+from . import before_forks, end
+from . import changes as changes_of_steps
 from . import selection as selected_members
 from .facts import Facts
 from .inventory_names import CONTROL
@@ -62,10 +63,13 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             if self.KEEPS_LOCK:
                 run.store.resume_lock()
             result.update(self._performed(run, arguments))
-            changes.note(result, self._task.name, str(self.variables.get("inventory_hostname", "")))
+            self._hand_on_changes(run, result)
         except EXPECTED_ERRORS as error:
-            result.update(failed=True, changed=bool(getattr(error, "changes", None)), msg=shown(str(error)))
+            made = changed_result(getattr(error, "changes", None) or ())
+            result.update(failed=True, changed=made["changed"], msg=shown(str(error)))
             problems += error.problems
+            if run is not None:
+                self._hand_on_changes(run, made)
         finally:
             if run is not None:
                 run.close()
@@ -77,6 +81,16 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         if not self._task.diff:
             result.pop("diff", None)
         return result
+
+    @property
+    def _host(self) -> str:
+        """Name of the plain host that the step is about; empty if it is about the control plane or members."""
+        return ""
+
+    def _hand_on_changes(self, run: Run, result: Mapping[str, Any]) -> None:
+        """Hand the changes of this step on to the report: all changes of a run pass here."""
+        if result.get("changed"):
+            run.handover.add_changes(changes_of_steps.of_step(result, self._host))
 
     @abstractmethod
     def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,39 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a run, as its steps note them for the report: each in its own process, some at the same moment.
+"""Changes that the steps of a run have made, or in check mode would make, as one list for its report. No I/O.
 
-They name objects and hosts and hold no secret. They are in the private folder of the run, and go with it.
+Steps return their changes as words: ``created Deployment karmada/prod-scheduler`` for an object of an API server,
+``restart karmada-prod-apiserver.service`` for something of a host.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
-from .. import private_file
-from . import private_folder
+#: First word of a change on a host → the form in reports.
+_DONE = {
+    "create": "created",
+    "change": "changed",
+    "set": "changed",
+    "remove": "deleted",
+    "start": "started",
+    "stop": "stopped",
+    "restart": "restarted",
+    "reload": "reloaded",
+    "enable": "enabled",
+    "disable": "disabled",
+    "hold": "held",
+}
+#: Kinds of things on hosts that are named in words, and their form in reports. Of others, paths are files.
+_KINDS = {"user": "User", "directory": "Directory", "unit": "Unit"}
+_RIGHTS = "set owner and mode of "
 
-_STEM = "changes-"
+
+@dataclass(frozen=True)
+class StepChange:
+    """Change of one thing. ``member`` or ``host`` is set for what a step did for a member, or on a plain host."""
+
+    action: str
+    kind: str
+    name: str
+    member: str = ""
+    host: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Change from its plain form."""
+        return cls(**given)
+
+    def __str__(self) -> str:
+        where = self.member or self.host
+        return f"{self.action} {self.kind} {self.name}" + (f" ({where})" if where else "")
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """JSON form, without fields that are empty."""
+        return {key: value for key, value in vars(self).items() if value}
 
 
-def note(result: Mapping[str, Any], task: str, host: str, folder: Path | None = None) -> None:
-    """Note what a step changed, by its result; ``task`` and ``host`` stand for changes that have no object."""
+def of_step(result: Mapping[str, Any], host: str = "") -> list[StepChange]:
+    """Changes in the result of a step; ``host`` is the plain host that it ran for."""
     if not result.get("changed"):
-        return
-    found: Sequence[str] = result.get("changes") or [f"changed Host {host} ({task})"]
-    folder = folder or private_folder.of_this_run()
-    private_folder.make(folder)
-    # The clock puts the steps in order; the process keeps those of several hosts apart.
-    private_file.write(folder / f"{_STEM}{time.time_ns():020d}-{os.getpid()}.json", json.dumps(list(map(str, found))))
+        return []
+    told = [str(each) for each in result.get("changes") or ()]
+    if host:
+        programs = [f"create {path}" for path in result.get("installed") or ()]
+        programs += [f"remove {path}" for path in result.get("removed") or ()]
+        return [_on_host(each, host) for each in [*told, *programs]]
+    members = [(str(each["name"]), str(change)) for each in _members(result) for change in each.get("changes") or ()]
+    rest = Counter(told) - Counter(change for _, change in members)
+    return [*(_of_object(change, name) for name, change in members), *map(_of_object, rest.elements())]
 
 
-def of_this_run(folder: Path | None = None) -> list[str]:
-    """Changes so far, oldest first: ``created Deployment karmada/prod-scheduler``. In a check, those that would be."""
-    folder = folder or private_folder.of_this_run()
-    found: list[str] = []
-    for path in sorted(folder.glob(f"{_STEM}*.json")):
-        found += json.loads(path.read_text())
-    return found
+def merged(changes: Iterable[StepChange]) -> list[StepChange]:
+    """Changes in their order, each thing that was created or changed several times only once."""
+    found: dict[tuple[str, ...], StepChange] = {}
+    for each in changes:
+        first = (each.kind, each.name, each.member, each.host)
+        if each.action == "changed" and (*first, "created") in found:
+            continue
+        found.setdefault((*first, each.action), each)
+    return list(found.values())
+
+
+def _members(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in result.get("members") or () if isinstance(each, Mapping)]
+
+
+def _of_object(told: str, member: str = "") -> StepChange:
+    action, kind, name = told.split(" ", 2)
+    return StepChange(action, kind, name, member)
+
+
+def _on_host(told: str, host: str) -> StepChange:
+    verb, what = told.split(" ", 1)
+    what = told.removeprefix(_RIGHTS) if told.startswith(_RIGHTS) else what
+    first, _, rest = what.partition(" ")
+    kind = _KINDS.get(first) if rest else None
+    other = "File" if what.startswith("/") else "Unit"
+    return StepChange(_DONE.get(verb, "changed"), kind or other, rest if kind else what, host=host)

@@ -8,16 +8,20 @@ files in a folder for this user only, which is removed with the run: see ``priva
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
 from .. import private_file
 from . import private_folder
+from .changes import StepChange, merged
 from .host_observation import HostObservation, Notes
 
-_STATE, _MEMBERS, _AGENTS = "state.json", "members.json", "agents.json"
+_STATE, _MEMBERS, _AGENTS, _WORKED_ON = "state.json", "members.json", "agents.json", "worked-on.json"
+_CHANGES = "changes"
 
 
 class Handover:
@@ -57,6 +61,27 @@ class Handover:
     @agents.setter
     def agents(self, value: Mapping[str, Any]) -> None:
         self._write(self._folder / _AGENTS, value)
+
+    @property
+    def worked_on(self) -> tuple[str, ...]:
+        """Members that are as listed after the step that joins, or in check mode would be; the others stay as is."""
+        return tuple((_read(self._folder / _WORKED_ON) or {}).get("members", ()))
+
+    @worked_on.setter
+    def worked_on(self, value: Iterable[str]) -> None:
+        self._write(self._folder / _WORKED_ON, {"members": list(value)})
+
+    @property
+    def changes(self) -> list[StepChange]:
+        """Changes of the steps so far, in their order."""
+        found = (_read(each) or {} for each in sorted(self._folder.glob(f"{_CHANGES}-*.json")))
+        return merged(StepChange.of(each) for part in found for each in part.get("changes", ()))
+
+    def add_changes(self, changes: Sequence[StepChange]) -> None:
+        """Add the changes of one step; others may add theirs at the same moment."""
+        if changes:
+            path = self._folder / f"{_CHANGES}-{time.time_ns():020}-{os.getpid()}.json"
+            self._write(path, {"changes": [each.plain for each in changes]})
 
     def observed(self, host: str) -> HostObservation:
         """Observation of a host; empty if nothing has looked at it yet."""

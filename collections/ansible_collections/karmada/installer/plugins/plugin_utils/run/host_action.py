@@ -75,6 +75,10 @@ class HostAction(StepAction):
         return self.host_entry.name
 
     @property
+    def _host(self) -> str:
+        return self.host_name
+
+    @property
     def seen(self) -> HostObservation:
         """Observation of this host."""
         return self.karmada.handover.observed(self.host_name)

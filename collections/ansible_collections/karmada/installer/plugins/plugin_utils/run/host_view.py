@@ -37,8 +37,8 @@ class HostView:
 
     def components(self, names: Iterable[str]) -> list[Component]:
         """Components of these rows that run on this host."""
-        rows = set(names)
-        return [each for each in component_hosts.components_on(self.run.instance, self.host) if each.row in rows]
+        found, rows = component_hosts.components_on(self.run.instance, self.host), set(names)
+        return [each for each in found if each.row in rows and not self._has_changed(each)]
 
     def tree(self, names: Iterable[str]) -> Object:
         """Tree of these components on this host. Given all of them, it also removes those that are not wanted there.
@@ -61,7 +61,7 @@ class HostView:
         gone = [
             units.ended(instance, each)
             for each in component_hosts.all_components(instance)
-            if each.name not in kept and each.row in names and (every or each.member) and not self._is_leaving(each)
+            if each.name not in kept and each.row in names and (every or each.member) and not self._stays(each)
         ]
         return {**tree, "absent": {part: [each for one in gone for each in one[part]] for part in tree["absent"]}}
 
@@ -90,11 +90,22 @@ class HostView:
             path.startswith(gone) for path in self.files
         )
 
-    def _is_leaving(self, component: Component) -> bool:
-        """Return whether this is the agent of a member that has left the document and is still joined."""
-        if component.row != KARMADA_AGENT_ON_HOST.name:
+    def _has_changed(self, component: Component) -> bool:
+        """Return whether this is the estimator of a member that the control plane no longer shows in mode Push."""
+        member, seen = component.member, self.run.handover.members
+        if not member or component.row == KARMADA_AGENT_ON_HOST.name or seen is None:
             return False
-        return component.member in self.run.state.members and component.member not in self.run.spec.member_by_name
+        return self.run.spec.member_by_name[member].pulls and member not in self._member_access
+
+    def _stays(self, component: Component) -> bool:
+        """Return whether this is the agent of a member that has not left yet, or not changed to what is listed."""
+        run, member = self.run, component.member
+        if component.row != KARMADA_AGENT_ON_HOST.name or member not in run.state.members:
+            return False
+        if member not in run.spec.member_by_name:
+            return True
+        worked_on = run.check and member in run.handover.worked_on
+        return self.host.name in run.state.member(member).agent_hosts and not worked_on
 
     @cached_property
     def _agents(self) -> dict[str, AgentAccess]:

@@ -103,7 +103,7 @@ class OnHosts(Place):
             return places
         # The agent of a member that could not leave is still at work.
         leaving = {name for name in state.members if state.member(name).agent_hosts}
-        there = {*members_on_hosts(self.facts.spec), *leaving}
+        there = {*members_on_hosts(self.facts.spec), *state.pushed_members(self.facts.spec), *leaving}
         return {member: place for member, place in places.items() if member in there}
 
     def addresses(self, seen: Snapshot) -> Addresses:

@@ -29,6 +29,7 @@ from ..components.table import (
     KARMADA_CA,
     KARMADA_WEBHOOK,
     wanted_components,
+    wanted_leaf_certificates,
 )
 from ..components.types import Addresses, Component, etcd_on_hosts, settings_of
 from ..document.references import cluster_from_secret
@@ -347,13 +348,19 @@ class InPods(Place):
         return instance.service_host(component.name), cluster_layout.SERVICE_PORTS[component.row]
 
     def issued(self, seen: Snapshot) -> certificates.Issued:
-        """All certificates of the instance; existing ones are read from Secrets."""
+        """All certificates of the instance; existing ones are read from Secrets.
+
+        Those of a member's components are made with these, when it is joined, and only kept valid here.
+        """
         labels = f"{INSTANCE_LABEL}={self.facts.name},{OWNER_LABEL}={seen.state.owner}"
         is_new = seen.recorded is None
         found = [] if is_new else self.host_cluster.list("v1", "Secret", self.facts.namespace, labels=labels)
         present = certificates.present_leaves(seen.instance, {each["metadata"]["name"]: each for each in found})
+        leaves = wanted_leaf_certificates(self.facts.spec, pushed=seen.instance.pushed)
+        shared = wanted_leaf_certificates(self.facts.spec, pushed=())
+        leaves = tuple(leaf for leaf in leaves if leaf in shared or leaf.name in present)
         return certificates.issue_missing(
-            seen.instance, seen.state, seen.layout, present, self.facts.now, self.facts.external_etcd_files
+            seen.instance, seen.state, seen.layout, present, self.facts.now, self.facts.external_etcd_files, leaves
         )
 
     def connect(self, seen: Snapshot) -> Cluster:

@@ -8,6 +8,7 @@ lock was taken or the host cluster has new information, make another snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -108,7 +109,7 @@ class Snapshot:
         # An uninstall removes the installed version, even if the document asks for another one by now.
         removing = self.facts.operation == "uninstall" and self.recorded is not None
         release = releases.choose(None if removing else self.facts.spec.version, self.recorded)
-        return Instance.of(
+        found = Instance.of(
             self.facts.deployment,
             release,
             self.state.owner,
@@ -118,6 +119,7 @@ class Snapshot:
             image_pins.of_release(release, artifact_source.read_lock()),
             self.state.restarts,
         )
+        return replace(found, pushed=self.state.pushed_members(self.facts.spec))
 
     @property
     def service_subnet(self) -> str:

@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
+from ansible_collections.karmada.installer.plugins.action import certificates as certificates_action
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State
@@ -23,9 +25,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import j
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units as render
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
+    EXTERNAL,
     HOSTS,
     Runs,
     deployment,
@@ -62,7 +66,8 @@ def credentials(name: str) -> list[Object]:
 
 def a_run(*names: str, on: bool = True, control_plane: FakeCluster | None = None, **known: Any) -> Run:
     """A run for a document with these members, all of which are joined and Ready unless there is a control plane."""
-    wanted = document({"components": ON if on else {}, "members": [entry(name) for name in names]})
+    members = [entry(name) for name in names]
+    wanted = document({"components": ON if on else {}, "members": members, "endpoint": EXTERNAL})
     run = fake_run(wanted, FakeCluster("host cluster"), stored=state(**known))
     there = [each for name in names for each in (cluster(name), *credentials(name))]
     run.__dict__["control_plane"] = control_plane or FakeCluster("control plane", *there)
@@ -246,14 +251,121 @@ def test_pods_come_and_go_with_their_member_and_a_second_run_writes_nothing() ->
     kinds = {"Deployment", "Service", "Secret", "NetworkPolicy"}
     made = {name for kind in kinds for name in run.host_cluster.names(kind) if "estimator" in name}
     assert {name for name in made if "m2" in name}
+    again = a_run("m1", "m2")
+    again.place.__dict__["host_cluster"] = run.host_cluster
     run.host_cluster.log.clear()
-    estimators.in_pods(run, estimators.joined(run), 1)
+    estimators.in_pods(again, estimators.joined(again), 1)
     assert run.host_cluster.log == []
     later = a_run("m1")
     later.place.__dict__["host_cluster"] = run.host_cluster
     estimators.in_pods(later, estimators.joined(later), 1)
     left = {name for kind in kinds for name in run.host_cluster.names(kind) if "estimator" in name}
     assert left == {name for name in made if "m2" not in name}
+
+
+def steps_of_a_run(run: Run) -> None:
+    """The steps of an install that have to do with estimators, and with their certificates."""
+    run.apply_to_host_cluster("certificates", lambda: certificates_action._secrets(run))
+    found = estimators.joined(run)
+    estimators.register(run, found)
+    estimators.in_pods(run, found, 1)
+
+
+def next_run(before: Run, *members: Object, check: bool = False, **known: Any) -> Run:
+    """A later run on the same clusters, for a document with these members."""
+    wanted = document({"components": ON, "members": list(members), "endpoint": EXTERNAL})
+    host: Any = before.host_cluster
+    run = fake_run(wanted, host, check=check)
+    run.__dict__["control_plane"] = before.control_plane
+    run.__dict__["config_maps"] = {}
+    run.go_on_with(replace(run.state, **known))
+    return run
+
+
+def written(run: Run) -> list[str]:
+    """Writes to both clusters since ``forget_log``."""
+    host, control_plane = cast("tuple[FakeCluster, FakeCluster]", (run.host_cluster, run.control_plane))
+    return [*host.log, *control_plane.log]
+
+
+def forget_log(run: Run) -> None:
+    for each in cast("tuple[FakeCluster, FakeCluster]", (run.host_cluster, run.control_plane)):
+        each.log.clear()
+
+
+def of_estimators(run: Run) -> set[str]:
+    """Names of all objects of estimators in the host cluster."""
+    host = cast("FakeCluster", run.host_cluster)
+    return {f"{kind} {name}" for _, kind, _, name in host.objects if "estimator" in name}
+
+
+def test_a_member_that_cannot_be_joined_gets_no_certificate_and_a_second_run_writes_nothing() -> None:
+    there = [cluster("m1"), *credentials("m1")]
+    first = a_run("m1", "m9", control_plane=FakeCluster("control plane", *there))
+    steps_of_a_run(first)
+    assert "Secret prod-scheduler-estimator-m1-cert" in of_estimators(first)
+    assert not {each for each in of_estimators(first) if "m9" in each}
+    for _ in range(2):
+        forget_log(first)
+        run = next_run(first, entry("m1"), entry("m9"))
+        assert not run.snapshot.issued.reasons
+        steps_of_a_run(run)
+        assert written(run) == []
+
+
+def test_a_certificate_that_is_near_its_end_is_issued_again_for_members_that_are_joined() -> None:
+    first = a_run("m1")
+    steps_of_a_run(first)
+    secret = ("v1", "Secret", first.namespace, "prod-scheduler-estimator-m1-cert")
+    before = first.host_cluster.objects[secret]["data"]["tls.crt"]
+    run = next_run(first, entry("m1"))
+    run.now += timedelta(days=360)
+    run.apply_to_host_cluster("certificates", lambda: certificates_action._secrets(run))
+    assert f"{ROW}-m1" in run.snapshot.issued.reasons
+    assert run.host_cluster.objects[secret]["data"]["tls.crt"] != before
+
+
+def pushed(name: str) -> Object:
+    return {"members": {name: registration.record(MemberEntry({**entry(name), "mode": "Push"}))}}
+
+
+def test_a_member_whose_mode_could_not_be_changed_keeps_its_estimator_and_certificate() -> None:
+    first = a_run("m1", "m2", members={})
+    steps_of_a_run(first)
+    there, in_control_plane = of_estimators(first), services(first)
+    forget_log(first)
+    run = next_run(first, entry("m1"), {**entry("m2"), "mode": "Pull"}, **pushed("m2"))
+    steps_of_a_run(run)
+    assert written(run) == []
+    assert (of_estimators(run), services(run)) == (there, in_control_plane)
+
+
+def test_a_member_that_is_in_mode_pull_now_has_none_whatever_its_record_says() -> None:
+    first = a_run("m1", "m2")
+    steps_of_a_run(first)
+    live = first.control_plane.get(registration.CLUSTER_API, "Cluster", "m2")
+    first.control_plane.put({**live, "spec": {**live["spec"], "syncMode": "Pull"}})
+    for listed in ("Pull", "Push"):
+        run = next_run(first, entry("m1"), {**entry("m2"), "mode": listed}, **pushed("m2"))
+        steps_of_a_run(run)
+        assert not {each for each in of_estimators(run) if "m2" in each}
+        assert set(services(run)) == {"estimator-m1"}
+        secrets = run.control_plane.names("Secret")
+        assert "m2.scheduler-estimator" not in secrets
+        assert "m1.scheduler-estimator" in secrets
+
+
+def test_a_check_tells_that_an_estimator_would_go_only_if_the_mode_would_change(tmp_path: Path) -> None:
+    first = a_run("m1")
+    steps_of_a_run(first)
+    for worked_on in ([], ["m1"]):
+        run = next_run(first, {**entry("m1"), "mode": "Pull"}, check=True, **pushed("m1"))
+        run.place.handover = Handover(tmp_path)
+        run.handover.worked_on = worked_on
+        found = estimators.joined(run)
+        changes = [*estimators.register(run, found), *estimators.in_pods(run, found, 1)]
+        gone = {each.ref.name for each in changes if each.action == "deleted"}
+        assert ({"estimator-m1", "prod-scheduler-estimator-m1"} <= gone) is bool(worked_on)
 
 
 def test_a_new_token_replaces_the_pods_that_hold_the_old_one() -> None:
@@ -362,6 +474,24 @@ def test_an_uninstall_takes_what_members_that_have_left_had_too(runs: Runs) -> N
     runs.see_all(seen(Stored(8).after(gone)))
     units = [unit["name"] for unit in render.skeleton(runs.step(on_hosts("m1")).instance)["units"]]
     assert {unit.split("estimator-")[1] for unit in units if "estimator" in unit} == {"old.service", "m1.service"}
+
+
+def with_modes(**members: str) -> Object:
+    return deployment(components=ON, members=[{**entry(name), "mode": mode} for name, mode in members.items()])
+
+
+def test_on_hosts_too_a_member_whose_mode_could_not_be_changed_keeps_its_estimator(runs: Runs) -> None:
+    runs.see_all(seen(Stored(8).after(remembered(member_places={"m1": 0, "m2": 1}, **pushed("m2")))))
+    run = runs.step(with_modes(m1="Push", m2="Pull"))
+    run.place.hand_on_members(run, {"m1": b"1", "m2": b"2"}, ["m1"])
+    found = tree(runs.step(with_modes(m1="Push", m2="Pull")))
+    assert {unit["name"].split("estimator-")[1] for unit in found["units"]} == {"m1.service", "m2.service"}
+    assert found["absent"]["units"] == []
+    runs.step(with_modes(m1="Push", m2="Pull")).finish()
+    assert runs.step(with_modes(m1="Push", m2="Pull")).state.member_places == {"m1": 0, "m2": 1}
+    run.place.hand_on_members(run, {"m1": b"1"}, ["m1"])
+    gone = tree(runs.step(with_modes(m1="Push", m2="Pull")))["absent"]["units"]
+    assert gone == [{"name": "karmada-prod-scheduler-estimator-m2.service"}]
 
 
 # -- a document without them -------------------------------------------------------------------------------------------

@@ -418,9 +418,34 @@ def test_the_member_is_forgotten_when_it_is_gone(monkeypatch: pytest.MonkeyPatch
     assert [(each["name"], each["gone"], each["workloads"]) for each in result["members"]] == [("m1", True, "Retain")]
     assert (world.state.members, world.state.owned) == ({}, {})
     world.control_plane.log.clear()
-    nothing = {"changed": False, "members": [], "broken_members": [], "has_agents_on_hosts": False}
+    nothing = {"changed": False, "members": [], "broken_members": [], "now": [], "has_agents_on_hosts": False}
     assert act(world, monkeypatch) == nothing
     assert world.control_plane.log == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_stays_on_a_member_is_counted_and_what_its_return_needs_is_said(
+    check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch)
+    settings = {**memory.application("settings"), "apiVersion": "v1", "kind": "ConfigMap"}
+    world.member.put(settings)
+    world.control_plane.put(memory.work_for(settings))
+    result = act(world, monkeypatch, check=check)
+    assert result["members"][0]["stays"] == 3
+    assert result["now"] == [
+        "m1 would leave; 2 workloads and 1 other object would stay on it"
+        if check
+        else "m1 has left; 2 workloads and 1 other object stay on it"
+    ]
+    (hint,) = [line for line in world.said if "conflictResolution: Overwrite" in line]
+    assert hint.startswith("hint: member m1: 2 workloads and 1 other object")
+
+
+def test_nothing_is_said_of_a_return_where_nothing_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, on_leave="Delete")
+    assert act(world, monkeypatch)["now"] == ["m1 has left"]
+    assert not [line for line in world.said if "conflictResolution" in line]
 
 
 def test_one_that_could_not_leave_is_not_forgotten_and_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action import member_scheduling as action_module
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere, registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -34,19 +34,19 @@ def binding(**spec: Any) -> dict[str, Any]:
     }
 
 
-class Site:
-    """A control plane with one cluster, and some bindings."""
+def cluster(name: str, labels: Any = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "resourceVersion": "1", "labels": labels or {}}
+    return {"apiVersion": registration.CLUSTER_API, "kind": "Cluster", "metadata": metadata, "spec": spec}
 
-    def __init__(self, *bindings: dict[str, Any]) -> None:
+
+class Site:
+    """A control plane with one cluster and maybe others, and some bindings."""
+
+    def __init__(self, *bindings: dict[str, Any], others: tuple[str, ...] = ()) -> None:
         self.inside = FakeCluster("control plane", *bindings)
-        self.inside.put(
-            {
-                "apiVersion": registration.CLUSTER_API,
-                "kind": "Cluster",
-                "metadata": {"name": "m1", "resourceVersion": "1"},
-                "spec": {"taints": [THEIRS]},
-            }
-        )
+        self.inside.put(cluster("m1", taints=[THEIRS]))
+        for name in others:
+            self.inside.put(cluster(name))
         self.said: list[str] = []
 
     def run(
@@ -57,13 +57,16 @@ class Site:
         spec: Any = EVICTS,
         timeout: int = 0,
         selected: tuple[str, ...] = (),
+        confirm: str = "",
     ) -> dict[str, Any]:
         run = fake_run(document(spec), FakeCluster("host cluster"), stored=state(), check=check)
         run.selected = selected
         run.__dict__["control_plane"] = self.inside
         run.say = self.said.append
         perform: Any = action_module.ActionModule.perform
-        found: dict[str, Any] = perform(None, run, {"state": wanted, "members": list(names), "timeout": timeout})
+        arguments = {"state": wanted, "members": list(names), "timeout": timeout, "confirm": confirm}
+        found: dict[str, Any] = perform(None, run, arguments)
+        self.told = run.told
         return found
 
     @property
@@ -94,11 +97,12 @@ def test_cordon_drain_and_uncordon_keep_the_taints_of_others_and_change_nothing_
 
 
 def test_check_mode_shows_the_taint_and_what_would_go_and_writes_nothing() -> None:
-    site = Site(binding(clusters=[{"name": "m1"}]))
+    site = Site(binding(clusters=[{"name": "m1"}]), others=("m2",))
     found = site.run("drained", "m1", check=True)
     assert "key: installer.karmada.io/drain" in found["diff"][0]["after"]
     assert found["left"] == ["m1: ResourceBinding shop/web-deployment of Deployment shop/web (not moved yet)"]
-    assert (site.inside.log, "failed" in found) == ([], False)
+    assert (site.inside.log, "failed" in found, site.told) == ([], False, [])
+    assert found["now"] == ["m1 would be drained; 1 workload still runs there"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_what_is_left_when_the_time_is_over_is_told_with_the_reason() -> None:
 
 def test_it_is_waited_for_what_goes_and_not_for_what_may_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     going = binding(clusters=[{"name": "m1"}])
-    site = Site(going)
+    site = Site(going, others=("m2",))
     stays = {"metadata": {"name": "base", "namespace": "shop"}}
     site.inside.put(
         {**binding(clusters=[{"name": "m1"}], placement={"clusterTolerations": [{"operator": "Exists"}]}), **stays}
@@ -192,3 +196,134 @@ def test_what_is_placed_on_a_member(spec: dict[str, Any], why: str | None) -> No
 )
 def test_tolerations_of_a_drain(tolerations: list[dict[str, Any]], expected: bool) -> None:
     assert member_scheduling.tolerates(tolerations) is expected
+
+
+# -- no other place ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_line_says_how_members_are_now() -> None:
+    config = binding(clusters=[{"name": "m1"}])
+    config["spec"]["resource"] = {"kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    config["metadata"] = {"name": "settings", "namespace": "shop"}
+    site = Site(binding(clusters=[{"name": "m1"}]), config)
+    assert site.run("cordoned", "m1")["now"] == ["m1 is cordoned; 1 workload and 1 other object still run there"]
+    assert site.run("uncordoned", "m1", check=True)["now"][0].startswith("m1 would be used again; ")
+    assert Site().run("drained", "m1")["now"] == ["m1 is drained; nothing runs there"]
+
+
+def test_a_drain_that_would_take_a_last_replica_away_is_refused_before_anything_is_changed() -> None:
+    only_here = binding(clusters=[{"name": "m1"}], placement={"clusterAffinity": {"clusterNames": ["m1"]}})
+    site = Site(only_here, others=("m2",))
+    with pytest.raises(ProblemsError) as caught:
+        site.run("drained", "m1")
+    (problem,) = caught.value.problems
+    assert "Deployment shop/web (its policy chooses no other cluster)" in problem.what
+    assert "-e karmada_confirm_drain=m1" in problem.remedy
+    assert site.inside.log == []
+    # A check tells it, and goes on; so does who has asked for it by name.
+    assert site.run("drained", "m1", check=True)["changed"]
+    assert [each.severity.value for each in site.told] == ["warning"]
+    site.run("drained", "m1", confirm="m9, m1")
+    assert DRAIN in site.taints
+
+
+@pytest.mark.parametrize(
+    ("placement", "why"),
+    [
+        ({}, ""),
+        ({"clusterAffinity": {"exclude": ["m2"]}}, "its policy chooses no other cluster"),
+        ({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "a"}}}}, ""),
+        ({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "b"}}}}, "its policy chooses no other cluster"),
+        ({"clusterAffinities": [{"clusterNames": ["m1"]}, {"clusterNames": ["m2"]}]}, ""),
+        (
+            {
+                "clusterAffinity": {
+                    "fieldSelector": {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["z1"]}]}
+                }
+            },
+            "its policy chooses no other cluster",
+        ),
+        ({"clusterAffinity": {"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Later"}]}}}, ""),
+        ({"clusterTolerations": [{"operator": "Exists"}]}, ""),
+    ],
+)
+def test_where_else_a_policy_lets_an_object_go(placement: dict[str, Any], why: str) -> None:
+    clusters = [cluster("m1"), cluster("m2", {"tier": "a"}, zones=["z1"])]
+    found = elsewhere.foreseen([binding(clusters=[{"name": "m1"}], placement=placement)], ["m1"], clusters)
+    assert [each.why for each in found] == ([why] if why else [])
+
+
+def test_taints_of_others_and_members_that_leave_are_no_place() -> None:
+    tainted = cluster("m2", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
+    leaving = cluster("m3")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    wanted = binding(clusters=[{"name": "m1"}])
+    (found,) = elsewhere.foreseen([wanted], ["m1"], [cluster("m1"), tainted, leaving])
+    assert found.why == "m2 has the taint a, m3 leaves"
+    tolerated = {"clusterTolerations": [{"key": "a", "operator": "Equal", "value": "b"}]}
+    assert elsewhere.foreseen([{**wanted, "spec": {**wanted["spec"], "placement": tolerated}}], ["m1"], [tainted]) == []
+    (alone,) = elsewhere.foreseen([wanted], ["m1"], [cluster("m1")])
+    assert alone.why == "there is no other cluster"
+    assert elsewhere.foreseen([binding(clusters=[{"name": "m1"}, {"name": "m2"}])], ["m1"], [tainted]) == []
+
+
+def evicted(**spec: Any) -> dict[str, Any]:
+    """A binding that is on its way from m1, and for which the scheduler has looked in vain."""
+    condition = {
+        "type": "Scheduled",
+        "status": "False",
+        "reason": "NoClusterFit",
+        "message": "0/2 clusters are available",
+    }
+    return {**binding(gracefulEvictionTasks=[{"fromCluster": "m1"}], **spec), "status": {"conditions": [condition]}}
+
+
+def moving(site: Site, monkeypatch: pytest.MonkeyPatch, *steps: Any) -> None:
+    """After each look the next of these bindings takes the place of the one before."""
+    left = iter(steps)
+
+    def sleep(_seconds: float) -> None:
+        site.inside.put(next(left))
+
+    monkeypatch.setattr(action_module.time, "sleep", sleep)
+
+
+@pytest.mark.parametrize("before", [(), ("cordoned",)])
+def test_the_scheduler_that_finds_no_place_ends_a_drain_and_the_last_replica_stays(
+    before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(binding(clusters=[{"name": "m1"}]), others=("m2",))
+    for state_before in before:
+        site.run(state_before, "m1")
+    there = site.taints
+    moving(site, monkeypatch, evicted(), evicted())
+    with pytest.raises(ProblemsError) as caught:
+        site.run("drained", "m1", timeout=600)
+    assert "Deployment shop/web (NoClusterFit: 0/2 clusters are available)" in str(caught.value)
+    assert "taken away again" in str(caught.value)
+    assert site.taints == there
+
+
+def test_who_has_asked_for_it_by_name_is_told_once_and_the_drain_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(binding(clusters=[{"name": "m1"}]), others=("m2",))
+    moving(site, monkeypatch, evicted(), evicted(), evicted(), binding(clusters=[]))
+    found = site.run("drained", "m1", timeout=600, confirm="m1")
+    assert "failed" not in found
+    (line,) = [line for line in site.said if "NoClusterFit" in line]
+    assert line.startswith("the scheduler finds no other place for Deployment shop/web (NoClusterFit: 0/2 clusters")
+    assert line.endswith("as was confirmed")
+
+
+def test_one_that_others_run_too_is_told_and_does_not_end_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(binding(clusters=[{"name": "m1"}, {"name": "m2"}]), others=("m2",))
+    partly = evicted(clusters=[{"name": "m2"}])
+    moving(site, monkeypatch, partly, partly, binding(clusters=[{"name": "m2"}]))
+    assert "failed" not in site.run("drained", "m1", timeout=600)
+    assert len([line for line in site.said if "NoClusterFit" in line]) == 1
+
+
+def test_a_condition_of_one_moment_is_not_taken_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(binding(clusters=[{"name": "m1"}]), others=("m2",))
+    moving(site, monkeypatch, evicted(), binding(clusters=[{"name": "m2"}]))
+    assert "failed" not in site.run("drained", "m1", timeout=600)
+    assert DRAIN in site.taints

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.labels import INSTANCE_LABEL, NAME_LABEL
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
@@ -129,3 +130,17 @@ def test_the_words_of_a_member_are_shown_without_what_a_terminal_obeys() -> None
     assert found.version.startswith("v1.35 9")
     assert found.version.isprintable()
     assert len(found.version) == 100
+
+
+def test_taints_of_cordon_and_drain_are_seen_and_no_others() -> None:
+    def member(*taints: Any) -> report.MemberStatus:
+        return observe._member({"metadata": {"name": "m1"}, "spec": {"taints": list(taints)}})
+
+    cordon, drain = map(dict, (scheduling.CORDON, scheduling.DRAIN))
+    found = [member(), member({**cordon, "effect": "NoExecute"}), member(cordon), member(cordon, drain)]
+    assert [(each.cordoned, each.draining) for each in found] == [
+        (False, False),
+        (False, False),
+        (True, False),
+        (True, True),
+    ]

@@ -13,12 +13,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifes
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
     MemberStatus,
     Observation,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
 from hypothesis import given
 from hypothesis import strategies as st
@@ -184,6 +185,34 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
 def test_what_an_unknown_former_report_says_does_not_matter() -> None:
     for former in ({}, {"conditions": None}, {"conditions": [{"type": "Ready"}]}):
         assert report.status(WORKING, former) == report.status(WORKING)
+
+
+def test_members_on_which_nothing_is_placed_are_told_from_others() -> None:
+    members = [
+        replace(MEMBER, cordoned=True),
+        replace(MEMBER, name="m2", cordoned=True, draining=True, ready=False),
+        replace(MEMBER, name="m3"),
+    ]
+    observed = replace(WORKING, members=members)
+    assert [(each["name"], each["cordoned"], each["draining"]) for each in report.status(observed)["members"]] == [
+        ("m1", True, False),
+        ("m2", True, True),
+        ("m3", False, False),
+    ]
+    rows = {line.split()[0]: line for line in block.text(observed, block.About("prod")).splitlines() if line.strip()}
+    assert rows["m1"].endswith("Ready, cordoned")
+    assert rows["m2"].endswith("ClusterReady, draining")
+    assert "cordoned" not in rows["m3"]
+
+
+def test_what_a_run_has_changed_is_in_its_report_as_far_as_the_schema_takes_it() -> None:
+    changes = [StepChange("created", "Deployment", f"karmada/d{number}") for number in range(2000)]
+    observed = replace(WORKING, changes=[*changes, StepChange("held", "Unit", "a.service", host="cp1")])
+    found = report.status(observed)
+    assert found["changes"][0] == {"action": "created", "kind": "Deployment", "name": "karmada/d0"}
+    definition = schema()["properties"]["status"]
+    assert (len(found["changes"]), found["changesTotal"]) == (definition["properties"]["changes"]["maxItems"], 2001)
+    check({**found, "changes": [each.plain for each in observed.changes[-2:]]}, definition, "status")
 
 
 def test_what_may_hurt_tomorrow_is_said_today() -> None:

@@ -1,43 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What steps have changed, until the report tells it."""
+"""Changes of a run: each step's are handed on in one form, and the report of the run has all of them once."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import changes, private_folder
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import ApplyFailed, Change
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import changes as changes_of_steps
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import (
+    KarmadaAction,
+    StepAction,
+    changed_result,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import document
+
+DEPLOYMENT = Ref("apps/v1", "Deployment", "prod-scheduler", "karmada")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(private_folder, "of_this_run", lambda: tmp_path / "run")
-    return tmp_path / "run"
+def test_what_steps_tell_of_objects_is_kind_and_name() -> None:
+    changes = [Change(DEPLOYMENT, "created"), Change(Ref("v1", "Namespace", "karmada"), "unchanged")]
+    assert changes_of_steps.of_step(changed_result(changes)) == [
+        StepChange("created", "Deployment", "karmada/prod-scheduler")
+    ]
+    assert changes_of_steps.of_step({"changed": False, "changes": ["create /etc/a"]}, "cp1") == []
 
 
-def test_changes_come_back_in_the_order_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert changes.of_this_run() == []
-    for moment, name in ((5, "b"), (40, "a")):
-        monkeypatch.setattr(changes.time, "time_ns", lambda moment=moment: moment)
-        changes.note({"changed": True, "changes": [f"created Secret karmada/{name}"]}, "Issue", "karmada_control")
-    assert changes.of_this_run() == ["created Secret karmada/b", "created Secret karmada/a"]
+def test_what_was_done_for_a_member_names_it_and_is_there_once() -> None:
+    account = "created ServiceAccount karmada-cluster/karmada-impersonator"
+    result = {
+        "changed": True,
+        "changes": [account, account, "changed Deployment karmada/prod-search"],
+        "members": [{"name": name, "changes": [account]} for name in ("m1", "m2")],
+    }
+    assert [each.plain for each in changes_of_steps.of_step(result)] == [
+        {"action": "created", "kind": "ServiceAccount", "name": account.split(" ")[2], "member": "m1"},
+        {"action": "created", "kind": "ServiceAccount", "name": account.split(" ")[2], "member": "m2"},
+        {"action": "changed", "kind": "Deployment", "name": "karmada/prod-search"},
+    ]
 
 
-def test_hosts_that_change_at_the_same_moment_are_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes.time, "time_ns", lambda: 5)
-    for pid, host in ((11, "cp1"), (12, "cp2")):
-        monkeypatch.setattr(changes.os, "getpid", lambda pid=pid: pid)
-        changes.note({"changed": True}, "Start etcd", host)
-    assert changes.of_this_run() == ["changed Host cp1 (Start etcd)", "changed Host cp2 (Start etcd)"]
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("create user karmada-prod-etcd", ("created", "User", "karmada-prod-etcd")),
+        ("create directory /etc/karmada", ("created", "Directory", "/etc/karmada")),
+        ("create /etc/karmada/a b", ("created", "File", "/etc/karmada/a b")),
+        ("change /etc/karmada/a", ("changed", "File", "/etc/karmada/a")),
+        ("set owner and mode of /etc/karmada/a", ("changed", "File", "/etc/karmada/a")),
+        ("remove unit karmada-prod-etcd.service", ("deleted", "Unit", "karmada-prod-etcd.service")),
+        ("remove /etc/karmada/a", ("deleted", "File", "/etc/karmada/a")),
+        ("restart karmada-prod-etcd.service", ("restarted", "Unit", "karmada-prod-etcd.service")),
+        ("hold karmada-prod-etcd.service", ("held", "Unit", "karmada-prod-etcd.service")),
+    ],
+)
+def test_what_modules_tell_of_hosts_is_kind_and_name_too(told: str, expected: tuple[str, str, str]) -> None:
+    assert changes_of_steps.of_step({"changed": True, "changes": [told]}, "cp1") == [StepChange(*expected, host="cp1")]
 
 
-def test_a_step_that_changes_nothing_leaves_nothing(folder: Path) -> None:
-    changes.note({"changed": False, "changes": []}, "Look", "karmada_control")
-    assert not folder.exists()
+def test_programs_of_hosts_are_changes() -> None:
+    found = changes_of_steps.of_step({"changed": True, "installed": ["/usr/local/lib/karmada/v1/etcd"]}, "cp1")
+    assert found == [StepChange("created", "File", "/usr/local/lib/karmada/v1/etcd", host="cp1")]
 
 
-def test_the_age_of_a_run_is_that_of_its_first_process() -> None:
-    assert run_process.seconds_since_start(os.getpid()) >= 0
-    assert run_process.seconds_since_start(1 << 30) is None
+def test_a_thing_that_is_made_and_changed_in_one_run_is_a_thing_that_is_made(tmp_path: Path) -> None:
+    made, changed = StepChange("created", "ConfigMap", "a"), StepChange("changed", "ConfigMap", "a")
+    for part in ([made, changed], [changed], [StepChange("deleted", "ConfigMap", "b")], []):
+        Handover(tmp_path).add_changes(part)
+    assert Handover(tmp_path).changes == [made, StepChange("deleted", "ConfigMap", "b")]
+    assert Handover(tmp_path / "of another run").changes == []
+
+
+class Step(KarmadaAction):
+    """A step that ends as it is told, without Ansible around it."""
+
+    def __init__(self, ends: Any) -> None:
+        self.ends = ends
+        self._task = type("Task", (), {"diff": False, "check_mode": False})()
+
+    def validate_argument_spec(self, **_: Any) -> Any:
+        return None, {}
+
+    def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        del run, arguments
+        if isinstance(self.ends, Exception):
+            raise self.ends
+        return dict(self.ends)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_every_step_hands_on_what_it_has_changed_also_one_that_fails(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = [Change(DEPLOYMENT, "changed")]
+    step = Step(ApplyFailed("apply", [(DEPLOYMENT, ValueError("no"))], done) if fails else changed_result(done))
+    run = fake_run(document(), FakeCluster("host cluster"))
+    run.place.handover = Handover(tmp_path)
+    monkeypatch.setattr(StepAction.__mro__[1], "run", lambda *_: {})
+    monkeypatch.setattr(step, "_make_run", lambda _arguments: run)
+    result = step.run(task_vars={})
+    assert (result.get("failed", False), result["changed"]) == (fails, True)
+    assert Handover(tmp_path).changes == [StepChange("changed", "Deployment", "karmada/prod-scheduler")]
