@@ -80,6 +80,20 @@ _INCLUDE_WEIGHT = 8
 _HINT_LINES = 2
 #: Most hosts that a line names.
 _HOSTS_NAMED = 3
+#: Change as steps on hosts tell it → the form in which it is counted; those of other steps have it.
+_DONE = {
+    "create": "created",
+    "change": "changed",
+    "set": "changed",
+    "remove": "deleted",
+    "hold": "held",
+    "start": "started",
+    "stop": "stopped",
+    "restart": "restarted",
+    "reload": "reloaded",
+    "enable": "enabled",
+    "disable": "disabled",
+}
 #: Change of a step → the same as a check tells it.
 _TO_DO = {"created": "to create", "changed": "to change", "deleted": "to delete"}
 _COLORS = {
@@ -471,7 +485,8 @@ def _kinds_of_change(found: Mapping[str, Any]) -> Counter[str]:
     changes = found.get("changes")
     if not isinstance(changes, list):
         return Counter()
-    return Counter(str(each).partition(" ")[0] for each in changes)
+    verbs = (str(each).partition(" ")[0] for each in changes)
+    return Counter(_DONE.get(verb, verb) for verb in verbs)
 
 
 def _message(found: Mapping[str, Any]) -> str:

@@ -291,9 +291,9 @@ def test_hosts_are_named_where_something_was_done(shown: list[str], monkeypatch:
     ours, step = callback.CallbackModule(), task("Start etcd")
     ours.v2_playbook_on_task_start(step, is_conditional=False)
     for host, changed in (("karmada_control", False), ("cp1", True), ("cp2", True), ("cp3", False)):
-        ours.v2_runner_on_ok(result(step, host, changed=changed))
+        ours.v2_runner_on_ok(result(step, host, changed=changed, changes=["create /etc/a", "restart etcd.service"]))
     ours.v2_playbook_on_task_start(task("Next"), is_conditional=False)
-    assert shown == ["changed   0.0 s  Start etcd (on cp1, cp2)"]
+    assert shown == ["changed   0.0 s  Start etcd: 2 created, 2 restarted (on cp1, cp2)"]
 
 
 def test_a_step_that_finds_nothing_to_do_and_plumbing_take_no_line(
