@@ -250,7 +250,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         self._changed += changed
         if self._run_is_verbose(result) and not step.plumbing:
             self._clean_results(found, result.task.action)
-            step.notes.append(self._dump_results(found))
+            step.notes.append(_plain(found) or self._dump_results(found))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Note why a step failed on a host."""
@@ -487,6 +487,14 @@ def _kinds_of_change(found: Mapping[str, Any]) -> Counter[str]:
         return Counter()
     verbs = (str(each).partition(" ")[0] for each in changes)
     return Counter(_DONE.get(verb, verb) for verb in verbs)
+
+
+def _plain(found: Mapping[str, Any]) -> str:
+    """Text of a task that only shows some; empty if there is more, which then has to be shown as data."""
+    more = {key for key in found if not key.startswith("_")} - {"msg", "changed", "failed"}
+    lines = found.get("msg")
+    lines = lines if isinstance(lines, list) else [lines]
+    return "" if more or not all(isinstance(each, str) for each in lines) else "\n".join(lines)
 
 
 def _message(found: Mapping[str, Any]) -> str:
