@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
+from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, run_process
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
     observe_etcd_on_hosts,
@@ -19,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_h
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say_report
 
 
 def _former(path: str | None) -> dict[str, Any] | None:
@@ -44,6 +46,34 @@ def _observe(run: Run) -> report.Observation:
     return observe_etcd_on_hosts(run) if run.place.etcd_apart else observe(run)
 
 
+def _about(run: Run, observed: report.Observation, made: list[str]) -> block.About:
+    """Facts of the block beside the observations. A check names no file, because it writes none."""
+    there = bool(observed.components)
+    about = block.About(
+        name=run.name,
+        release=run.instance.release.karmada,
+        place=run.place.where,
+        check=run.check,
+        installed=run.stored_state is not None,
+        changes=made,
+        address=run.public_url if there else "",
+        images=image_pins.notice(run.instance),
+    )
+    if run.check:
+        return about
+    kubeconfig, tunnel = run.connection.kubeconfig_output or "", ""
+    if there and kubeconfig and not run.endpoint_host:
+        service = f"service/{run.instance.object_name('karmada-apiserver')}"
+        tunnel = f"kubectl port-forward -n {run.namespace} {service} 5443:5443"
+    return replace(
+        about,
+        seconds=run_process.seconds_since_start(run_process.main_pid()),
+        tunnel=tunnel,
+        kubeconfig=short(kubeconfig) if there and kubeconfig else "",
+        report_file=short(run.connection.report_output) if run.connection.report_output else "",
+    )
+
+
 class ActionModule(KarmadaAction):
     """Observe the instance; change nothing there."""
 
@@ -52,29 +82,21 @@ class ActionModule(KarmadaAction):
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the status as data, and a summary for the user."""
+        """Show the report, and return it as data."""
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
-        hints = []
-        if run.connection.kubeconfig_output:
-            hints.append(f"kubeconfig  {run.connection.kubeconfig_output}")
-            if not run.endpoint_host:
-                service = f"service/{run.instance.object_name('karmada-apiserver')}"
-                hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
         status = report.status(observed, _former(run.connection.report_output))
-        if run.connection.report_output:
+        if run.connection.report_output and not run.check:
             # An observation, not part of the wanted state: writing it does not count as a change.
-            if not run.check:
-                private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
-            hints.append(f"report      {run.connection.report_output}")
-        if unpinned := image_pins.notice(run.instance):
-            hints.append(f"images      {unpinned}")
-        summary = report.text(run.name, observed, hints)
+            private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
+        made = [str(each) for each in observed.changes]
+        summary = block.text(observed, _about(run, observed, made)).splitlines()
+        say_report(summary)
         return {
             "changed": False,
             "status": status,
             "warnings_found": [str(each) for each in report.warnings(observed)],
             "problems": [each.plain for each in report.problems(observed)],
-            "summary": summary.splitlines(),
+            "summary": summary,
             "failure": _failure(broken),
         }

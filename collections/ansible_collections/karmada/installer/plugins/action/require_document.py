@@ -76,7 +76,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             ]
         plugin = inventory_loader.get("karmada.installer.karmada")
         try:
-            plugin.parse(InventoryData(), self._loader, path)
+            plugin.fill(InventoryData(), self._loader, path)
         except AnsibleError as error:
             return [Problem(str(error), inventory_source.short(path), reason=Reason.INVALID_INVENTORY_SOURCE)]
         remedy = "The setting INVENTORY_ENABLED (enable_plugins) must contain auto or karmada.installer.karmada."

@@ -47,7 +47,9 @@ notes:
     One run works on one control plane. Two sources of this plugin in the same inventory are an error.
   - >-
     Ansible turns the failure of an inventory plugin into a warning. The playbooks of this collection begin with
-    M(karmada.installer.require_document), which fails with the same message. For C(ansible-inventory) set
+    M(karmada.installer.require_document), which fails with the same message. When C(ansible-playbook) runs them, and
+    without C(--limit), a document with problems is therefore no failure of this plugin: the inventory has the host
+    V(karmada_no_document) only, and the message comes once. For C(ansible-inventory) set
     E(ANSIBLE_INVENTORY_UNPARSED_FAILED), as AWX does.
   - >-
     In a checkout that is not installed as a collection, set E(ANSIBLE_INVENTORY_PLUGINS) to its directory
@@ -234,8 +236,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.api_object impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, told_by_playbook
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import (
+    CONTROL,
+    HOSTS,
+    MEMBERS,
+    NO_DOCUMENT,
+)
 
 #: Group of hosts that have left the document; empty until a run finds some and adds them.
 LEAVING = "karmada_hosts_leaving"
@@ -266,6 +273,10 @@ _NOT_PLAIN = object()
 _HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
+class UnusableDocumentError(AnsibleParserError):  # type: ignore[misc]  # ansible-core ships no types
+    """Problems of the document, or of the source that names it."""
+
+
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # ansible-core: no types
     """See DOCUMENTATION."""
 
@@ -276,7 +287,21 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return bool(super().verify_file(path)) and inventory_source.has_our_name(path)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Fill the inventory."""
+        """Fill the inventory; problems of a document are left to a playbook that is certain to tell them.
+
+        Raises AnsibleError. Ansible turns that into a warning, asks its other plugins what they make of the file, and
+        warns of each: a wall around one sentence, which the first task of our playbooks tells as well, and fails.
+        """
+        try:
+            self.fill(inventory, loader, path, cache)
+        except UnusableDocumentError:
+            if not told_by_playbook.is_certain():
+                raise
+            # Without any host, Ansible would warn of that.
+            inventory.add_host(NO_DOCUMENT)
+
+    def fill(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        """Fill the inventory. Raises AnsibleError, of class UnusableDocumentError for problems of the document."""
         super().parse(inventory, loader, path, cache)
         if inventory.get_host(CONTROL) is not None:
             raise AnsibleParserError(
@@ -290,7 +315,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             if inventory_source.asks_for_live_members(path):
                 # Ansible would only warn, and go on as if there were no members.
                 constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
-            raise AnsibleParserError(str(error)) from error
+            raise UnusableDocumentError(str(error)) from error
         self._add_control(source)
         self._add_hosts(source)
         self._add_members(source.deployment, registered)

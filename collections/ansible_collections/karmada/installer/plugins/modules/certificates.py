@@ -27,7 +27,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Issue the keys and certificates that are missing or out of date
+- name: Issue missing and outdated keys and certificates
   karmada.installer.certificates:
   register: pki_result
 

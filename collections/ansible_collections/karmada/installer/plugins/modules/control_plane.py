@@ -52,7 +52,7 @@ EXAMPLES = r"""
   karmada.installer.control_plane:
     stage: foundation
 
-- name: Register the aggregated API and list clusters through it
+- name: Register the aggregated API and see it answer
   karmada.installer.control_plane:
     stage: aggregation
     timeout: 300

@@ -34,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make what leads to the API server, whose address goes into its certificate
+- name: Make the way to the API server
   karmada.installer.endpoint:
 """
 

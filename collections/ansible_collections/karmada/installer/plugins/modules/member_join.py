@@ -92,7 +92,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Join the members and wait until the control plane finds them ready
+- name: Join the members and wait until they are ready
   karmada.installer.member_join:
     timeout: 180
   register: join_result

@@ -11,8 +11,8 @@ author: karmada.installer contributors (@karmada)
 description:
   - >-
     Looks at the host cluster and at the control plane, and says what is there, and what the steps before it in the same
-    run have changed, or in check mode would change. Changes nothing there. Leaves the
-    report as JSON in the file O(connection.report_output).
+    run have changed, or in check mode would change. Changes nothing there. Leaves the report as JSON in the file
+    O(connection.report_output), except in check mode, and shows it as a block of text.
   - >-
     It does not fail when the control plane is not ready; that is what the phase and the conditions say. What cannot
     be read counts as not ready. It fails when the host cluster does not answer.
@@ -39,9 +39,9 @@ EXAMPLES = r"""
   karmada.installer.report:
   register: report_result
 
-- name: Show the report
+- name: Show what the run has changed
   ansible.builtin.debug:
-    var: report_result.summary
+    var: report_result.status.changes
 
 - name: Fail unless everything is ready
   ansible.builtin.assert:
@@ -80,7 +80,7 @@ problems:
       where: ""
       remedy: ""
 summary:
-  description: The report for people, line by line.
+  description: The report for people, line by line, as it was shown.
   returned: success
   type: list
   elements: str

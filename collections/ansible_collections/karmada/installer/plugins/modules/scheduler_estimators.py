@@ -33,7 +33,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run an estimator for each member, and say in the control plane where it is found
+- name: Run an estimator for each member
   karmada.installer.scheduler_estimators:
     timeout: 180
 """

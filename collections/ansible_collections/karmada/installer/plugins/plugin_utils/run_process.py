@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +111,14 @@ def _start_time(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def seconds_since_start(pid: int) -> float | None:
+    """Age of a process in seconds; None if it cannot be known here."""
+    start = _start_time(pid)
+    if start is None or not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK"))
 
 
 # -- end of processes --------------------------------------------------------------------------------------------------

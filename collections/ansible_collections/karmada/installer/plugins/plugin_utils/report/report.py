@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report of observations: text for people, and the status of a KarmadaDeployment, also written as JSON. No I/O."""
+"""Report of observations: the status of a KarmadaDeployment, also written as JSON; text: see ``block``. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ..etcd.client import EndpointStatus
 from ..members.broken import BrokenMember
 from ..problems import Problem, Reason, Severity, in_order
 from ..run.changes import StepChange
-from .changes import lines as change_lines
 
 #: Certificates with less validity left than this cause a warning.
 EXPIRY_WARNING = timedelta(days=30)
@@ -117,7 +116,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "installed": observed.installed,
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
-        "etcdVersion": _etcd_version(observed),
+        "etcdVersion": etcd_version(observed),
         # Hosts have no Secrets: there the kubeconfig is only a file.
         **({"secretRef": {"name": observed.kubeconfig_secret}} if observed.kubeconfig_secret else {}),
         "conditions": [
@@ -171,16 +170,21 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
     ]
 
 
-def _etcd_version(observed: Observation) -> str:
+def etcd_version(observed: Observation) -> str:
     """Oldest version that a member reports: features of newer members are not available to the whole."""
     known = [each.version for each in observed.etcd_endpoints if each.version]
-    return min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default="")
+    return _release(min(known, key=lambda text: [int(part) for part in re.findall("[0-9]+", text)], default=""))
+
+
+def _release(version: str) -> str:
+    """Version in the form of Karmada's and Kubernetes' own: etcd tells its without the v."""
+    return f"v{version}" if version[:1].isdigit() else version
 
 
 def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
     found: dict[str, Any] = {"url": member.url, "healthy": member.healthy, "alarms": list(member.alarms)}
     if member.cause is None:
-        found.update(version=member.version, dbSizeBytes=member.db_size)
+        found.update(version=_release(member.version), dbSizeBytes=member.db_size)
     if member.message:
         found["message"] = member.message
     return found
@@ -216,48 +220,6 @@ def age(since: str, now: datetime) -> str:
         if seconds >= length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
-
-
-def text(name: str, observed: Observation, hints: Sequence[str]) -> str:
-    """Summary for people."""
-    now_status = status(observed)
-    lines = [
-        f"Karmada control plane {name}: {now_status['phase']}",
-        (
-            f"  versions    Karmada {observed.karmada_version or 'unknown'}, "
-            f"Kubernetes API {observed.kubernetes_version or 'unknown'}"
-        ),
-        "  components  " + ", ".join(f"{each.name} {each.ready}/{each.desired}" for each in observed.components),
-        f"  etcd        {observed.etcd_ready}/{observed.etcd_desired} members, {observed.etcd_storage}",
-    ]
-    if observed.certificates:
-        first = min(observed.certificates.items(), key=lambda item: item[1])
-        lines.append(f"  certificates the first to end is {first[0]}, at {first[1]}")
-    if observed.members:
-        rows = [("NAME", "VERSION", "MODE", "READY", "AGE")]
-        rows += [
-            (
-                each.name,
-                each.version or "-",
-                f"{each.mode} (agent on {', '.join(each.agent_hosts)})" if each.agent_hosts else each.mode,
-                ", ".join(filter(None, ["True" if each.ready else f"False ({each.reason})", each.scheduling])),
-                age(each.since, observed.now),
-            )
-            for each in observed.members
-        ]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines.append("  members")
-        lines += [
-            "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-    for broken in observed.broken_members:
-        lines += [f"  broken      {broken.name}: {broken.problem}", f"              next: {broken.next_step}"]
-    lines += [f"  warning     {warning}" for warning in warnings(observed)]
-    head, *groups = change_lines(observed.changes, check=observed.check)
-    lines += [f"  changes     {head}", *(f"            {each}" for each in groups)]
-    lines += [f"  {hint}" for hint in hints]
-    return "\n".join(lines)
 
 
 def _phase(observed: Observation, *, ready: bool) -> str:

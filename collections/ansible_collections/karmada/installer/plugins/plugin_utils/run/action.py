@@ -34,6 +34,7 @@ from .on_hosts import OnHosts
 from .place import InPods, Place, PodsAboveHosts
 from .plain import plain
 from .run import Run
+from .said import say
 
 #: Errors that a user can do something about. Any other is a defect and keeps its traceback.
 EXPECTED_ERRORS = (ProblemsError, ApiError, ApplyFailed, NotReady, LockLost)
@@ -129,8 +130,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
         # Actions run in forks; the process that forked them identifies the run.
         "holder": run_process.holder_identity(run_process.main_pid()),
         "check": check,
-        # A message may quote others, and terminals interpret control characters.
-        "say": lambda message: Display().display(f"    {shown(message)}"),
+        "say": say,
         "selected": selected_members.of_variables(task_vars),
     }
     stands = Connection(**{key: value for key, value in given.items() if key in known})
@@ -166,9 +166,9 @@ def give_back(lock: Mapping[str, Any]) -> None:
         run.close()
 
 
-def changed_result(changes: Iterable[Change], **more: Any) -> dict[str, Any]:
+def changed_result(made: Iterable[Change], **more: Any) -> dict[str, Any]:
     """Result of a step that applied or deleted objects."""
-    effective = [change for change in changes if change.action != "unchanged"]
+    effective = [change for change in made if change.action != "unchanged"]
     return {
         "changed": bool(effective),
         "changes": [f"{change.action} {change.ref}" for change in effective],

@@ -46,6 +46,10 @@ class StepChange:
         """Change from its plain form."""
         return cls(**given)
 
+    def __str__(self) -> str:
+        where = self.member or self.host
+        return f"{self.action} {self.kind} {self.name}" + (f" ({where})" if where else "")
+
     @property
     def plain(self) -> dict[str, str]:
         """JSON form, without fields that are empty."""

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,6 +32,14 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT
 
 #: Releases the lock that ``holding`` noted.
 Release = Callable[[Mapping[str, Any]], None]
+#: Title of the step that is under way, as far as a callback has told it; see ``under_way``.
+_step = ""
+
+
+def under_way(title: str) -> None:
+    """Note the title of the step that begins, for ``_farewell``."""
+    global _step  # noqa: PLW0603 - a signal handler has nobody to ask
+    _step = title
 
 
 def attend(release: Release) -> bool:
@@ -60,12 +69,17 @@ def attend(release: Release) -> bool:
 
 def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], None]:
     """Handler of a signal: end the run in order, then call the handler ``before``."""
+    first = os.getpid()
 
     def end(number: int, frame: FrameType | None) -> None:
         for each in _SIGNALS:
             # A closing session sends SIGHUP more than once. A second Ctrl-C ends the process at once.
             signal.signal(each, signal.SIG_DFL if each == signal.SIGINT else signal.SIG_IGN)
         _end(release)
+        if number == signal.SIGINT and os.getpid() == first:
+            # Not by a stream, which this thread may be writing to.
+            with suppress(OSError):
+                os.write(2, _farewell().encode())
         if number != signal.SIGINT:
             # Ansible's own cleanup does not run after these signals.
             shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
@@ -75,6 +89,12 @@ def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], 
         os.kill(os.getpid(), number)
 
     return end
+
+
+def _farewell() -> str:
+    """Line for who has stopped a run by Ctrl-C."""
+    where = f"Stopped at: {_step}" if _step else "Stopped."
+    return f"\n{where}\nRun the same command again: it goes on from there.\n"
 
 
 def _end(release: Release) -> None:

@@ -6,6 +6,7 @@ Nothing here depends on the state of the instance, and nothing writes.
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack
@@ -72,6 +73,10 @@ class Facts(ABC):
     def namespace(self) -> str:
         """Namespace of the instance in the host cluster."""
         return self.spec.host_cluster.namespace
+
+    def new_id(self, purpose: str) -> str:
+        """UUID for a new instance. A check run has one for each purpose, so that all of its steps show the same."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.holder}/{purpose}") if self.check else uuid.uuid4())
 
     # -- clusters --------------------------------------------------------------------------------------------------
 

@@ -7,3 +7,5 @@ from __future__ import annotations
 CONTROL = "karmada_control"
 #: Groups of all plain hosts of the document and of all members.
 HOSTS, MEMBERS = "karmada_hosts", "karmada_members"
+#: Host of an inventory without a document; no play asks for it.
+NO_DOCUMENT = "karmada_no_document"

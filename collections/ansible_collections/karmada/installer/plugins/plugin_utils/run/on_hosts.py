@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from uuid import uuid4
 
 import yaml
 
@@ -74,9 +73,9 @@ class OnHosts(Place):
         """State that a first install begins with."""
         spec = self.facts.spec
         state = State(
-            owner=str(uuid4()),
+            owner=self.facts.new_id("owner"),
             version=releases.choose(spec.version, None).karmada,
-            etcd=EtcdState(token=str(uuid4()), storage="external" if spec.external_etcd else "directory"),
+            etcd=EtcdState(token=self.facts.new_id("etcd"), storage="external" if spec.external_etcd else "directory"),
         )
         return certificates.with_new_keys(state, spec, self.facts.now)
 

@@ -8,7 +8,6 @@ chooses the form.
 
 from __future__ import annotations
 
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -254,9 +253,9 @@ class InPods(Place):
         """State that a first install begins with."""
         storage = self.etcd_storage()
         state = State(
-            owner=self._owner_of_namespace() or str(uuid.uuid4()),
+            owner=self._owner_of_namespace() or self.facts.new_id("owner"),
             version=releases.choose(self.facts.spec.version, None).karmada,
-            etcd=EtcdState(token=str(uuid.uuid4()), storage=storage, nodes=self._etcd_nodes(storage)),
+            etcd=EtcdState(token=self.facts.new_id("etcd"), storage=storage, nodes=self._etcd_nodes(storage)),
         )
         return certificates.with_new_keys(state, self.facts.spec, self.facts.now)
 

@@ -239,6 +239,26 @@ def test_diffs_show_change_without_the_content_of_secrets() -> None:
     assert "b2xk" not in diff(None, before)["after"]
 
 
+def test_a_crd_is_one_line_of_a_diff() -> None:
+    schema = {"openAPIV3Schema": {"properties": {f"field{number}": {"type": "string"} for number in range(500)}}}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "works.work.karmada.io", "uid": "1"},
+        "spec": {"versions": [{"name": "v1alpha1", "schema": schema}, {"name": "v1alpha2", "schema": schema}]},
+        "status": {"conditions": []},
+    }
+    created, deleted = diff(None, crd), diff(crd, None)
+    assert created["before"] == deleted["after"] == ""
+    assert created["after"] == deleted["before"]
+    assert created["after"].startswith("CustomResourceDefinition works.work.karmada.io: v1alpha1, v1alpha2 (sha256 ")
+    assert created["after"].count("\n") == 1
+    # What the server adds is no difference, a field of the schema is one.
+    assert diff(crd, with_applied_hash({**crd, "status": {}}))["before"] == created["after"]
+    changed = diff(crd, {**crd, "spec": {"versions": crd["spec"]["versions"], "scope": "Cluster"}})
+    assert changed["before"] != changed["after"]
+
+
 def test_references_read_as_people_write_them() -> None:
     assert str(Ref.of(DEPLOYMENT)) == "Deployment ns/prod-apiserver"
     assert str(Ref("v1", "Namespace", "ns")) == "Namespace ns"

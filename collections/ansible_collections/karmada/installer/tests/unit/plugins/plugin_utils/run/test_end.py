@@ -125,6 +125,7 @@ def playbook(name: str, here: Path, memory: Path, *, inside: bool = False) -> su
                 "ANSIBLE_CONFIG": str(here / "empty.cfg"),
                 "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "collections"),
                 "ANSIBLE_HOME": str(here / ".ansible"),
+                "ANSIBLE_STDOUT_CALLBACK": "karmada.installer.report",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "HERE": str(here),
                 "XDG_RUNTIME_DIR": str(memory),
@@ -169,6 +170,8 @@ def test_a_run_that_is_asked_to_end_leaves_nothing_behind(
 ) -> None:
     code, others = interrupted(number, here, memory, inside=inside)
     said = (here / "play.yml.log").read_text()
+    if number == signal.SIGINT:
+        assert "Stopped at: hold\nRun the same command again: it goes on from there.\n" in said
     # Ansible has a code of its own for SIGINT.
     assert code == (99 if number == signal.SIGINT else -number), said
     assert list(memory.iterdir()) == []

@@ -75,6 +75,15 @@ def test_two_first_states_have_nothing_in_common() -> None:
     assert not {pair.key for pair in one.authorities.values()} & {pair.key for pair in two.authorities.values()}
 
 
+def test_steps_of_a_check_run_show_one_owner() -> None:
+    """Each step makes a state of its own, which is never stored."""
+    one, two = (fake_run(document({}), FakeCluster("host cluster"), check=True) for _ in range(2))
+    assert one.state.owner == two.state.owner
+    assert len({one.state.owner, one.state.etcd.token}) == 2
+    two._state, two.holder = None, "another run"
+    assert one.state.owner != two.state.owner
+
+
 def test_a_run_that_was_killed_after_it_made_the_namespace_is_gone_on_from() -> None:
     labels = {
         "app.kubernetes.io/managed-by": "karmada-installer",

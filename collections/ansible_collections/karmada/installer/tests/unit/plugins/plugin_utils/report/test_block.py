@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as people read it: in 80 columns, what is wrong first, the next command last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, layout
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
+    ComponentStatus,
+    MemberStatus,
+    Observation,
+)
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
+from hypothesis import given
+from hypothesis import strategies as st
+
+SINCE = (NOW - timedelta(hours=5)).isoformat()
+MEMBER = MemberStatus(name="m1", mode="Push", version="v1.35.4", ready=True, reason="ClusterReady", since=SINCE)
+WORKING = Observation(
+    now=NOW,
+    generation=3,
+    karmada_version="v1.18.2",
+    kubernetes_version="v1.35.4",
+    components=[ComponentStatus("etcd", 1, 1), ComponentStatus("karmada-aggregated-apiserver", 2, 2)],
+    members=[MEMBER],
+    api_ready=True,
+    aggregated_ready=True,
+    crds_installed=True,
+    etcd_storage="volumeClaim",
+    etcd_desired=1,
+    etcd_ready=1,
+    certificates={"karmada-webhook": "2030-01-02T03:04:05+00:00"},
+    kubeconfig_secret="prod-admin-config",
+    wanted_members=["m1"],
+    etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", healthy=True, version="3.6.16", db_size=20480)],
+)
+NOTHING = replace(WORKING, components=[], members=[], api_ready=False, certificates={}, etcd_endpoints=[])
+ABOUT = block.About(
+    name="prod",
+    release="v1.18.2",
+    place="namespace karmada of the host cluster",
+    seconds=34.2,
+    address="https://192.0.2.1:32443",
+    kubeconfig="prod.kubeconfig",
+    report_file="prod.report.json",
+    changes=["created Deployment karmada/prod-scheduler", "changed Secret karmada/prod-etcd"],
+)
+
+
+def test_a_working_control_plane() -> None:
+    assert block.text(WORKING, ABOUT).splitlines() == [
+        "Karmada control plane prod: Completed",
+        "",
+        "address      https://192.0.2.1:32443",
+        "versions     Karmada v1.18.2, Kubernetes API v1.35.4, etcd v3.6.16",
+        "etcd         1 of 1 member ready, volumeClaim",
+        "certificates karmada-webhook ends first, on 2030-01-02 03:04 UTC",
+        "components   2 of 2 ready",
+        "  etcd 1/1                          karmada-aggregated-apiserver 2/2",
+        "members      1 of 1 ready",
+        "  NAME  VERSION  MODE  AGE  STATE",
+        "  m1    v1.35.4  Push  5h   Ready",
+        "",
+        "changed in 34 s:",
+        "  created Deployment karmada/prod-scheduler",
+        "  changed Secret karmada/prod-etcd",
+        "report       prod.report.json",
+        "kubeconfig   prod.kubeconfig",
+        "next         kubectl --kubeconfig prod.kubeconfig get clusters",
+    ]
+
+
+def test_without_an_address_from_outside_the_way_there_comes_before_the_next_command() -> None:
+    lines = block.text(WORKING, replace(ABOUT, tunnel="kubectl port-forward x")).splitlines()
+    assert lines[-2:] == [
+        "reach it by  kubectl port-forward x",
+        "next         kubectl --kubeconfig prod.kubeconfig get clusters",
+    ]
+
+
+def test_what_is_wrong_comes_first_with_its_next_step() -> None:
+    observed = replace(
+        WORKING,
+        components=[ComponentStatus("etcd", 3, 2)],
+        members=[MEMBER, replace(MEMBER, name="m3", ready=False, reason="ClusterNotReachable")],
+        wanted_members=["m1", "m2", "m3", "m4"],
+        broken_members=[BrokenMember("m2", "no such Secret", "make it")],
+        etcd_storage="emptyDir",
+    )
+    lines = block.text(observed, ABOUT).splitlines()
+    assert lines[:9] == [
+        "Karmada control plane prod: Waiting",
+        "",
+        "Needs attention:",
+        "  - member m2: no such Secret",
+        "    → make it",
+        "  - etcd: 2 of 3 ready",
+        "  - member m3: not ready (ClusterNotReachable)",
+        "  - member m4: not registered",
+        "  - warning: etcd keeps its data in the pod (emptyDir): it is lost with the pod.",
+    ]
+    assert lines.index("  m3    v1.35.4  Push  5h   ClusterNotReachable") < lines.index(
+        "  m1    v1.35.4  Push  5h   Ready"
+    )
+
+
+def test_a_check_tells_what_would_be_and_names_no_file() -> None:
+    first = replace(ABOUT, check=True, installed=False, changes=[f"created Secret karmada/{n}" for n in range(21)])
+    assert block.text(NOTHING, first).splitlines() == [
+        "Check of Karmada control plane prod: nothing was changed",
+        "would install  Karmada v1.18.2 in namespace karmada of the host cluster",
+        "would create   21 Secret",
+        "next         the same command without --check",
+    ]
+    later = block.text(WORKING, replace(ABOUT, check=True))
+    assert "would create   Deployment karmada/prod-scheduler\nwould change   Secret karmada/prod-etcd\n" in later
+    assert "members      1 of 1 ready" in later
+    assert "would change   nothing" in block.text(WORKING, replace(ABOUT, check=True, changes=[]))
+    for text in (later, block.text(NOTHING, first)):
+        assert "unknown" not in text
+        assert ".kubeconfig" not in text
+        assert ".report.json" not in text
+
+
+@pytest.mark.parametrize("broken", [0, 1, 1000])
+def test_a_thousand_members_fit_and_the_broken_ones_come_first(broken: int) -> None:
+    members = [replace(MEMBER, name=f"m{n:04}", ready=n < 1000 - broken, reason="Lost") for n in range(1000)]
+    problem = "the cluster does not answer at https://192.0.2.1:6443, and this is a long story about it " * 4
+    told = [BrokenMember(each.name, problem, "mend it and run again") for each in members if not each.ready]
+    observed = replace(WORKING, members=members, broken_members=told, wanted_members=[each.name for each in members])
+    about = replace(ABOUT, changes=[f"created Secret karmada/x{n}" for n in range(3000)])
+    lines = block.text(observed, about).splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 80
+    assert f"members      {1000 - broken} of 1000 ready" in lines
+    rows = [line.split()[-1] for line in lines if line.startswith("  m")]
+    assert rows == sorted(rows, key=lambda state: state == "Ready")
+    if broken == 1000:
+        assert any("more, in the report file" in line for line in lines)
+
+
+def test_a_wide_table_wraps_its_last_column() -> None:
+    wide = replace(MEMBER, name="m" * 40, agent_hosts=["control-plane-1", "control-plane-2"], mode="Pull")
+    lines = block.text(replace(WORKING, members=[wide, MEMBER]), ABOUT).splitlines()
+    at = next(number for number, line in enumerate(lines) if "mmm" in line)
+    assert [lines[at].split()[-3:], *(line.split() for line in lines[at + 1 : at + 3])] == [
+        ["Ready,", "agent", "on"],
+        ["control-plane-1,"],
+        ["control-plane-2"],
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+@given(st.text(st.characters(blacklist_categories=["C", "Z"]) | st.just(" "), max_size=400), st.integers(0, 20))
+def test_wrapped_text_keeps_its_words_and_its_width(text: str, indent: int) -> None:
+    lines = layout.wrapped(text, " " * indent)
+    assert " ".join(lines).split() == text.split()
+    assert all(len(line) <= layout.WIDTH or len(line.split()) == 1 for line in lines)
+
+
+def test_wrapped_text_keeps_lines_and_hangs_below_bullets() -> None:
+    assert layout.wrapped("1 problem:\n  - a b\n    c", "> ", "  ", width=8) == [
+        "> 1",
+        "  problem:",
+        "    - a",
+        "      b",
+        "      c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (34.4, "34 s"), (119, "119 s"), (200, "3 min 20 s"), (7300, "2 h 1 min")],
+)
+def test_durations(seconds: float, told: str) -> None:
+    assert layout.duration(seconds) == told
