@@ -63,7 +63,7 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import layout
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import end
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import end, results
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.visible_steps import is_plumbing, is_worth_a_line
@@ -250,7 +250,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         self._changed += changed
         if self._run_is_verbose(result) and not step.plumbing:
             self._clean_results(found, result.task.action)
-            step.notes.append(_plain(found) or self._dump_results(found))
+            step.notes.append(results.text(found) or self._dump_results(found))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Note why a step failed on a host."""
@@ -259,7 +259,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             return
         self._failed = self._failed or not ignore_errors
         step = self._note(result, "ignored" if ignore_errors else "failed")
-        step.failures[result.host.get_name()] = _message(result.result)
+        step.failures[result.host.get_name()] = results.reason(result.result)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Note that a host was lost."""
@@ -268,7 +268,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             return
         self._failed = self._failed or not result.task.ignore_unreachable
         step = self._note(result, "lost")
-        step.failures[result.host.get_name()] = _message(result.result)
+        step.failures[result.host.get_name()] = results.reason(result.result)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """Pass over a step that is skipped."""
@@ -487,22 +487,3 @@ def _kinds_of_change(found: Mapping[str, Any]) -> Counter[str]:
         return Counter()
     verbs = (str(each).partition(" ")[0] for each in changes)
     return Counter(_DONE.get(verb, verb) for verb in verbs)
-
-
-def _plain(found: Mapping[str, Any]) -> str:
-    """Text of a task that only shows some; empty if there is more, which then has to be shown as data."""
-    more = {key for key in found if not key.startswith("_")} - {"msg", "changed", "failed"}
-    lines = found.get("msg")
-    lines = lines if isinstance(lines, list) else [lines]
-    return "" if more or not all(isinstance(each, str) for each in lines) else "\n".join(lines)
-
-
-def _message(found: Mapping[str, Any]) -> str:
-    """Reason of a failure, without what is for programs and for the authors of a plugin."""
-    turns = [each for each in found.get("results") or () if isinstance(each, Mapping) and each.get("failed")]
-    if turns and not found.get("problems"):
-        return "\n".join(dict.fromkeys(_message(each) for each in turns))
-    text = str(found.get("msg") or found.get("reason") or found.get("censored") or "it gave no reason").strip()
-    # Programs of a host, as others' tasks run them.
-    further = [str(found[key]).strip() for key in ("module_stderr", "stderr") if str(found.get(key) or "").strip()]
-    return "\n".join([text, *(each for each in further if each not in text)])
