@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
@@ -19,8 +20,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
-#: Least seconds between two checks that a member is empty, and between two messages about that.
-PAUSE_SECONDS, SAY_SECONDS = 1.0, 15.0
+#: Least seconds between two checks that a member is empty.
+PAUSE_SECONDS = 1.0
 #: Remaining placements that a message shows.
 SHOWN = 10
 
@@ -101,7 +102,8 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
 
 def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float) -> dict[str, list[Placed]]:
     """Remaining placements of each member, once nothing will move any more or the timeout is over."""
-    deadline, told = time.monotonic() + timeout, time.monotonic()
+    start = time.monotonic()
+    told = Progress(run.say, start, timeout)
     while True:
         began = time.monotonic()
         bindings = [
@@ -111,11 +113,9 @@ def _drained(run: Run, control_plane: Cluster, names: list[str], timeout: float)
         ]
         left = {name: member_scheduling.placed_on(name, bindings) for name in names}
         going = [f"{name}: {each}" for name, placed in left.items() for each in placed if not each.stays]
-        if run.check or not going or time.monotonic() > deadline:
+        if run.check or not going or time.monotonic() - start > timeout:
             return {name: placed for name, placed in left.items() if placed}
-        if time.monotonic() - told > SAY_SECONDS:
-            told = time.monotonic()
-            run.say(f"waiting until {len(going)} resources have gone, such as {going[0]}")
+        told.tell(f"{len(going)} resources have not gone, such as {going[0]}", time.monotonic())
         # Lists of thousands of bindings load the API server.
         time.sleep(max(PAUSE_SECONDS, 3 * (time.monotonic() - began)))
 

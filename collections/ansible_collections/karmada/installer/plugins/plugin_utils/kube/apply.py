@@ -18,8 +18,9 @@ from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
 from ..problems import Problem, ProblemsError, Reason
 from .cluster import Cluster
 from .errors import ApiError, Conflict, Invalid, NotFound
-from .limits import AT_ONCE, QUIET_SECONDS, SAY_SECONDS
+from .limits import AT_ONCE
 from .objects import Ref, applied_hash, claimed_by, covers, diff, is_uid, recorded_hash, with_applied_hash
+from .progress import Progress
 
 # Above this many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3
@@ -206,11 +207,15 @@ def delete_all(
     with _at_once(workers) as pool:
         results = list(pool.map(start, wanted))
         if wait and not check:
-            deadline = time.monotonic() + timeout
+            began = time.monotonic()
             left = {one.ref: index for index, one in enumerate(results) if isinstance(one, Change)}
             waiting = [one for one in results if isinstance(one, Change) and one.action == "deleted"]
             for change, remains in zip(
-                waiting, pool.map(lambda one: _remains(cluster, one, deadline, progress), waiting), strict=True
+                waiting,
+                pool.map(
+                    lambda one: _remains(cluster, one, Progress(progress, began, timeout), began + timeout), waiting
+                ),
+                strict=True,
             ):
                 if remains:
                     results[left[change.ref]] = remains
@@ -344,11 +349,9 @@ def _predict(cluster: Cluster, step: Comparison) -> Change:
     return replace(step.change, diff=diff(step.live, after))
 
 
-def _remains(
-    cluster: Cluster, change: Change, deadline: float, progress: Callable[[str], None] | None
-) -> Exception | None:
+def _remains(cluster: Cluster, change: Change, told: Progress, deadline: float) -> Exception | None:
     """Wait until a deleted object is gone; returns the error if it remains, else None."""
-    ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
+    ref, pause = change.ref, 0.05
     while True:
         try:
             live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
@@ -357,14 +360,13 @@ def _remains(
         if live is None or live["metadata"]["uid"] != change.uid:
             return None
         held = _what_holds(live)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             return TimeoutError(
                 f"still there after its deletion was asked for ({held}); nothing was forced: mend what holds it, then "
                 "run again"
             )
-        if progress and time.monotonic() - told > SAY_SECONDS:
-            progress(f"waiting until {ref} is gone ({held})")
-            told = time.monotonic()
+        told.tell(f"{ref} is not gone: {held}", now)
         time.sleep(pause)
         pause = min(LONGEST_PAUSE, pause * 1.7)
 

@@ -21,11 +21,12 @@ from ..components.hosts import Host
 from ..components.instance import Instance
 from ..components.spec import HostEntry
 from ..components.state import State
-from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
+from ..components.table import BY_NAME, ETCD, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
 from ..document import overlay
 from ..document.references import Connection
 from ..kube.apply import Change, apply_all, delete_all, survey
+from ..kube.causes import NO_SERVERS, Servers
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..pki.files import Material
@@ -200,6 +201,18 @@ class Run(Facts):
             for component in components
             for each in render.component_objects(self.instance, component, self.layout, self.material, self.state.etcd)
         ]
+
+    def workload(self, component: str) -> Ref:
+        """Workload of a component, by its name in the table or with that of its member, in the host cluster."""
+        kind = "StatefulSet" if component == ETCD.name else "Deployment"
+        return Ref("apps/v1", kind, self.instance.object_name(component), self.namespace)
+
+    def servers(self, component: str) -> Servers:
+        """Workload of a component, for those who wait for what it serves; none where it consists of units.
+
+        Steps on hosts wait for units and tell why one is not healthy, before anybody waits for what it serves.
+        """
+        return Servers(self.host_cluster, (self.workload(component),)) if self.place.in_pods else NO_SERVERS
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
