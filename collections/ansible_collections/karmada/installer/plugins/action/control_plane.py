@@ -22,6 +22,7 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "required": True, "choices": list(stages.STAGES)},
+        "wait": {"type": "bool", "default": True},
         "timeout": {"type": "int", "default": 120},
     }
 
@@ -35,7 +36,7 @@ class ActionModule(KarmadaAction):
         step = f"control plane: {stage}"
         changes = run.apply_to_control_plane(step, lambda: stages.objects(run, stage))
         changes += run.remove_from_control_plane(step, stages.switched_off(run, [stage]))
-        if run.check:
+        if run.check or not arguments["wait"]:
             return changed_result(changes)
         waited_for = [
             change.ref for change in changes if change.ref.kind in stages.WAITED_FOR and change.action != "deleted"
