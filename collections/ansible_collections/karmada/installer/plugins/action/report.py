@@ -21,15 +21,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.action impor
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
-def _former(path: str | None) -> dict[str, Any] | None:
-    """Report of an earlier run; None if there is none or it cannot be read."""
-    try:
-        found = json.loads(Path(path).read_text()) if path else None
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _failure(broken: list[BrokenMember]) -> str:
     """Message with which the run fails although it was completed; empty if it succeeds."""
     if not broken:
@@ -61,7 +52,7 @@ class ActionModule(KarmadaAction):
             if not run.endpoint_host:
                 service = f"service/{run.instance.object_name('karmada-apiserver')}"
                 hints.append(f"reach it by kubectl port-forward -n {run.namespace} {service} 5443:5443")
-        status = report.status(observed, _former(run.connection.report_output))
+        status = report.status(observed, run.former_report)
         if run.connection.report_output:
             # An observation, not part of the wanted state: writing it does not count as a change.
             if not run.check:

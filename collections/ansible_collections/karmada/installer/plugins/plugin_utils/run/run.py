@@ -241,11 +241,13 @@ class Run(Facts):
 
     def journaled(self, step: str) -> State:
         """State with this step in its journal, and with what this run has found out so far."""
-        journal = self.state.journal
+        journal, host_cluster = self.state.journal, self.state.host_cluster
         if journal.operation != self.operation or journal.run != self.holder or journal.finished:
             journal = replace(
                 journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
             )
+            # Preflight has seen that it is the known one, or was told that this one is meant from now on.
+            host_cluster = self.place.host_cluster_uid or host_cluster
         kind = self.spec.endpoint.type
         passages = {*self.state.passages, *({kind} & endpoint.PASSAGES.keys())}
         return replace(
@@ -253,6 +255,7 @@ class Run(Facts):
             journal=replace(journal, step=step),
             endpoint_host=self.endpoint_host,
             service_subnet=self.snapshot.service_subnet,
+            host_cluster=host_cluster,
             endpoint_type=kind,
             passages=tuple(sorted(passages)),
         )

@@ -51,6 +51,14 @@ def test_every_field_has_a_row_and_every_reference_a_section(generator: ModuleTy
     assert {name for name in wanted if f"| `{name}` |" not in page} == set()
 
 
+def test_the_account_of_the_role_may_know_the_host_cluster_again(generator: ModuleType) -> None:
+    objects = list(yaml.safe_load_all(generator.files()[generator.REFERENCE / "host-rights.yaml"]))
+    everywhere = next(each for each in objects if each["kind"] == "ClusterRole")["rules"]
+    rule = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
+    assert rule in everywhere
+    assert [each for each in everywhere if "namespaces" in each["resources"]] == [rule], "and read no other namespace"
+
+
 def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: ModuleType) -> None:
     objects = list(yaml.safe_load_all(generator.files()[generator.REFERENCE / "host-rights.yaml"]))
     role = next(each for each in objects if each["kind"] == "Role")
