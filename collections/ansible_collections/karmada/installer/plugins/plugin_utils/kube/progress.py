@@ -12,12 +12,15 @@ from collections.abc import Callable
 
 from ..redaction import redacted
 from .limits import CHANGE_SECONDS, QUIET_SECONDS, SAY_SECONDS
+from .objects import Ref
 
 #: Columns of a line: those of a terminal, less four by which lines of a step are indented.
 COLUMNS = 76
 #: Columns that are given up so that a line ends with a whole word.
 LONGEST_GAP = 12
 _CUT = "…"
+# Kinds whose names tell enough in a line.
+_KNOWN_BY_NAME = ("APIService", "DaemonSet", "Deployment", "Pod", "StatefulSet")
 # Images and URLs in a text: the first part, what is left out of them, and the last part.
 _PATH = re.compile(r"((?:\w+://)?[^\s/\"'(]+)(/[^\s\"']+)(/[^\s/\"']+)")
 # The ephemeral port of a Go client, another one for each attempt: 10.0.0.2:46231->10.0.0.1:53
@@ -48,6 +51,11 @@ class Progress:
 
     def _head(self, elapsed: float) -> str:
         return f"[{min(elapsed, self._limit):.0f}/{self._limit:.0f} s] "
+
+
+def named(ref: Ref) -> str:
+    """Short name of an object for a line of progress, without its namespace."""
+    return ref.name if ref.kind in _KNOWN_BY_NAME else f"{ref.kind} {ref.name}"
 
 
 def fitted(text: str, columns: int) -> str:

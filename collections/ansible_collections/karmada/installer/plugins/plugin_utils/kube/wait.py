@@ -16,12 +16,9 @@ from .causes import EXPLAIN_SECONDS, GRACE_SECONDS, NO_SERVERS, Causes, Related,
 from .cluster import Cluster
 from .errors import ApiError, Expired
 from .objects import Ref
-from .progress import Progress
+from .progress import Progress, named
 from .readiness import cause_in_brief, reason_not_ready
 from .watch import Watch
-
-# Kinds whose names tell enough in a line.
-_KNOWN_BY_NAME = ("APIService", "DaemonSet", "Deployment", "Pod", "StatefulSet")
 
 WATCH_SECONDS = 30
 # Watches that break at once must keep neither the server nor us busy.
@@ -288,7 +285,7 @@ class _Waiting:
         if not cause:
             # Without events: of a server that starts, these tell that it has not started yet.
             bare = ref in self._live and not self._trouble and self._not_ready(self._live[ref], [])
-            cause = f"{ref.name if ref.kind in _KNOWN_BY_NAME else f'{ref.kind} {ref.name}'}: {bare or reasons[ref]}"
+            cause = f"{named(ref)}: {bare or reasons[ref]}"
         if len(self._targets) == 1:
             return cause
         return f"{len(self._targets) - len(reasons)}/{len(self._targets)} ready; {cause}"

@@ -196,6 +196,29 @@ def test_deletion_waits_until_the_object_is_gone(cluster: Cluster, api: StubApi)
     assert looks >= 5
 
 
+def test_many_that_stay_are_told_of_in_one_line(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "CHANGE_SECONDS", 0.0)
+    wanted = [thing(f"c{index}") for index in range(3)]
+    for each in wanted:
+        each["metadata"]["finalizers"] = ["a.io/wait"]
+    made = [(one.ref, one.uid) for one in apply_all(cluster, wanted)]
+    said: list[str] = []
+
+    def let_them_go(line: str) -> None:
+        said.append(line.partition("] ")[2])
+        if "2 more" in line:
+            for each in wanted:
+                api.remove("api/v1/configmaps", "ns", each["metadata"]["name"])
+
+    delete_all(cluster, made, progress=let_them_go)
+    assert len([line for line in said if "2 more" in line]) == 1
+    for line in said:
+        assert re.fullmatch(r"ConfigMap c\d (is|and [12] more are) not gone: finalizers: a.io/wait", line)
+
+
 def test_deletion_can_be_asked_for_without_waiting(cluster: Cluster, api: StubApi) -> None:
     stuck = thing("a")
     stuck["metadata"]["finalizers"] = ["example.com/later"]
