@@ -249,6 +249,11 @@ def _rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
     ]
 
 
+#: Names of single objects that a right is about → note; any other is the namespace of the control plane.
+_OF_NAMED: Mapping[str | None, str] = {
+    account_rights.IDENTITY[-1]: "only `kube-system`; without it, another host cluster is not noticed"
+}
+
 #: Endpoints that need more than others, and how the table speaks of them.
 ENDPOINTS: tuple[tuple[Mapping[str, str], str], ...] = (
     ({"type": "NodePort"}, "only for endpoint type NodePort without `spec.endpoint.host`"),
@@ -264,6 +269,7 @@ def _notes() -> dict[Permission, str]:
     for endpoint, note in ENDPOINTS:
         for each in host_permissions(namespace_exists=True, endpoint=endpoint):
             found.setdefault(each, note)
+    found[account_rights.IDENTITY] = ""
     return found
 
 
@@ -398,7 +404,8 @@ def rights_page() -> str:
 def _table(rules: Iterable[Mapping[str, Any]], note: Callable[[Mapping[str, Any]], str] = lambda _rule: "") -> str:
     rows = ["| API group | resource | verbs | note |", "|---|---|---|---|"]
     for rule in rules:
-        told = "only the namespace itself" if rule.get("resourceNames") else note(rule)
+        named = rule.get("resourceNames")
+        told = _OF_NAMED.get(named[0], "only the namespace itself") if named else note(rule)
         group = rule["apiGroups"][0] or "(core)"
         rows.append(row(f"`{group}`", f"`{rule['resources'][0]}`", ", ".join(rule["verbs"]), told))
     return "\n".join(rows)

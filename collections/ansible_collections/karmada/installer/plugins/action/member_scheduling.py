@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.progress import Progress
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import elsewhere
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import scheduling as member_scheduling
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
@@ -24,8 +25,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
-#: Least seconds between two checks that a member is empty, and between two messages about that.
-PAUSE_SECONDS, SAY_SECONDS = 1.0, 15.0
+#: Least seconds between two checks that a member is empty.
+PAUSE_SECONDS = 1.0
 TAKEN_BACK = (
     "the taints that this run has set are taken away again, so that Karmada may place there what was to go; those from "
     "before stay"
@@ -166,7 +167,8 @@ def _drained(
     Raises ProblemsError if the scheduler finds no place for an object whose last replica would go, unless the member
     was ``confirmed``.
     """
-    deadline, told = time.monotonic() + timeout, time.monotonic()
+    start = time.monotonic()
+    told = Progress(run.say, start, timeout)
     stranded = _Stranded(run, names, confirmed)
     while True:
         began = time.monotonic()
@@ -175,11 +177,9 @@ def _drained(
             stranded.look(bindings)
         left = {name: member_scheduling.placed_on(name, bindings) for name in names}
         going = [f"{name}: {each}" for name, placed in left.items() for each in placed if not each.stays]
-        if run.check or not going or time.monotonic() > deadline:
+        if run.check or not going or time.monotonic() - start > timeout:
             return {name: placed for name, placed in left.items() if placed}
-        if time.monotonic() - told > SAY_SECONDS:
-            told = time.monotonic()
-            run.say(f"waiting until {len(going)} resources have gone, such as {going[0]}")
+        told.tell(f"{len(going)} resources have not gone, such as {going[0]}", time.monotonic())
         # Lists of thousands of bindings load the API server.
         time.sleep(max(PAUSE_SECONDS, 3 * (time.monotonic() - began)))
 

@@ -34,6 +34,7 @@ class ActionModule(KarmadaAction):
     OPTIONS: ClassVar[dict[str, Any]] = {
         "scope": {"type": "str", "default": "install", "choices": ["install", "uninstall"]},
         "abandon_hosts": {"type": "list", "elements": "str", "default": []},
+        "confirm_host_cluster": {"type": "str", "default": ""},
         "on_broken_member": broken_members.OPTION,
         "pull_images": {"type": "bool", "default": False},
         "pull_timeout": {"type": "int", "default": 120},
@@ -44,9 +45,9 @@ class ActionModule(KarmadaAction):
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Fail with all problems; without any, report what this run will work with."""
         if arguments["scope"] == "uninstall":
-            _refuse(uninstall_problems(run, arguments["abandon_hosts"]))
+            _refuse(uninstall_problems(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"]))
             return {"changed": False, "installed": run.stored_state is not None}
-        found = findings(run, arguments["abandon_hosts"])
+        found = findings(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"])
         if arguments["reach_members"] and run.check:
             run.tell(
                 Problem.hint("what pods reach is not tried in check mode, because it takes pods", Reason.CHECK_SKIPPED)

@@ -23,15 +23,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import say_report
 
 
-def _former(path: str | None) -> dict[str, Any] | None:
-    """Report of an earlier run; None if there is none or it cannot be read."""
-    try:
-        found = json.loads(Path(path).read_text()) if path else None
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _failure(broken: list[BrokenMember]) -> str:
     """Message with which the run fails although it was completed; empty if it succeeds."""
     if not broken:
@@ -85,7 +76,7 @@ class ActionModule(KarmadaAction):
         """Show the report, and return it as data."""
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
-        status = report.status(observed, _former(run.connection.report_output))
+        status = report.status(observed, run.former_report)
         if run.connection.report_output and not run.check:
             # An observation, not part of the wanted state: writing it does not count as a change.
             private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")

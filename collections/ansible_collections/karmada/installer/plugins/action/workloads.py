@@ -47,7 +47,7 @@ class ActionModule(KarmadaAction):
                 )
         if run.check or not arguments["wait"]:
             return changed_result(changes)
-        workloads = [_workload(run, name) for name in wanted]
+        workloads = [run.workload(name) for name in wanted]
         try:
             wait_until(run.host_cluster, workloads, timeout=arguments["timeout"], progress=run.say)
         except NotReady as error:
@@ -57,11 +57,6 @@ class ActionModule(KarmadaAction):
         if ETCD.name in wanted and not run.state.etcd.bootstrapped:
             changes = [*changes, *_end_bootstrap(run)]
         return changed_result(changes)
-
-
-def _workload(run: Run, name: str) -> Ref:
-    kind = "StatefulSet" if name == ETCD.name else "Deployment"
-    return Ref("apps/v1", kind, run.instance.object_name(name), run.namespace)
 
 
 def _end_bootstrap(run: Run) -> list[Change]:

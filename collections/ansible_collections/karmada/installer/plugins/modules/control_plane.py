@@ -38,6 +38,14 @@ options:
     type: str
     required: true
     choices: [rights, foundation, withdrawal, aggregation, admission, discovery, addons]
+  wait:
+    description:
+      - Whether to wait until the objects are of use, and to try what the stage is for.
+      - >-
+        While it waits for what pods serve, it looks at these, and ends with their reason once they cannot become ready,
+        such as an image that is pulled in vain for 60 s.
+    type: bool
+    default: true
   timeout:
     description: Seconds to wait for the objects of this stage, and again for what it proves.
     type: int

@@ -53,6 +53,12 @@ options:
     type: list
     elements: str
     default: []
+  confirm_host_cluster:
+    description: >-
+      UID of a host cluster, by its namespace C(kube-system), that is meant although the last report beside the document
+      or the installer's state names another one. Usually given as C(-e karmada_confirm_host_cluster=UID).
+    type: str
+    default: ''
   on_broken_member:
     description:
       - What to do if something is wrong with single members, and with nothing else.

@@ -69,6 +69,7 @@ class Reason(StrEnum):
     # -- one installation and others
     NAME_TAKEN = "NameTaken", "Something of this name is there that is not of this control plane."
     OTHER_CONTROL_PLANE = "OtherControlPlane", "Another control plane is in the place, or on the member."
+    OTHER_HOST_CLUSTER = "OtherHostCluster", "The control plane of the document is in another host cluster."
     NOT_INSTALLED = "NotInstalled", "There is no control plane yet."
     LOCKED = "Locked", "Another run is working on this control plane."
     LOCK_LOST = "LockLost", "The run lost its lock, and stopped writing."

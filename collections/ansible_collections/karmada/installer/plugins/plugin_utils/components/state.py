@@ -29,8 +29,9 @@ FORMER_MODE = "formerMode"
 
 #: Increased when a field is added or changes its meaning. 2: version of the collection that wrote it. 3: prefix and
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
-#: file of their own; long files are packed. 8: digests of images, and restarts that are due for members.
-FORMAT = 8
+#: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
+#: host cluster.
+FORMAT = 9
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
@@ -88,6 +89,8 @@ class State:
     passages: tuple[str, ...] = ()
     #: Service ranges of the control plane, chosen by the host cluster's IP families at the first install
     service_subnet: str = ""
+    #: UID of the host cluster that last held this state; empty on plain hosts, and where it could not be read
+    host_cluster: str = ""
     journal: Journal = field(default_factory=Journal)
     #: cluster ("host", "member/<name>") → object reference → UID of what we created there
     owned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -159,6 +162,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "digests": dict(state.digests),
         "restarts": dict(state.restarts),
         "restartsDue": list(state.restarts_due),
+        "hostCluster": state.host_cluster,
     }
     files = {
         "instance.json": _json(plain),
@@ -233,6 +237,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             digests=_digests(plain.get("digests", {})),
             restarts=plain.get("restarts", {}),
             restarts_due=tuple(plain.get("restartsDue", ())),
+            host_cluster=plain.get("hostCluster", ""),
         )
     except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(

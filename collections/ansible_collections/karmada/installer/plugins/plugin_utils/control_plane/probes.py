@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from ..kube.causes import NO_SERVERS, Servers
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, Invalid
+from ..kube.wait import wait_for
 from ..problems import Problem, ProblemsError, Reason
 
 Say = Callable[[str], None]
@@ -25,14 +26,24 @@ _PLACEMENT_WITH_BOTH = {
 }
 
 
-def aggregated_api_answers(control_plane: Cluster, timeout_seconds: float, say: Say) -> None:
-    """Wait until Clusters can be listed. Raises ProblemsError at the end of the time."""
-    _until(lambda: _listed(control_plane), "the aggregated API cluster.karmada.io answers", timeout_seconds, say)
+def aggregated_api_answers(
+    control_plane: Cluster, timeout_seconds: float, say: Say, served_by: Servers = NO_SERVERS
+) -> None:
+    """Wait until Clusters can be listed.
+
+    Raises ProblemsError at the end of the time, NotReady if the pods of its server cannot become ready.
+    """
+    who = "the aggregated API cluster.karmada.io"
+    _until(lambda: _listed(control_plane), who, "answers", timeout_seconds, say, served_by)
 
 
-def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say) -> None:
-    """Wait until a bad policy is refused and a good one accepted (by dry run). Raises ProblemsError otherwise."""
-    _until(lambda: _judged(control_plane), "the admission webhook judges policies", timeout_seconds, say)
+def webhook_judges(control_plane: Cluster, timeout_seconds: float, say: Say, served_by: Servers = NO_SERVERS) -> None:
+    """Wait until a bad policy is refused and a good one accepted, by dry run.
+
+    Raises ProblemsError at the end of the time, NotReady if the pods of the webhook cannot become ready.
+    """
+    who = "the admission webhook"
+    _until(lambda: _judged(control_plane), who, "judges policies", timeout_seconds, say, served_by)
 
 
 def _listed(control_plane: Cluster) -> str | None:
@@ -57,21 +68,17 @@ def _judged(control_plane: Cluster) -> str | None:
     return "a policy that spreads by a field and by a label at once was accepted"
 
 
-def _until(probe: Callable[[], str | None], what: str, timeout_seconds: float, say: Say) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    told = ""
-    while reason := probe():
-        if time.monotonic() > deadline:
-            raise ProblemsError(
-                Problem(
-                    what=f"waited {timeout_seconds:.0f} s in vain until {what}: {reason}",
-                    where="control plane",
-                    remedy="look at the pods it names, then run the playbook again: it goes on where it stopped",
-                    reason=Reason.NOT_READY_IN_TIME,
-                ),
-                consequence="what was done so far stays",
-            )
-        if reason != told:
-            say(f"waiting until {what}: {reason}")
-            told = reason
-        time.sleep(0.25)
+def _until(
+    probe: Callable[[], str | None], who: str, does: str, timeout_seconds: float, say: Say, served_by: Servers
+) -> None:
+    trouble = wait_for(probe, who, timeout=timeout_seconds, progress=say, served_by=served_by)
+    if trouble:
+        raise ProblemsError(
+            Problem(
+                what=f"waited {timeout_seconds:.0f} s in vain until {who} {does}: {trouble}",
+                where="control plane",
+                remedy="look at the pods it names, then run the playbook again: it goes on where it stopped",
+                reason=Reason.NOT_READY_IN_TIME,
+            ),
+            consequence="what was done so far stays",
+        )

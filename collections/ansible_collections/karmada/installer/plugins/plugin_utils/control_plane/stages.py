@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from ..api_object import Object
-from ..components.table import COMPONENTS, KARMADA_AGGREGATED_APISERVER, administrator, wanted_components
+from ..components.table import (
+    COMPONENTS,
+    KARMADA_AGGREGATED_APISERVER,
+    KARMADA_APISERVER,
+    administrator,
+    wanted_components,
+)
+from ..kube.causes import Servers
 from ..kube.objects import Ref
 from ..run.run import Run
 from . import bootstrap
@@ -34,6 +41,14 @@ def objects(run: Run, stage: str) -> list[Object]:
         "discovery": lambda: bootstrap.discovery(owner, addresses),
     }
     return made[stage]()
+
+
+def served_by(run: Run, refs: Iterable[Ref]) -> dict[Ref, Servers]:
+    """Components on which objects of the control plane depend: an API on its own server, all else on the API server."""
+    of_apis = {
+        Ref(*each): component.name for component in COMPONENTS for each in bootstrap.of_component(component.name)
+    }
+    return {ref: run.servers(of_apis.get(ref, KARMADA_APISERVER.name)) for ref in refs}
 
 
 def switched_off(run: Run, stages: Collection[str] = STAGES) -> list[Ref]:

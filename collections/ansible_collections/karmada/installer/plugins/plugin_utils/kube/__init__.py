@@ -24,6 +24,10 @@ port-forwards, and without a watchdog thread. Exceeding a limit raises an error 
 more where it goes to the terminal (``say``, the message of a step that fails): no control characters, no escape
 sequences, no changes of text direction, and a message of an API server is one line of bounded length.
 
+**Waits** get what serves their targets as data (``causes.Servers``: a cluster and its workloads). ``causes.Causes``,
+and nothing else, finds out why pods are not ready and when that is hopeless. ``progress.Progress`` makes the lines
+that a wait shows.
+
 **The host cluster's identity** has to be certain, because that cluster gets the state with all keys. A server that is
 not verified, or that is reached without TLS, is refused before the first request (``host_cluster.refuse_unverified``),
 unless the document allows it by name.

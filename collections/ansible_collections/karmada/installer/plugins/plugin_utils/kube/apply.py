@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +19,9 @@ from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL, OWNER_LABEL
 from ..problems import Problem, ProblemsError, Reason
 from .cluster import Cluster
 from .errors import ApiError, Conflict, Invalid, NotFound
-from .limits import AT_ONCE, QUIET_SECONDS, SAY_SECONDS
+from .limits import AT_ONCE
 from .objects import Ref, applied_hash, claimed_by, covers, diff, is_uid, recorded_hash, with_applied_hash
+from .progress import Progress, named
 
 # Above this many objects of one kind in one namespace, one list costs less than a get for each.
 LIST_ABOVE = 3
@@ -202,11 +204,14 @@ def delete_all(
     with _at_once(workers) as pool:
         results = list(pool.map(start, wanted))
         if wait and not check:
-            deadline = time.monotonic() + timeout
+            began = time.monotonic()
+            remaining = _Remaining(Progress(progress, began, timeout))
             left = {one.ref: index for index, one in enumerate(results) if isinstance(one, Change)}
             waiting = [one for one in results if isinstance(one, Change) and one.action == "deleted"]
             for change, remains in zip(
-                waiting, pool.map(lambda one: _remains(cluster, one, deadline, progress), waiting), strict=True
+                waiting,
+                pool.map(lambda one: _remains(cluster, one, remaining, began + timeout), waiting),
+                strict=True,
             ):
                 if remains:
                     results[left[change.ref]] = remains
@@ -340,27 +345,46 @@ def _predict(cluster: Cluster, step: Comparison) -> Change:
     return replace(step.change, diff=diff(step.live, after))
 
 
-def _remains(
-    cluster: Cluster, change: Change, deadline: float, progress: Callable[[str], None] | None
-) -> Exception | None:
+class _Remaining:
+    """Deleted objects that are still there, for one line about all of them. Threads share it, one for each object."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._lock = progress, threading.Lock()
+        self._held: dict[Ref, str] = {}
+
+    def tell(self, ref: Ref, held: str, now: float) -> None:
+        """Tell that an object is still there, and what holds it."""
+        with self._lock:
+            self._held[ref] = held
+            first, reason = next(iter(self._held.items()))
+            more = f" and {len(self._held) - 1} more are" if len(self._held) > 1 else " is"
+            self._progress.tell(f"{named(first)}{more} not gone: {reason}", now)
+
+    def forget(self, ref: Ref) -> None:
+        """Tell no more of an object, which is gone."""
+        with self._lock:
+            self._held.pop(ref, None)
+
+
+def _remains(cluster: Cluster, change: Change, remaining: _Remaining, deadline: float) -> Exception | None:
     """Wait until a deleted object is gone; returns the error if it remains, else None."""
-    ref, pause, told = change.ref, 0.05, time.monotonic() - SAY_SECONDS + QUIET_SECONDS
+    ref, pause = change.ref, 0.05
     while True:
         try:
             live = cluster.get(*ref)
         except ApiError as error:
             return error
         if live is None or live["metadata"]["uid"] != change.uid:
+            remaining.forget(ref)
             return None
         held = _what_holds(live)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             return TimeoutError(
                 f"still there after its deletion was asked for ({held}); nothing was forced: mend what holds it, then "
                 "run again"
             )
-        if progress and time.monotonic() - told > SAY_SECONDS:
-            progress(f"waiting until {ref} is gone ({held})")
-            told = time.monotonic()
+        remaining.tell(ref, held, now)
         time.sleep(pause)
         pause = min(LONGEST_PAUSE, pause * 1.7)
 

@@ -21,7 +21,7 @@ from ..problems import Problem, ProblemsError, Reason
 from ..run_process import holder_is_dead
 from .cluster import Cluster
 from .errors import ApiError, Conflict, NotFound
-from .limits import SAY_SECONDS
+from .progress import Progress
 from .transport import READ_SECONDS
 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
@@ -68,9 +68,10 @@ class Lock:
         Raises ProblemsError naming the holder when the lock is still held then, NotFound when the namespace is missing.
         Taking a lock that we hold already renews it.
         """
-        deadline = _clock() + wait_seconds
+        began = _clock()
+        deadline, told = began + wait_seconds, Progress(progress, began, wait_seconds, quiet=0.0)
         seen: tuple[str, str] | None = None  # (holder, renewTime) and since when it stands still
-        since = said = 0.0
+        since = 0.0
         crossed = 0
         while True:
             lease = self._read()
@@ -98,9 +99,7 @@ class Lock:
                         reason=Reason.LOCKED,
                     )
                 )
-            if progress and (not said or now - said >= SAY_SECONDS):
-                progress(f"waiting for the lock {self.namespace}/{self.name}, held by {_told(current[0])}")
-                said = now
+            told.tell(f"the lock {self.namespace}/{self.name} is held by {_told(current[0])}", now)
             time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
 
     def is_ours(self) -> bool:

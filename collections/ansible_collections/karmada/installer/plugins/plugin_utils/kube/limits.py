@@ -7,5 +7,7 @@ from __future__ import annotations
 AT_ONCE = 16
 #: Seconds before a wait first reports progress: a short one is not worth a line.
 QUIET_SECONDS = 2.0
-#: Seconds between two reports of a wait in which nothing changes.
-SAY_SECONDS = 10.0
+#: Least seconds between two lines of a wait. It reports changes, but not each pod.
+CHANGE_SECONDS = 3.0
+#: Seconds between two equal lines of a wait.
+SAY_SECONDS = 30.0

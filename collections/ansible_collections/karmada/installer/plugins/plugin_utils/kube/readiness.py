@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from ..api_object import Object, condition, is_true
 from ..redaction import shown
+from .progress import OWN_PORT
 
 Related = Collection[Object]
 
@@ -18,8 +19,8 @@ UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 MAX_EVENTS = 3
 # Prefixes that an event puts before the text of a container's status or of a condition.
 _BEGINNING = re.compile(r'^(Error: |Error creating: |Failed to pull image "[^"]*": )')
-# The ephemeral port of a Go client, another one for each attempt: 10.0.0.2:46231->10.0.0.1:53
-_OWN_PORT = re.compile(r":\d+(?=->)")
+# Waiting reasons of a container that has only just begun.
+_BEGINNING_WAITING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def reason_not_ready(obj: Object, related: Related = ()) -> str | None:
@@ -78,6 +79,37 @@ def not_pulled(related: Related) -> str | None:
                 trouble = f"pod {one['metadata']['name']}: {_container_trouble(status)}"
                 return "; ".join([trouble, *_warnings(related, trouble)])
     return None
+
+
+def cause_in_brief(related: Related) -> str | None:
+    """Trouble of these pods or claims in a few words, the worst first; None if they are only starting.
+
+    A probe that does not pass yet is no trouble: a server that starts answers its probes with anything.
+    """
+    pods = [one for one in related if one.get("kind") == "Pod" and not one["metadata"].get("deletionTimestamp")]
+    found = [
+        *(text for pod in pods for status in _containers(pod) if (text := _container_in_brief(status))),
+        *(text for pod in pods if (text := _not_scheduled(pod))),
+        *(f"claim {one['metadata']['name']}: {text}" for one in related if (text := _unbound(one))),
+        *(
+            f"{one.get('reason') or 'Warning'}: {one.get('message') or ''}"
+            for one in sorted(related, key=_when, reverse=True)
+            if one.get("kind") == "Event" and one.get("type") == "Warning" and one.get("reason") != "Unhealthy"
+        ),
+    ]
+    return shown(found[0]) if found else None
+
+
+def _container_in_brief(status: Object) -> str | None:
+    state = status.get("state") or {}
+    reason = (state.get("waiting") or {}).get("reason") or ""
+    if "Image" in reason:
+        return f"cannot pull {status.get('image')}"
+    if reason and reason not in _BEGINNING_WAITING:
+        restarts, code = status.get("restartCount") or 0, _last_end(status).get("exitCode")
+        ended = f", exit code {code}" if code is not None else ""
+        return f"{reason} after {restarts} restarts{ended}" if restarts else reason
+    return _container_trouble(status) if (state.get("terminated") or {}).get("exitCode") else None
 
 
 def _refused(message: str) -> bool:
@@ -216,19 +248,27 @@ def _cause(one: Object) -> str | None:
     if one.get("kind") == "Pod":
         trouble = None if is_true(one, "Ready") else _pod_trouble(one)
         return f"pod {name}: {trouble}" if trouble else None
-    if one.get("kind") == "PersistentVolumeClaim":
-        trouble = _claim(one)
-        return f"claim {name}: {trouble}" if trouble else None
-    return None
+    trouble = _unbound(one)
+    return f"claim {name}: {trouble}" if trouble else None
+
+
+def _unbound(one: Object) -> str | None:
+    return _claim(one) if one.get("kind") == "PersistentVolumeClaim" else None
+
+
+def _not_scheduled(pod: Object) -> str | None:
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") != "False":
+        return None
+    return f"no node for it: {scheduled.get('message') or scheduled.get('reason') or 'no reason given'}"
 
 
 def _pod_trouble(pod: Object) -> str | None:
     """Reason why a pod is not ready: scheduling, a container, or a probe; None if none is known."""
     if pod["metadata"].get("deletionTimestamp"):
         return "it is being deleted"
-    scheduled = condition(pod, "PodScheduled")
-    if scheduled.get("status") == "False":
-        return f"no node for it: {scheduled.get('message') or scheduled.get('reason') or 'no reason given'}"
+    if refused := _not_scheduled(pod):
+        return refused
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         return f"it failed: {status.get('message') or status.get('reason') or 'no reason given'}"
@@ -258,8 +298,12 @@ def _container_trouble(status: Object) -> str | None:
 
 
 def _last_exit(status: Object) -> str:
-    last = (status.get("lastState") or {}).get("terminated") or {}
+    last = _last_end(status)
     return f", last exit code {last['exitCode']} ({last.get('reason') or 'Error'})" if "exitCode" in last else ""
+
+
+def _last_end(status: Object) -> Object:
+    return (status.get("lastState") or {}).get("terminated") or {}
 
 
 def _failed_run(status: Object) -> bool:
@@ -269,12 +313,12 @@ def _failed_run(status: Object) -> bool:
 
 def _warnings(related: Related, said: str) -> list[str]:
     """Newest warnings, each once, without those that repeat ``said``."""
-    said, told = _OWN_PORT.sub("", said), dict[str, str]()
+    said, told = OWN_PORT.sub("", said), dict[str, str]()
     events = [one for one in related if one.get("kind") == "Event" and one.get("type") == "Warning"]
     events.sort(key=_when, reverse=True)
     for one in events:
         message = " ".join(str(one.get("message") or "").split())
-        same = _OWN_PORT.sub("", message)
+        same = OWN_PORT.sub("", message)
         if _BEGINNING.sub("", same) not in said:
             reason = one.get("reason") or "Warning"
             told.setdefault(f"{reason}: {same}", f"event {reason}: {message}")

@@ -12,35 +12,29 @@ from dataclasses import dataclass
 
 from ..api_object import Object
 from ..problems import Problem, Reason
-from ..redaction import redacted
+from .causes import EXPLAIN_SECONDS, GRACE_SECONDS, NO_SERVERS, Causes, Related, Servers, Serving
 from .cluster import Cluster
 from .errors import ApiError, Expired
-from .limits import QUIET_SECONDS, SAY_SECONDS
 from .objects import Ref
-from .readiness import crashing, hopeless, not_pulled, reason_not_ready
+from .progress import Progress, named
+from .readiness import cause_in_brief, reason_not_ready
 from .watch import Watch
 
-Related = list[Object]
-
-# A long wait reports changes, but not each pod.
-CHANGE_SECONDS = 3.0
-# Interval of reading pods and events for explanations; readiness itself comes by watch.
-EXPLAIN_SECONDS = 5.0
-# Seconds for which a hopeless state must last before it is believed.
-GRACE_SECONDS = 15.0
-# Seconds for which an image pull may fail. The kubelet tries some four times; a registry may be away for a moment.
-PULL_SECONDS = 60.0
 WATCH_SECONDS = 30
 # Watches that break at once must keep neither the server nor us busy.
 SHORTEST_WATCH_SECONDS = 0.2
-LOG_LINES = 10
+# Pause between two probes of a function.
+PROBE_SECONDS = 0.25
 
 
 class NotReady(Exception):  # noqa: N818 - reads as what happened
-    """Some objects did not become ready. ``reasons`` tells why for each, with log lines where they help."""
+    """Some objects did not become ready. ``reasons`` tells why for each, with log lines where they help.
+
+    Workloads that serve them stand among them if they are not ready either.
+    """
 
     def __init__(self, reasons: Mapping[Ref, str], after: float, *, early: bool = False) -> None:
-        self.reasons = dict(reasons)
+        self.reasons, self.after, self.early = dict(reasons), after, early
         head = f"cannot become ready (found after {after:.0f} s)" if early else f"not ready after {after:.0f} s"
         lines = [f"  - {ref}: {reason}".replace("\n", "\n      ") for ref, reason in self.reasons.items()]
         super().__init__("\n".join([f"{head}:", *lines]))
@@ -49,6 +43,12 @@ class NotReady(Exception):  # noqa: N818 - reads as what happened
     def problems(self) -> list[Problem]:
         """Each object that is not ready, with the reason."""
         return [Problem(why, str(ref), reason=Reason.NOT_READY_IN_TIME) for ref, why in self.reasons.items()]
+
+    def about(self, target: Ref, servers: Servers | None) -> NotReady:
+        """Part of the error that concerns one target and what serves it."""
+        ailing = [ref for ref in (servers or NO_SERVERS).workloads if ref in self.reasons]
+        reasons = {ref: self.reasons[ref] for ref in (*ailing, target)}
+        return NotReady(reasons, self.after, early=self.early and bool(ailing))
 
     def with_hint(self, hint: str) -> NotReady:
         """Add a hint to the message; returns the error itself."""
@@ -75,20 +75,53 @@ def wait_until(
     progress: Callable[[str], None] | None = None,
     not_ready: Callable[[Object, Related], str | None] = reason_not_ready,
     grace: float = GRACE_SECONDS,
+    served_by: Mapping[Ref, Servers] | None = None,
 ) -> None:
     """Return as soon as every target exists and is ready.
 
-    ``progress`` is called with the reasons that are left: after the first seconds, when they change, and at least every
-    10 s. ``not_ready`` may replace the check; it gets the object and, now and then, its pods, claims and events.
+    ``progress`` is called with lines that tell what is left, see ``progress.Progress``. ``not_ready`` may replace the
+    check; it gets the object and, now and then, its pods, claims and events. ``served_by`` names the workloads on which
+    a target depends, as an APIService on the pods behind it: what ails these is told with the target.
 
-    Raises NotReady after ``timeout`` seconds, or once an object has been in a hopeless state for ``grace`` seconds, or
-    an image pull has failed for PULL_SECONDS. Raises ApiError when we are not allowed to look.
+    Raises NotReady after ``timeout`` seconds, or once an object or what serves it has been in a hopeless state for
+    ``grace`` seconds, or an image pull has failed for PULL_SECONDS. Raises ApiError when we are not allowed to look.
     """
-    waiting = _Waiting(cluster, list(dict.fromkeys(targets)), not_ready, progress or (lambda _text: None))
+    waiting = _Waiting(cluster, list(dict.fromkeys(targets)), not_ready, progress, grace, served_by or {})
     try:
-        waiting.run(timeout, grace)
+        waiting.run(timeout)
     finally:
         waiting.stop()
+
+
+def wait_for(
+    probe: Callable[[], str | None],
+    what: str,
+    *,
+    timeout: float,
+    progress: Callable[[str], None] | None = None,
+    served_by: Servers = NO_SERVERS,
+) -> str | None:
+    """Call ``probe`` until it returns no reason; None then, and after ``timeout`` seconds all that is known.
+
+    ``what`` names the function that is probed, in lines of progress. Raises NotReady once a workload that serves it has
+    been in a hopeless state, or an image has been pulled in vain, for as long as ``wait_until`` bears with that.
+    """
+    start = explained = time.monotonic()
+    told, serving = Progress(progress, start, timeout), Serving([served_by])
+    while reason := probe():
+        now = time.monotonic()
+        over = now - start >= timeout
+        if over or now - explained >= EXPLAIN_SECONDS:
+            serving.look(served_by.workloads)
+            explained = now
+            if lost := serving.lost(now):
+                raise NotReady(lost, now - start, early=True)
+        troubles = serving.troubles(served_by.workloads)
+        if over:
+            return "\n".join([reason, *(f"{ref}: {serving.with_logs(ref, why)}" for ref, why in troubles.items())])
+        told.tell(serving.in_brief(served_by.workloads) or f"{what}: {reason}", now)
+        time.sleep(PROBE_SECONDS)
+    return None
 
 
 class _Follower(threading.Thread):
@@ -155,28 +188,26 @@ class _Waiting:
         cluster: Cluster,
         targets: list[Ref],
         not_ready: Callable[[Object, Related], str | None],
-        progress: Callable[[str], None],
+        progress: Callable[[str], None] | None,
+        grace: float,
+        served_by: Mapping[Ref, Servers],
     ) -> None:
-        self._cluster, self._targets, self._not_ready, self._progress = cluster, targets, not_ready, progress
-        # Explanations must not delay the wait itself.
-        self._asked = cluster.with_patience(retry_seconds=EXPLAIN_SECONDS, read_seconds=EXPLAIN_SECONDS)
+        self._targets, self._not_ready, self._progress = targets, not_ready, progress
+        self._causes = Causes(cluster, grace)
+        self._servers = {ref: served_by[ref].workloads for ref in targets if ref in served_by}
+        self._serving = Serving((served_by[ref] for ref in self._servers), grace)
         self._live: dict[Ref, Object] = {}
         self._seen: set[tuple[str, str, str | None]] = set()
-        self._related: dict[Ref, Related] = {}
-        self._old_events: dict[str, object] | None = None
-        self._hopeless_since: dict[tuple[Ref, float], float] = {}
         self._trouble = ""
-        self._said, self._said_at = "", 0.0
         self._news: queue.Queue[_News] = queue.Queue()
         groups: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
         for ref in targets:
             groups[ref.api_version, ref.kind, ref.namespace].append(ref.name)
         self._followers = [_Follower(cluster, group, names, self._news) for group, names in groups.items()]
 
-    def run(self, timeout: float, grace: float) -> None:
-        start = time.monotonic()
-        explained = start
-        self._said_at = start + QUIET_SECONDS - CHANGE_SECONDS
+    def run(self, timeout: float) -> None:
+        start = explained = time.monotonic()
+        told = Progress(self._progress, start, timeout)
         for follower in self._followers:
             follower.start()
         while True:
@@ -190,12 +221,13 @@ class _Waiting:
             if now - explained >= EXPLAIN_SECONDS:
                 self._explain(reasons)
                 explained = now
-                lost = self._lost(now, grace)
+                lost = self._lost(reasons, now)
                 reasons = self._reasons()
                 if lost:
                     # Hopeless objects come first, then all others that are not ready.
                     raise NotReady(self._with_logs({**lost, **reasons, **lost}), now - start, early=True)
-            self._say(reasons, now)
+            if reasons:
+                told.tell(self._in_brief(reasons), now)
             self._take_news(min(1.0, max(0.0, start + timeout - now)))
 
     def stop(self) -> None:
@@ -237,7 +269,7 @@ class _Waiting:
         found = {}
         for ref in self._targets:
             if ref in self._live:
-                reason = self._not_ready(self._live[ref], self._related.get(ref, []))
+                reason = self._not_ready(self._live[ref], self._causes.of(ref))
             elif (ref.api_version, ref.kind, ref.namespace) in self._seen:
                 reason = "it does not exist"
             else:
@@ -246,111 +278,44 @@ class _Waiting:
                 found[ref] = f"{reason} ({self._trouble})" if self._trouble else reason
         return found
 
-    def _say(self, reasons: Mapping[Ref, str], now: float) -> None:
-        shown = [f"{ref}: {reason}" for ref, reason in list(reasons.items())[:3]]
-        more = f" (and {len(reasons) - 3} more)" if len(reasons) > 3 else ""
-        ready = len(self._targets) - len(reasons)
-        text = redacted(f"{ready} of {len(self._targets)} ready; waiting for " + " | ".join(shown) + more)
-        since = now - self._said_at
-        if since >= SAY_SECONDS or (text != self._said and since >= CHANGE_SECONDS):
-            self._said, self._said_at = text, now
-            self._progress(text)
+    def _in_brief(self, reasons: Mapping[Ref, str]) -> str:
+        """Count of what is ready, and the first target whose trouble is known, with that in a few words."""
+        causes = {ref: cause for ref in reasons if (cause := self._cause(ref))}
+        ref, cause = next(iter(causes.items()), (next(iter(reasons)), ""))
+        if not cause:
+            # Without events: of a server that starts, these tell that it has not started yet.
+            bare = ref in self._live and not self._trouble and self._not_ready(self._live[ref], [])
+            cause = f"{named(ref)}: {bare or reasons[ref]}"
+        if len(self._targets) == 1:
+            return cause
+        return f"{len(self._targets) - len(reasons)}/{len(self._targets)} ready; {cause}"
 
-    def _lost(self, now: float, grace: float) -> dict[Ref, str]:
-        """Targets that have been hopeless for the grace period of their trouble, with the reason."""
-        found = {}
-        for ref in self._targets:
-            obj, related = self._live.get(ref), self._related.get(ref, [])
-            if obj is None or self._not_ready(obj, related) is None:
-                continue
-            for reason, patience in ((hopeless(obj, related), grace), (not_pulled([obj, *related]), PULL_SECONDS)):
-                if reason is None:
-                    self._hopeless_since.pop((ref, patience), None)
-                elif now - self._hopeless_since.setdefault((ref, patience), now) >= patience:
-                    found[ref] = reason
-        return found
-
-    # -- causes ----------------------------------------------------------------------------------------------------
+    def _cause(self, ref: Ref) -> str | None:
+        """Trouble in brief of a target or of what serves it; None if there is none, or none is known."""
+        if told := self._serving.in_brief(self._servers.get(ref, ())):
+            return told
+        own = [*([self._live[ref]] if ref.kind == "Pod" and ref in self._live else []), *self._causes.of(ref)]
+        cause = cause_in_brief(own)
+        return f"{ref.name}: {cause}" if cause else None
 
     def _explain(self, reasons: Mapping[Ref, str]) -> None:
-        """Read the pods, claims and warnings of objects that are not ready; missing permissions are no error."""
-        namespaces = {ref.namespace for ref in reasons if ref.namespace}
-        try:
-            events = {name: self._asked.list("v1", "Event", name, fields="type=Warning") for name in sorted(namespaces)}
-        except ApiError:
-            events = {}
-        # Events from before this wait may be obsolete: only new or repeated ones count.
-        told = {one["metadata"]["uid"]: _times(one) for found in events.values() for one in found}
-        if self._old_events is None:
-            self._old_events = told
-        for ref in reasons:
-            if ref.namespace and ref in self._live:
-                current = [
-                    one
-                    for one in events.get(ref.namespace, [])
-                    if self._old_events.get(one["metadata"]["uid"]) != _times(one) or _about_pod(one)
-                ]
-                self._related[ref] = self._relatives(ref, self._live[ref], current)
+        """Read the causes of targets that are not ready, and those of what serves them."""
+        self._causes.look({ref: self._live[ref] for ref in reasons if ref in self._live})
+        self._serving.look(server for ref in reasons for server in self._servers.get(ref, ()))
 
-    def _relatives(self, ref: Ref, obj: Object, events: list[Object]) -> Related:
-        pods: Related = [obj] if ref.kind == "Pod" else []
-        claims: Related = []
-        labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
-        try:
-            if ref.kind in ("Deployment", "StatefulSet", "DaemonSet", "Job") and labels:
-                selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-                pods = list(self._asked.list("v1", "Pod", ref.namespace, labels=selector))
-            named = {
-                volume["persistentVolumeClaim"]["claimName"]
-                for pod in pods
-                for volume in pod["spec"].get("volumes") or []
-                if "persistentVolumeClaim" in volume
-            }
-            for name in sorted(named):
-                claim = self._asked.get("v1", "PersistentVolumeClaim", name, ref.namespace)
-                claims += [claim] if claim else []
-        except ApiError:
-            pass
-        names = {ref.name, *(one["metadata"]["name"] for one in (*pods, *claims))}
-        about = [
-            one
-            for one in events
-            if (one.get("involvedObject") or {}).get("name") in names
-            # Events of ReplicaSets between a Deployment and its pods.
-            or str((one.get("involvedObject") or {}).get("name")).rpartition("-")[0] == ref.name
-        ]
-        return [*(one for one in pods if one is not obj), *claims, *about]
+    def _lost(self, reasons: Mapping[Ref, str], now: float) -> dict[Ref, str]:
+        """Targets and their servers that have been hopeless for as long as such a trouble is borne; with reasons."""
+        own = {ref: self._causes.lost(ref, self._live[ref], now) for ref in reasons if ref in self._live}
+        return {**self._serving.lost(now), **{ref: reason for ref, reason in own.items() if reason}}
 
     def _with_logs(self, reasons: Mapping[Ref, str]) -> dict[Ref, str]:
-        """The reasons, with the last log lines of crashing containers."""
+        """The reasons, and those of what serves these targets, with the last log lines of crashing containers."""
         found = {}
-        for ref, reason in reasons.items():
-            text = reason
-            pods = [*self._related.get(ref, []), *([self._live[ref]] if ref in self._live else [])]
-            for pod, container in crashing(pods)[:3]:
-                lines = self._last_lines(pod, ref.namespace or "", container)
-                if lines:
-                    text += f"\nlast lines of container {container} in pod {pod}:\n  " + "\n  ".join(lines)
-            found[ref] = redacted(text)
+        servers = [server for ref in reasons for server in self._servers.get(ref, ())]
+        troubles = self._serving.troubles(servers)
+        for ref, reason in {**troubles, **reasons}.items():
+            if ref in troubles:
+                found[ref] = self._serving.with_logs(ref, reason)
+            else:
+                found[ref] = self._causes.with_logs(ref, self._live.get(ref), reason)
         return found
-
-    def _last_lines(self, pod: str, namespace: str, container: str) -> list[str]:
-        for previous in (True, False):
-            try:
-                lines = self._asked.logs(pod, namespace, container, LOG_LINES, previous=previous).splitlines()
-            except ApiError:
-                continue
-            # The kubelet answers 200 with this sentence when that container has been removed already.
-            if lines and not lines[0].startswith("unable to retrieve container logs"):
-                return lines[-LOG_LINES:]
-        return []
-
-
-def _times(event: Object) -> object:
-    series = event.get("series") or {}
-    return event.get("count"), event.get("lastTimestamp"), series.get("count")
-
-
-def _about_pod(event: Object) -> bool:
-    """Return whether an event is about a pod or claim; these go with their object, those of controllers linger."""
-    return (event.get("involvedObject") or {}).get("kind") in ("Pod", "PersistentVolumeClaim")

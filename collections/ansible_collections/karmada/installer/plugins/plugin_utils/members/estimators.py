@@ -91,8 +91,7 @@ def in_pods(run: Run, found: Joined, timeout: float) -> list[Change]:
     if able or begun:
         changes += run.remove_from_host_cluster("take away estimators", removal.unwanted(run, [ROW.name], changes))
     if not run.check:
-        names = [run.instance.object_name(each.name) for each in able if each.member in found.ready]
-        workloads = [Ref("apps/v1", "Deployment", name, run.namespace) for name in names]
+        workloads = [run.workload(each.name) for each in able if each.member in found.ready]
         wait_until(run.host_cluster, workloads, timeout=timeout, progress=run.say)
     return changes
 

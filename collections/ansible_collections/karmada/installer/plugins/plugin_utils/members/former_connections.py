@@ -23,7 +23,6 @@ from ..components.table import KARMADA_CONTROLLER_MANAGER, KARMADA_METRICS_ADAPT
 from ..components.types import MEMBER_NAMESPACE
 from ..kube.apply import Change
 from ..kube.cluster import Cluster
-from ..kube.objects import Ref
 from ..kube.wait import wait_until
 from ..run.run import Run
 from . import mode as member_mode
@@ -96,8 +95,7 @@ def start_again_in_pods(run: Run, timeout: float = START_SECONDS) -> list[Change
     for name in due(run):
         changes += run.apply_to_host_cluster(f"start {name} again", partial(run.workloads, [name]))
         if not run.check:
-            workload = Ref("apps/v1", "Deployment", run.instance.object_name(name), run.namespace)
-            wait_until(run.host_cluster, [workload], timeout=timeout, progress=run.say)
+            wait_until(run.host_cluster, [run.workload(name)], timeout=timeout, progress=run.say)
     if not run.check and run.state.restarts_due:
         with run.writing("note that components have started again"):
             ended(run)

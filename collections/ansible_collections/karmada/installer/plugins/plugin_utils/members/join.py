@@ -15,7 +15,7 @@ from functools import partial
 from ..api_object import Object
 from ..components.spec import MemberEntry
 from ..components.state import State
-from ..components.table import administrator
+from ..components.table import KARMADA_CONTROLLER_MANAGER, administrator
 from ..components.types import has_estimators
 from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..document.references import cluster_from_secret
@@ -400,12 +400,14 @@ def wait_ready(run: Run, entries: Sequence[MemberEntry], timeout: float) -> list
     sound = [name for name, outcome in outcomes.items() if not outcome.problem]
     targets = {Ref(registration.CLUSTER_API, "Cluster", name, None): name for name in sound}
     try:
-        wait_until(run.control_plane, targets, timeout=timeout, progress=run.say)
+        looks = run.servers(KARMADA_CONTROLLER_MANAGER.name)  # at members in mode Push; agents were seen to run
+        served_by = {ref: looks for ref, name in targets.items() if name not in {each.name for each in pulling}}
+        wait_until(run.control_plane, targets, timeout=timeout, progress=run.say, served_by=served_by)
     except NotReady as error:
         on_hosts = {entry.name: ", ".join(entry.agent_hosts) for entry in entries if entry.agent_hosts}
-        for ref, reason in error.reasons.items():
+        for ref in (ref for ref in targets if ref in error.reasons):
             outcome = outcomes[targets[ref]]
-            outcome.fail(NotReady({ref: reason}, timeout))
+            outcome.fail(error.about(ref, served_by.get(ref)))
             outcome.unready = True
             if outcome.name in on_hosts:
                 journal = f"journalctl -u karmada-{run.instance.object_name(f'agent-{outcome.name}')}"

@@ -17,8 +17,9 @@ from ..control_plane.bootstrap import MEMBER_NAMESPACE
 from ..kube.apply import Change, delete_all, target
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError, Forbidden, NotFound
-from ..kube.limits import AT_ONCE, SAY_SECONDS
+from ..kube.limits import AT_ONCE
 from ..kube.objects import Ref, claimed_by, diff
+from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready
 from ..kube.step import Mode, StepRunner
 from ..kube.wait import wait_until
@@ -36,8 +37,8 @@ REACH_SECONDS, LAST_CALL_SECONDS = 20.0, 3.0
 #: Time for Karmada to finish one Work before we look ourselves whether anything is left to do for it, and time for the
 #: member to answer such a look.
 GRACE_SECONDS, LOOK_SECONDS = 3.0, 5.0
-#: Seconds between two attempts to make Karmada check whether a Cluster may go.
-WAKE_SECONDS = 1.0
+#: Seconds between two attempts to make Karmada check whether a Cluster may go, and between two lists of what holds it.
+WAKE_SECONDS, LIST_SECONDS = 1.0, 10.0
 #: Pause between two looks; longer if a look takes long, up to the second value.
 _PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 #: End of a remedy for a member whose time is over.
@@ -302,7 +303,8 @@ def _refused(control_plane: Cluster, namespace: str, policy: str) -> bool:
 def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | None) -> None:
     """Wait until the execution namespace and then the Cluster are gone. Raises ProblemsError at the deadline."""
     control_plane, name = run.control_plane, cluster["metadata"]["name"]
-    going, told = _Going(control_plane, cluster), time.monotonic()
+    going, asked = _Going(control_plane, cluster), time.monotonic()
+    told = Progress(run.say, asked, deadline - asked)
     while live := going.live():
         looked = time.monotonic()
         if looked > deadline:
@@ -315,9 +317,8 @@ def _see_it_go(run: Run, cluster: Object, deadline: float, settled: _Settled | N
                 ),
                 consequence="nothing was forced",
             )
-        if looked - told > SAY_SECONDS:
-            run.say(f"waiting until member {name} is gone ({_what_holds(control_plane, name)})")
-            told = looked
+        if looked - asked > LIST_SECONDS:
+            told.tell(f"member {name} is not gone: {_what_holds(control_plane, name)}", asked := looked)
         works = going.hasten(live)
         if settled:
             settled.release(control_plane, works)

@@ -31,6 +31,8 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("networking.k8s.io", "networkpolicies", (*READ, *WRITE)),
     ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
 )
+#: Permission that is used and not required, in the form of ``can_i``: to know the host cluster again by its UID.
+IDENTITY: tuple[str | None, ...] = ("get", "", "namespaces", None, None, "kube-system")
 #: Verbs needed on persistentvolumes, in addition, where etcd keeps its data in directories of the nodes.
 HOST_PATH_RIGHTS = ("get", "list", "create", "patch", "delete")
 

@@ -23,6 +23,7 @@ from . import (
     component_checks,
     endpoint_checks,
     fixed_settings,
+    host_cluster_identity,
     host_preflight,
     member_checks,
     namespace_checks,
@@ -53,8 +54,11 @@ class Findings:
         return Findings(self.problems, {name: [*self.members.get(name, []), *more.get(name, [])] for name in names})
 
 
-def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
-    """Run all checks and return every problem. Changes nothing. Plain hosts that have left may be given up by name."""
+def findings(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = "") -> Findings:
+    """Run all checks and return every problem. Changes nothing.
+
+    Plain hosts that have left may be given up by name, and another host cluster confirmed by its UID.
+    """
     members = selected_members.entries(run)
     with ThreadPoolExecutor(min(len(members), MEMBERS_AT_ONCE) + 6) as pool:
         # Checks that need the host cluster wait for its first answer, so that a failure is reported only once.
@@ -64,7 +68,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
             partial(_version, run),
             partial(_hosts, run, abandoned_hosts)
             if not run.place.in_pods
-            else partial(_with_host, access, partial(_host, run)),
+            else partial(_with_host, access, partial(_host, run, host_cluster)),
             *((partial(_with_host, access, partial(host_preflight.problems, run)),) if run.place.etcd_apart else ()),
             partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
             partial(_with_host, access, partial(_crds, run)),
@@ -86,9 +90,9 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = ()) -> Findings:
     return found.with_members(reach_from_hosts.from_hosts(run))
 
 
-def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Problem]:
+def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = "") -> list[Problem]:
     """Problems that would stop an uninstall; its members are checked later, one by one."""
-    access = collected(partial(_uninstall_access, run)) if run.place.in_pods else []
+    access = collected(partial(_uninstall_access, run, host_cluster)) if run.place.in_pods else []
     if access or not run.hosts:
         return access
     # In mode Binary the state also knows the hosts. Below pods, a run works only on those of the document.
@@ -96,11 +100,12 @@ def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = ()) -> list[Pr
     return unnamed + host_preflight.unreachable_hosts(run, abandoned_hosts)
 
 
-def _uninstall_access(run: Run) -> Iterable[Problem]:
+def _uninstall_access(run: Run, host_cluster: str) -> Iterable[Problem]:
     run.host_cluster.version(retry_seconds=5)
     yield from account_rights.told(run.host_cluster.can_i(account_rights.in_namespace(run.namespace)))
     # Reading the state may raise as well.
     state = run.stored_state
+    yield from host_cluster_identity.problems(run, host_cluster)
     if state and state.etcd.storage == "directory" and not run.hosts:
         yield Problem(
             what=f"its etcd is on hosts ({', '.join(state.etcd.nodes)}), and the document names none",
@@ -130,7 +135,8 @@ def _place_access(run: Run) -> Iterable[Problem]:
     yield from account_rights.problems(run)
 
 
-def _host(run: Run) -> Iterable[Problem]:
+def _host(run: Run, host_cluster: str) -> Iterable[Problem]:
+    yield from host_cluster_identity.problems(run, host_cluster)
     yield from cluster_checks.clock(run.host_cluster, "host cluster")
     version = run.host_cluster.version()
     minor = cluster_checks.minor(version)

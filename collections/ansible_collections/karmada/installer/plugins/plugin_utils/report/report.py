@@ -86,6 +86,8 @@ class Observation:
     etcd_ready: int
     certificates: Mapping[str, str]
     kubeconfig_secret: str
+    #: UID of the host cluster; empty on plain hosts, and where it could not be read.
+    host_cluster_uid: str = ""
     #: Whether the first installation has come to its end.
     installed: bool = False
     wanted_members: Sequence[str] = ()
@@ -117,6 +119,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": etcd_version(observed),
+        **({"hostClusterUID": observed.host_cluster_uid} if observed.host_cluster_uid else {}),
         # Hosts have no Secrets: there the kubeconfig is only a file.
         **({"secretRef": {"name": observed.kubeconfig_secret}} if observed.kubeconfig_secret else {}),
         "conditions": [

@@ -6,6 +6,7 @@ Nothing here depends on the state of the instance, and nothing writes.
 
 from __future__ import annotations
 
+import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
@@ -152,6 +153,16 @@ class Facts(ABC):
             what = f"the Secret {external.secret} has no {', '.join(missing)}"
             raise ProblemsError(Problem(what, where, f"put {', '.join(keys)} there", reason=Reason.INVALID_SECRET))
         return {key: files[key] for key in keys}
+
+    @cached_property
+    def former_report(self) -> dict[str, Any]:
+        """Report of an earlier run beside the document; empty if there is none or it cannot be read."""
+        path = self.connection.report_output
+        try:
+            found = json.loads(Path(path).read_text()) if path else None
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     @property
     def artifact_source(self) -> Source:

@@ -35,7 +35,7 @@ from ..components.types import Addresses, Component, etcd_on_hosts, settings_of
 from ..document.references import cluster_from_secret
 from ..kube import host_cluster
 from ..kube.cluster import Cluster
-from ..kube.errors import ApiError
+from ..kube.errors import ApiError, Forbidden
 from ..kube.host_cluster import HostCluster
 from ..kube.kubeconfig import Access, from_parts
 from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, OWNER_LABEL
@@ -85,6 +85,11 @@ class Place(ABC):
     @abstractmethod
     def host_cluster(self) -> Cluster:
         """Host cluster, or ``NoCluster``, in which nothing is found."""
+
+    @property
+    def host_cluster_uid(self) -> str:
+        """UID by which the host cluster is known again; empty if there is no such cluster, or it cannot be read."""
+        return ""
 
     @abstractmethod
     def store(self) -> StateStore:
@@ -244,6 +249,15 @@ class InPods(Place):
             found = HostCluster.from_kubeconfig(facts.connection.kubeconfig, context, name="host cluster")
         host_cluster.refuse_unverified(found.access, where, allowed=bool(settings.insecure))
         return facts.kept(found)
+
+    @cached_property
+    def host_cluster_uid(self) -> str:
+        """UID of the namespace kube-system, which is the identity of a cluster everywhere in Karmada."""
+        try:
+            found = self.host_cluster.get("v1", "Namespace", "kube-system")
+        except Forbidden:
+            return ""
+        return str(found["metadata"]["uid"]) if found else ""
 
     def store(self) -> StateStore:
         """Secret of the host cluster, with a Lease beside it."""

@@ -21,11 +21,12 @@ from ..components.hosts import Host
 from ..components.instance import Instance
 from ..components.spec import HostEntry
 from ..components.state import State
-from ..components.table import BY_NAME, KARMADA_APISERVER, pod_components
+from ..components.table import BY_NAME, ETCD, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
 from ..document import overlay
 from ..document.references import Connection
 from ..kube.apply import Change, Target, apply_all, delete_all, survey, target
+from ..kube.causes import NO_SERVERS, Servers
 from ..kube.cluster import Cluster
 from ..kube.objects import Ref, claimed_by, owned_by
 from ..pki import certificates
@@ -213,6 +214,18 @@ class Run(Facts):
             for each in render.component_objects(self.instance, component, self.layout, material, self.state.etcd)
         ]
 
+    def workload(self, component: str) -> Ref:
+        """Workload of a component, by its name in the table or with that of its member, in the host cluster."""
+        kind = "StatefulSet" if component == ETCD.name else "Deployment"
+        return Ref("apps/v1", kind, self.instance.object_name(component), self.namespace)
+
+    def servers(self, component: str) -> Servers:
+        """Workload of a component, for those who wait for what it serves; none where it consists of units.
+
+        Steps on hosts wait for units and tell why one is not healthy, before anybody waits for what it serves.
+        """
+        return Servers(self.host_cluster, (self.workload(component),)) if self.place.in_pods else NO_SERVERS
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def require_lock(self) -> None:
@@ -240,11 +253,13 @@ class Run(Facts):
 
     def journaled(self, step: str) -> State:
         """State with this step in its journal, and with what this run has found out so far."""
-        journal = self.state.journal
+        journal, host_cluster = self.state.journal, self.state.host_cluster
         if journal.operation != self.operation or journal.run != self.holder or journal.finished:
             journal = replace(
                 journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
             )
+            # Preflight has seen that it is the known one, or was told that this one is meant from now on.
+            host_cluster = self.place.host_cluster_uid or host_cluster
         kind = self.spec.endpoint.type
         passages = {*self.state.passages, *({kind} & endpoint.PASSAGES.keys())}
         return replace(
@@ -252,6 +267,7 @@ class Run(Facts):
             journal=replace(journal, step=step),
             endpoint_host=self.endpoint_host,
             service_subnet=self.snapshot.service_subnet,
+            host_cluster=host_cluster,
             endpoint_type=kind,
             passages=tuple(sorted(passages)),
         )

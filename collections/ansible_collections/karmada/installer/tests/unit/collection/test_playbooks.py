@@ -354,7 +354,9 @@ def test_stages_of_a_control_plane_have_one_order(mode: str, tmp_path: Path) -> 
     due = {"journal": {"changed": False, "due": True}}
     _, steps = run("install", tmp_path, {**RESULTS, **due}, mode=mode)
     order = ["rights", "foundation", "aggregation", "admission", "discovery", "addons"]
-    assert [each["stage"] for each in given(steps, "control_plane") if each["stage"] != "withdrawal"] == order
+    done = [each["stage"] for each in given(steps, "control_plane") if each["stage"] != "withdrawal"]
+    # On hosts the last one is waited for when its units have answered.
+    assert done == (order if mode == "Container" else [*order, "addons"])
 
 
 @pytest.mark.parametrize("limit", ["m1", "karmada_members:!m2", "karmada_control:m1"])

@@ -103,6 +103,14 @@ def test_plugins_that_are_for_users_are_told_in_full() -> None:
     assert "| `certificates` | issue the keys and certificates of a control plane |" in page
 
 
+def test_the_account_of_the_role_may_know_the_host_cluster_again(generator: ModuleType) -> None:
+    objects = list(yaml.safe_load_all(generator.files()[generator.REFERENCE / "host-rights.yaml"]))
+    everywhere = next(each for each in objects if each["kind"] == "ClusterRole")["rules"]
+    rule = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
+    assert rule in everywhere
+    assert [each for each in everywhere if "namespaces" in each["resources"]] == [rule], "and read no other namespace"
+
+
 def test_the_role_grants_what_preflight_asks_for_in_the_namespace(generator: ModuleType) -> None:
     objects = list(yaml.safe_load_all(generator.files()[generator.REFERENCE / "host-rights.yaml"]))
     role = next(each for each in objects if each["kind"] == "Role")

@@ -6,9 +6,13 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import BY_NAME
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands
 
 HOSTS = ("h1", "h2", "h3")
@@ -73,3 +77,37 @@ def test_members_do_not_wait_for_one_whose_turn_has_not_come(tmp_path: Path, for
     assert done.returncode == 0, done.stdout + done.stderr
     # With a fork for each host nobody needs a second round trip.
     assert re.findall(r"ok=(\d+)", done.stdout) == [str(rounds + 1)] * len(HOSTS), done.stdout
+
+
+def tasks_on_hosts(name: str) -> Iterator[dict[str, Any]]:
+    """Tasks of the control plane on hosts in their order, with those of files that they import."""
+    folder = COLLECTION / "roles/control_plane/tasks"
+    for task in yaml.safe_load((folder / name).read_text()):
+        imported = task.get("ansible.builtin.import_tasks")
+        if imported:
+            yield from tasks_on_hosts(imported.replace("{{ control_plane_place }}", "on_hosts"))
+        else:
+            yield task
+
+
+#: Stage of what is inside a control plane → components that have to answer before somebody waits for what they serve.
+SERVED: dict[str, set[str]] = {
+    "aggregation": {"karmada-aggregated-apiserver"},
+    "admission": {"karmada-webhook"},
+    "addons": {"karmada-search", "karmada-metrics-adapter"},
+}
+
+
+def test_units_are_waited_for_before_what_they_serve() -> None:
+    """They tell why they do not come; whoever waits for their API sees that it does not answer, and no more."""
+    answered: set[str] = set()
+    waits: list[str] = []
+    for task in tasks_on_hosts("stages.yml"):
+        components = task.get("karmada.installer.host_components")
+        if components and components.get("wait_for", "all") == "all":
+            answered |= set(components.get("components", BY_NAME))
+        stage = task.get("karmada.installer.control_plane")
+        if stage and "in_pods" not in str(stage.get("wait", True)):
+            waits.append(stage["stage"])
+            assert SERVED.get(stage["stage"], set()) <= answered, stage["stage"]
+    assert SERVED.keys() <= set(waits), "each is waited for once"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.recorded import findings
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import causes, progress, wait
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import cluster as kube
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import wait
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import (
     ApplyFailed,
     Change,
@@ -192,6 +192,29 @@ def test_deletion_waits_until_the_object_is_gone(cluster: Cluster, api: StubApi)
     assert looks >= 5
 
 
+def test_many_that_stay_are_told_of_in_one_line(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "CHANGE_SECONDS", 0.0)
+    wanted = [thing(f"c{index}") for index in range(3)]
+    for each in wanted:
+        each["metadata"]["finalizers"] = ["a.io/wait"]
+    made = [(one.ref, one.uid) for one in apply_all(cluster, wanted)]
+    said: list[str] = []
+
+    def let_them_go(line: str) -> None:
+        said.append(line.partition("] ")[2])
+        if "2 more" in line:
+            for each in wanted:
+                api.remove("api/v1/configmaps", "ns", each["metadata"]["name"])
+
+    delete_all(cluster, made, progress=let_them_go)
+    assert len([line for line in said if "2 more" in line]) == 1
+    for line in said:
+        assert re.fullmatch(r"ConfigMap c\d (is|and [12] more are) not gone: finalizers: a.io/wait", line)
+
+
 def test_deletion_can_be_asked_for_without_waiting(cluster: Cluster, api: StubApi) -> None:
     stuck = thing("a")
     stuck["metadata"]["finalizers"] = ["example.com/later"]
@@ -237,20 +260,24 @@ def ref(name: str) -> Ref:
 def test_waiting_ends_with_the_event_and_says_what_it_waits_for(
     cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wait, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(wait, "CHANGE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "CHANGE_SECONDS", 0.0)
     api.put(DEPLOYMENTS, deployment("a", 0))
     said: list[str] = []
 
     def help_with_what_is_missing(text: str) -> None:
-        said.append(text)
-        if "Deployment ns/b: it does not exist" in text:
+        said.append(text.partition("] ")[2])
+        if "0/2 ready; a: 0 of 1 replicas are available" in text:
             api.put(DEPLOYMENTS, deployment("b", 1))
-        elif "1 of 2 ready" in text and "0 of 1 replicas are available" in text:
+        elif "1/2 ready; a: 0 of 1 replicas are available" in text:
             api.put(DEPLOYMENTS, deployment("a", 1))
 
     wait_until(cluster, [ref("a"), ref("b")], timeout=60, progress=help_with_what_is_missing)
-    assert [text[:10] for text in said] == ["0 of 2 rea", "0 of 2 rea", "1 of 2 rea"]
+    assert said == [
+        "0/2 ready; a: no answer from the API server yet",
+        "0/2 ready; a: 0 of 1 replicas are available",
+        "1/2 ready; a: 0 of 1 replicas are available",
+    ]
     assert cluster.counts["list"] == 1
     until(lambda: not [one for one in threading.enumerate() if one.name.startswith("wait ")], "the end of its threads")
 
@@ -319,7 +346,7 @@ def test_what_cannot_become_ready_is_given_up_early(cluster: Cluster, api: StubA
     api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "InvalidImageName"}))
     with pytest.raises(NotReady, match=r"InvalidImageName of image x:1") as caught:
         wait_until(cluster, [ref("a")], timeout=10_000)
-    assert seconds_until_given_up(caught.value) >= wait.GRACE_SECONDS
+    assert seconds_until_given_up(caught.value) >= causes.GRACE_SECONDS
 
 
 def test_an_image_that_is_pulled_in_vain_is_given_up_after_a_while(
@@ -334,7 +361,7 @@ def test_an_image_that_is_pulled_in_vain_is_given_up_after_a_while(
     api.put("api/v1/pods", pod("a-x-y", "a", {"reason": "ErrImagePull", "message": "not found"}))
     with pytest.raises(NotReady) as caught:
         wait_until(cluster, [ref("b"), ref("a")], timeout=10_000)
-    assert seconds_until_given_up(caught.value) >= wait.PULL_SECONDS
+    assert seconds_until_given_up(caught.value) >= causes.PULL_SECONDS
     assert list(caught.value.reasons) == [ref("a"), ref("b")]
     assert "pod a-x-y: container c: ErrImagePull of image x:1" in caught.value.reasons[ref("a")]
     assert "0 of 1 replicas" in caught.value.reasons[ref("b")]

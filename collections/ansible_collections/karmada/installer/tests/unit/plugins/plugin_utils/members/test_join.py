@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
@@ -484,3 +485,28 @@ def test_one_that_is_registered_in_another_mode_is_refused(monkeypatch: pytest.M
     site.inside.objects[registration.CLUSTER_API, "Cluster", None, "m1"]["spec"]["syncMode"] = "Pull"
     with pytest.raises(ProblemsError, match="registered in mode Pull"):
         site.run(M1)
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+def test_a_member_that_nobody_looks_at_is_told_with_what_ails_karmada_itself(
+    pulls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Ready of a member in mode Push comes from karmada-controller-manager, that of another one from its agent."""
+    entry = MemberEntry({**M1, "mode": "Pull" if pulls else "Push"})
+    manager = Ref("apps/v1", "Deployment", "prod-controller-manager", "karmada")
+    asked: dict[Ref, Any] = {}
+
+    def wait_until(_cluster: Any, targets: Any, *, served_by: Any, **_: Any) -> None:
+        asked.update(served_by)
+        (cluster,) = targets
+        raise NotReady({manager: "cannot pull it", cluster: "Ready is not reported yet"}, 65, early=True)
+
+    monkeypatch.setattr(member_join, "wait_until", wait_until)
+    monkeypatch.setattr(member_join, "of_each", lambda *_: [])
+    run = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state())
+    run.__dict__["control_plane"] = FakeCluster("control plane")
+    (outcome,) = member_join.wait_ready(run, [entry], 300)
+    assert ("cannot pull it" in outcome.problem) is not pulls
+    assert "Ready is not reported yet" in outcome.problem
+    assert outcome.unready
+    assert [server for each in asked.values() for server in each.workloads] == ([] if pulls else [manager])

@@ -293,7 +293,7 @@ def test_who_waits_long_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> Non
 
     world.said = Heard()
     assert world.leave(timeout=60).problem == ""
-    assert any("waiting until member m1 is gone (4 Works are left, for Deployment" in line for line in world.said)
+    assert any("/60 s] member m1 is not gone: 4 Works are left, for Deployment" in line for line in world.said)
 
 
 @pytest.mark.parametrize("on_leave", ["Retain", "Delete"])
