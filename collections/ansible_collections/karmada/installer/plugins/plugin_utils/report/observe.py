@@ -105,6 +105,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         etcd_endpoints=seen.etcd,
         certificates=seen.certificates,
         kubeconfig_secret=seen.kubeconfig_secret,
+        mode=run.spec.mode,
         installed=bool(run.stored_state and run.stored_state.document),
         wanted_members=list(run.spec.member_by_name),
         notes=[

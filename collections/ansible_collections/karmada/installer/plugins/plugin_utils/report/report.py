@@ -54,6 +54,16 @@ class MemberStatus:
 
 
 @dataclass(frozen=True)
+class HostStatus:
+    """Plain host of the document. ``trouble`` says why it does not do its work; empty if it does."""
+
+    name: str
+    address: str
+    roles: Sequence[str]
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
 class Observation:
     """Facts from which the report is made.
 
@@ -83,6 +93,9 @@ class Observation:
     etcd_endpoints: Sequence[EndpointStatus] = ()
     #: Members that this run could not bring to their desired state.
     broken_members: Sequence[BrokenMember] = ()
+    #: Place of the components, as ``spec.mode`` has it, and the plain hosts among them.
+    mode: str = "Container"
+    hosts: Sequence[HostStatus] = ()
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -100,6 +113,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "phase": _phase(observed, ready=ready),
         "observedGeneration": observed.generation,
         "installed": observed.installed,
+        "mode": observed.mode,
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": _etcd_version(observed),
@@ -111,6 +125,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "components": [
             {"name": each.name, "desired": each.desired, "ready": each.ready} for each in observed.components
         ],
+        **({"hosts": [_host(each) for each in observed.hosts]} if observed.hosts else {}),
         "etcd": {
             "storage": observed.etcd_storage,
             "members": observed.etcd_desired,
@@ -152,6 +167,11 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
     ]
 
 
+def _host(host: HostStatus) -> dict[str, Any]:
+    told = {"message": host.trouble[:MESSAGE_LENGTH]} if host.trouble else {}
+    return {"name": host.name, "address": host.address, "roles": list(host.roles), "ready": not host.trouble, **told}
+
+
 def _etcd_version(observed: Observation) -> str:
     """Oldest version that a member reports: features of newer members are not available to the whole."""
     known = [each.version for each in observed.etcd_endpoints if each.version]
@@ -159,7 +179,12 @@ def _etcd_version(observed: Observation) -> str:
 
 
 def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
-    found: dict[str, Any] = {"url": member.url, "healthy": member.healthy, "alarms": list(member.alarms)}
+    found: dict[str, Any] = {
+        "url": member.url,
+        "leader": member.leader,
+        "healthy": member.healthy,
+        "alarms": list(member.alarms),
+    }
     if member.cause is None:
         found.update(version=member.version, dbSizeBytes=member.db_size)
     if member.message:
