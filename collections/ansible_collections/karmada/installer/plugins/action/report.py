@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.html.page import page
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
     observe_etcd_on_hosts,
@@ -49,10 +51,14 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "broken_members": {"type": "list", "elements": "dict", "default": []},
+        "form": {"type": "str", "default": forms.JSON},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the status as data, and a summary for the user."""
+        wrong = forms.problem(arguments["form"], run.connection.report_output)
+        if wrong:
+            raise ProblemsError(wrong)
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken)
         hints = []
@@ -67,6 +73,10 @@ class ActionModule(KarmadaAction):
             if not run.check:
                 private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
             hints.append(f"report      {run.connection.report_output}")
+        if arguments["form"] == forms.HTML and run.connection.page_output and not run.check:
+            text = page(run.name, run.namespace, status, run.now)
+            private_file.write(Path(run.connection.page_output), text)
+            hints.append(f"page        {run.connection.page_output}")
         if unpinned := image_pins.notice(run.instance):
             hints.append(f"images      {unpinned}")
         summary = report.text(run.name, observed, hints)
