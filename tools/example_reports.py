@@ -38,7 +38,7 @@ PATIENCE = 60
 #: Picture of the guide → example, window, scheme, and the greatest height in pixels.
 PICTURES = {
     "report-light": ("pods-3", "wide", "light", 1500),
-    "report-dark": ("hosts-300", "wide", "dark", 1500),
+    "report-dark": ("hosts-300", "wide", "dark", 1960),
     "report-narrow": ("pods-3-broken", "narrow", "light", 1400),
 }
 CERTIFICATES = (
