@@ -66,6 +66,7 @@ PURPOSES = {
     "install": "install, or bring an instance to what the document says now",
     "members": "join members and let members go, and nothing else",
     "preflight": "check first, and change nothing",
+    "report": "see how it is now, and change nothing",
     "uncordon": "place workloads on members again",
     "uninstall": "remove an instance",
 }

@@ -12,7 +12,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import private_f
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
-from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, forms, report
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.html.page import page
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe_hosts import (
     observe_etcd_on_hosts,
@@ -70,18 +72,26 @@ class ActionModule(KarmadaAction):
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "broken_members": {"type": "list", "elements": "dict", "default": []},
+        "form": {"type": "str", "default": forms.JSON},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Show the report, and return it as data."""
+        """Show the report, leave it in its files, and return it as data."""
+        wrong = forms.problem(arguments["form"], run.connection.report_output)
+        if wrong:
+            raise ProblemsError(wrong)
         broken = [BrokenMember.of(each) for each in arguments["broken_members"]]
         observed = replace(_observe(run), broken_members=broken, changes=run.handover.changes, check=run.check)
         status = report.status(observed, run.former_report)
         if run.connection.report_output and not run.check:
             # An observation, not part of the wanted state: writing it does not count as a change.
             private_file.write(Path(run.connection.report_output), json.dumps(status, indent=2) + "\n")
+        page_file = run.connection.page_output if arguments["form"] == forms.HTML and not run.check else None
+        if page_file:
+            private_file.write(Path(page_file), page(run.name, run.namespace, status, run.now))
         made = [str(each) for each in observed.changes]
-        summary = block.text(observed, _about(run, observed, made)).splitlines()
+        about = replace(_about(run, observed, made), page_file=short(page_file) if page_file else "")
+        summary = block.text(observed, about).splitlines()
         say_report(summary)
         return {
             "changed": False,

@@ -16,6 +16,7 @@ from ansible.plugins.loader import inventory_loader
 from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
 
@@ -28,7 +29,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
     TRANSFERS_FILES = False
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members", "any"]}
+        "limit": {"type": "str", "default": "control_plane", "choices": ["control_plane", "members", "any"]},
+        "report": {"type": "str", "default": forms.JSON},
     }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -48,7 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         elif known.get("ansible_limit") and arguments["limit"] != "any":
             problems = _of_limit(known, takes_members=arguments["limit"] == "members")
         # Without the libraries every later step would end with the traceback of an import.
-        problems = [*libraries.all_missing(), *_of_debugging(), *problems]
+        problems = [*libraries.all_missing(), *_of_debugging(), *_of_report(arguments["report"]), *problems]
         if problems:
             told = [each.plain for each in problems]
             return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems)), "problems": told}
@@ -85,6 +87,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
                 "is in order, but the inventory plugin was not asked for it", inventory_source.short(path), remedy
             )
         ]
+
+
+def _of_report(given: str) -> list[Problem]:
+    """Problem of a form of the report that there is not, which the last step would find otherwise."""
+    # Where the inventory plugin has made the hosts, there is always a file.
+    found = forms.problem(given, file="report")
+    return [found] if found else []
 
 
 def _of_debugging() -> list[Problem]:

@@ -41,6 +41,6 @@ options:
         description: File for the kubeconfig of the control plane.
         type: path
       report_output:
-        description: File for the report, as JSON.
+        description: File for the report, as JSON. A page is beside it if it was asked for.
         type: path
 """

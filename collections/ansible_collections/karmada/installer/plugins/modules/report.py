@@ -27,6 +27,14 @@ options:
     type: list
     elements: dict
     default: []
+  form:
+    description:
+      - >-
+        With V(json), the report is left as JSON. With V(html), a page for people is left beside it, in a file whose
+        name ends with C(.html) in place of C(.json). It is one file that needs nothing else, for any browser.
+      - Neither is written in check mode. Any other value is refused.
+    type: str
+    default: json
 attributes:
   diff_mode:
     support: none

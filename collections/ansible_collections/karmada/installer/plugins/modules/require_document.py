@@ -32,6 +32,12 @@ options:
     type: str
     choices: [control_plane, members, any]
     default: control_plane
+  report:
+    description:
+      - Form of the report for which the run was asked, usually the variable C(karmada_report).
+      - V(json) and V(html) pass; any other is refused here, before the first change.
+    type: str
+    default: json
 extends_documentation_fragment:
   - karmada.installer.attributes
 attributes:

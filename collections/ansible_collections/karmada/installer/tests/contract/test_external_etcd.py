@@ -241,7 +241,7 @@ def test_an_alarm_is_told(tmp_path: Path) -> None:
         (problem,) = told(run_of(full))
         assert "alarm NOSPACE" in problem.what
         (status,) = full.client.status()
-        assert (status.alarms, status.healthy) == (("NOSPACE",), False)
+        assert (status.alarms, status.healthy, status.leader) == (("NOSPACE",), False, True)
 
 
 def test_a_member_without_a_leader_is_told(tmp_path: Path) -> None:
@@ -252,6 +252,7 @@ def test_a_member_without_a_leader_is_told(tmp_path: Path) -> None:
         until(lambda: not lost.client.status()[0].healthy, "its loss")
         (problem,) = told(run_of(lost))
         assert "leader" in problem.what
+        assert not lost.client.status()[0].leader
 
 
 def test_an_etcd_without_its_json_api_is_a_warning(tmp_path: Path) -> None:

@@ -173,8 +173,9 @@ def _left_to_us(run: Run, namespace: Object) -> bool:
 
 def remove_local_files(run: Run) -> bool:
     """Remove this control plane's kubeconfig of the administrator from this machine, and the report."""
-    if run.connection.report_output and not run.check:
-        Path(run.connection.report_output).unlink(missing_ok=True)
+    for report in filter(None, (run.connection.report_output, run.connection.page_output)):
+        if not run.check:
+            Path(report).unlink(missing_ok=True)
     if not run.connection.kubeconfig_output:
         return False
     path = Path(run.connection.kubeconfig_output)

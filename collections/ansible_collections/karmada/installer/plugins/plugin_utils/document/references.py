@@ -27,6 +27,11 @@ class Connection:
     kubeconfig_output: str | None = None
     report_output: str | None = None
 
+    @property
+    def page_output(self) -> str | None:
+        """File for the report as a page, beside the one as JSON."""
+        return f"{self.report_output.removesuffix('.json')}.html" if self.report_output else None
+
     def folder(self, secret: str) -> Path | None:
         """Directory that stands in for a Secret; None if Secrets are objects of a cluster."""
         return secret_folder.path(self.secrets, secret, "Secret") if self.secrets else None

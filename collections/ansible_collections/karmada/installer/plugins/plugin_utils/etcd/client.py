@@ -62,6 +62,8 @@ class EndpointStatus:
     version: str = ""
     db_size: int = 0
     cluster_id: str = ""
+    #: Whether it says that it leads the others.
+    leader: bool = False
     alarms: tuple[str, ...] = ()
     message: str = ""
     cause: Cause | None = None
@@ -116,14 +118,16 @@ class EtcdClient:
         errors = [str(each) for each in found.get("errors") or []]
         alarms = tuple(sorted({alarm for each in errors for alarm in _ALARM.findall(each)}))
         message = "; ".join(errors)
-        if str(found.get("leader", "0")) == "0":
+        header, leader = found.get("header") or {}, str(found.get("leader", "0"))
+        if leader == "0":
             message = message or "it knows no leader"
         return EndpointStatus(
             url=url,
             healthy=not message,
             version=str(found.get("version", "")),
             db_size=int(found.get("dbSize", 0)),
-            cluster_id=str((found.get("header") or {}).get("cluster_id", "")),
+            cluster_id=str(header.get("cluster_id", "")),
+            leader=leader not in ("0", "") and leader == str(header.get("member_id", "")),
             alarms=alarms,
             message=message,
         )

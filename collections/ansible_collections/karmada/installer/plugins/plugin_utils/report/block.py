@@ -43,6 +43,7 @@ class About:
     tunnel: str = ""
     kubeconfig: str = ""
     report_file: str = ""
+    page_file: str = ""
     images: str = ""
 
 
@@ -205,6 +206,8 @@ def _next(about: About) -> list[str]:
     lines = []
     if about.report_file:
         lines.append(f"report       {about.report_file}")
+    if about.page_file:
+        lines.append(f"page         {about.page_file}")
     if about.kubeconfig:
         lines.append(f"kubeconfig   {about.kubeconfig}")
         if about.tunnel:

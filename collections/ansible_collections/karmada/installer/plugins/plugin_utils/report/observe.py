@@ -108,6 +108,7 @@ def observation(run: Run, seen: Seen) -> Observation:
         certificates=seen.certificates,
         kubeconfig_secret=seen.kubeconfig_secret,
         host_cluster_uid=run.place.host_cluster_uid,
+        mode=run.spec.mode,
         installed=bool(run.stored_state and run.stored_state.document),
         wanted_members=list(run.spec.member_by_name),
         notes=[

@@ -19,6 +19,7 @@ from ..members.registration import PUSH
 from ..pki import certificates, x509
 from ..preflight import host_preflight
 from ..problems import Problem, ProblemsError, Reason, Severity
+from ..redaction import printable, redacted
 from ..render import units as render
 from ..run.host_observation import UnitStatus
 from ..run.run import Run
@@ -32,7 +33,7 @@ from .observe import (
     version_numbers,
     warning,
 )
-from .report import ComponentStatus, Observation
+from .report import ComponentStatus, HostStatus, Observation
 
 _VERSION_IN_PATH = re.compile(rf"{render.PROGRAMS}/(v[0-9]+\.[0-9]+\.[0-9]+)[^/]*/")
 
@@ -64,22 +65,20 @@ def observe_hosts(run: Run) -> Observation:
         certificates=_expiries(run) if installed else {},
         notes=[*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble],
     )
-    return observation(run, seen)
+    return replace(observation(run, seen), hosts=_hosts(run))
 
 
 def observe_etcd_on_hosts(run: Run) -> Observation:
     """Observe the host cluster, the hosts below it and the control plane now."""
     seen = look(run)
     etcd = [_component(run, ETCD)] if run.stored_state else []
-    return observation(
-        run,
-        replace(
-            seen,
-            components=[*etcd, *seen.components],
-            certificates=_expiries(run) if run.stored_state else {},
-            notes=[*_hosts_in_trouble(run), *_different_programs(run), *seen.notes],
-        ),
+    seen = replace(
+        seen,
+        components=[*etcd, *seen.components],
+        certificates=_expiries(run) if run.stored_state else {},
+        notes=[*_hosts_in_trouble(run), *_different_programs(run), *seen.notes],
     )
+    return replace(observation(run, seen), hosts=_hosts(run))
 
 
 def hint_at_etcd(run: Run) -> str:
@@ -119,6 +118,18 @@ def _unit(run: Run, host: str, component: Component) -> UnitStatus | None:
 def _works(run: Run, host: str, component: Component) -> bool:
     unit = _unit(run, host, component)
     return unit is not None and not unit.reason
+
+
+def _hosts(run: Run) -> list[HostStatus]:
+    """Hosts of the document; one is in trouble that cannot be asked, or has a unit that is not healthy."""
+    found = []
+    for name, host in run.hosts.items():
+        observed = run.observed[name]
+        unheard = [observed.refusal, *(each.reason for each in (observed.lost, observed.trouble) if each)]
+        units = [f"{unit} {told.reason}" for unit, told in sorted(observed.units.items()) if told.reason]
+        trouble = printable(redacted("; ".join(filter(None, [*unheard, *units]))))
+        found.append(HostStatus(name, host.address, host.roles, trouble))
+    return found
 
 
 def _hosts_in_trouble(run: Run) -> list[Problem]:

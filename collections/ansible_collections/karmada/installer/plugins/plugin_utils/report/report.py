@@ -65,6 +65,16 @@ class MemberStatus:
 
 
 @dataclass(frozen=True)
+class HostStatus:
+    """Plain host of the document. ``trouble`` says why it does not do its work; empty if it does."""
+
+    name: str
+    address: str
+    roles: Sequence[str]
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
 class Observation:
     """Facts from which the report is made.
 
@@ -99,6 +109,9 @@ class Observation:
     #: Changes that this run has made, or in check mode would make.
     changes: Sequence[StepChange] = ()
     check: bool = False
+    #: Place of the components, as ``spec.mode`` has it, and the plain hosts among them.
+    mode: str = "Container"
+    hosts: Sequence[HostStatus] = ()
 
 
 def status(observed: Observation, former: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -116,6 +129,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "phase": _phase(observed, ready=ready),
         "observedGeneration": observed.generation,
         "installed": observed.installed,
+        "mode": observed.mode,
         "karmadaVersion": observed.karmada_version,
         "kubernetesVersion": observed.kubernetes_version,
         "etcdVersion": etcd_version(observed),
@@ -128,6 +142,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
         "components": [
             {"name": each.name, "desired": each.desired, "ready": each.ready} for each in observed.components
         ],
+        **({"hosts": [_host(each) for each in observed.hosts]} if observed.hosts else {}),
         "etcd": {
             "storage": observed.etcd_storage,
             "members": observed.etcd_desired,
@@ -173,6 +188,11 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
     ]
 
 
+def _host(host: HostStatus) -> dict[str, Any]:
+    told = {"message": host.trouble[:MESSAGE_LENGTH]} if host.trouble else {}
+    return {"name": host.name, "address": host.address, "roles": list(host.roles), "ready": not host.trouble, **told}
+
+
 def etcd_version(observed: Observation) -> str:
     """Oldest version that a member reports: features of newer members are not available to the whole."""
     known = [each.version for each in observed.etcd_endpoints if each.version]
@@ -185,7 +205,12 @@ def _release(version: str) -> str:
 
 
 def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
-    found: dict[str, Any] = {"url": member.url, "healthy": member.healthy, "alarms": list(member.alarms)}
+    found: dict[str, Any] = {
+        "url": member.url,
+        "leader": member.leader,
+        "healthy": member.healthy,
+        "alarms": list(member.alarms),
+    }
     if member.cause is None:
         found.update(version=_release(member.version), dbSizeBytes=member.db_size)
     if member.message:

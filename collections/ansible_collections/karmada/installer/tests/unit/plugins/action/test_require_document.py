@@ -20,6 +20,7 @@ PLAYBOOK = """\
   tasks:
     - name: Fail unless a KarmadaDeployment was loaded
       karmada.installer.require_document:
+        report: "{{ karmada_report | default('json') }}"
 
 - name: Use it
   hosts: karmada_control
@@ -67,6 +68,12 @@ def test_a_loaded_document_passes(site: Path, arguments: tuple[str, ...]) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the name is prod" in done.stdout
     assert "changed=0" in done.stdout
+
+
+def test_a_form_of_the_report_that_there_is_not_is_refused_at_once(site: Path) -> None:
+    said = message(play(site, "-i", "site.karmada.yml", "-e", "karmada_report=pdf"))
+    assert "karmada_report: 'pdf' is no form of a report. json for the report as JSON" in said
+    assert play(site, "-i", "site.karmada.yml", "-e", "karmada_report=html").returncode == 0
 
 
 def test_a_broken_document_fails_with_all_of_the_plugins_message(site: Path) -> None:

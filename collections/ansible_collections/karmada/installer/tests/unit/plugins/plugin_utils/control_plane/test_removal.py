@@ -561,6 +561,17 @@ def test_only_the_kubeconfig_of_this_control_plane_is_removed(tmp_path: Any) -> 
     assert not path.exists()
 
 
+def test_the_report_goes_in_both_of_its_forms(tmp_path: Any) -> None:
+    files = [tmp_path / "prod.report.json", tmp_path / "prod.report.html"]
+    for check, left in ((True, [True, True]), (False, [False, False]), (False, [False, False])):
+        run = fake_run(document(), FakeCluster("host"), stored=state(), check=check)
+        run.connection = type(run.connection)(report_output=str(files[0]))
+        for each in files if check else ():
+            each.write_text("a report")
+        removal.remove_local_files(run)
+        assert [each.exists() for each in files] == left
+
+
 def test_a_document_that_asks_for_another_version_does_not_stand_in_the_way_of_a_removal() -> None:
     run = fake_run(
         document({"version": "v1.18.1"}), FakeCluster("host"), stored=state(version="v1.18.2"), operation="uninstall"

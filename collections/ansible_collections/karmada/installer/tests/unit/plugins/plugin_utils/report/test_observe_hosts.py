@@ -97,6 +97,18 @@ def test_of_three_hosts_one_has_a_unit_that_does_not_work(runs: Runs) -> None:
     assert [note for note in map(str, found.notes) if note.startswith("host ")] == [f"host cp2: {unit} {CRASHED}"]
 
 
+def test_a_host_is_in_trouble_that_cannot_be_asked_or_has_a_unit_that_does_not_work(runs: Runs) -> None:
+    unit = put(runs, "cp2", KARMADA_SCHEDULER, reason=CRASHED)
+    runs.see(cp3={"lost": {"step": "Start units", "reason": "Connection timed out"}})
+    found = report(runs)
+    assert found.mode == "Binary"
+    assert [(each.name, each.address, tuple(each.roles), each.trouble) for each in found.hosts] == [
+        ("cp1", "192.0.2.1", ("etcd", "controlPlane"), ""),
+        ("cp2", "192.0.2.2", ("etcd", "controlPlane"), f"{unit} {CRASHED}"),
+        ("cp3", "192.0.2.3", ("etcd", "controlPlane"), "Connection timed out"),
+    ]
+
+
 def test_what_nobody_has_looked_at_does_not_count_as_working(runs: Runs) -> None:
     runs.see(cp3={"units": {}})
     assert status(report(runs), KARMADA_SCHEDULER) == (3, 2)

@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import block, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import (
     ComponentStatus,
+    HostStatus,
     MemberStatus,
     Observation,
 )
@@ -42,7 +43,7 @@ WORKING = Observation(
     certificates={"karmada-webhook": (NOW + timedelta(days=365)).isoformat()},
     kubeconfig_secret="prod-admin-config",
     wanted_members=["m1"],
-    etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", healthy=True, version="3.6.16", db_size=20480)],
+    etcd_endpoints=[EndpointStatus("https://prod-etcd-0:2379", True, version="3.6.16", db_size=20480, leader=True)],
 )
 
 
@@ -58,14 +59,16 @@ def test_members_of_etcd_as_they_answered() -> None:
     assert found["etcd"]["endpoints"] == [
         {
             "url": "https://prod-etcd-0:2379",
+            "leader": True,
             "healthy": True,
             "alarms": [],
             "version": "v3.6.16",
             "dbSizeBytes": 20480,
         },
-        {"url": "https://b:2379", "healthy": False, "alarms": [], "message": "connection refused"},
+        {"url": "https://b:2379", "leader": False, "healthy": False, "alarms": [], "message": "connection refused"},
         {
             "url": "https://c:2379",
+            "leader": False,
             "healthy": False,
             "alarms": ["NOSPACE"],
             "version": "v3.6.9",
@@ -180,6 +183,21 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
         each["type"] for each in broken["conditions"] if each["lastTransitionTime"].startswith(f"{later.now:%FT%H}")
     }
     assert moved == {"Ready", "MembersReady"}
+
+
+def test_the_hosts_of_a_control_plane_with_what_is_wrong_there() -> None:
+    assert "hosts" not in report.status(WORKING)
+    hosts = [
+        HostStatus("cp1", "192.0.2.1", ("etcd", "controlPlane")),
+        HostStatus("cp2", "192.0.2.2", ("etcd",), "lost"),
+    ]
+    found = report.status(replace(WORKING, mode="Binary", hosts=hosts))
+    assert found["mode"] == "Binary"
+    assert found["hosts"] == [
+        {"name": "cp1", "address": "192.0.2.1", "roles": ["etcd", "controlPlane"], "ready": True},
+        {"name": "cp2", "address": "192.0.2.2", "roles": ["etcd"], "ready": False, "message": "lost"},
+    ]
+    check(found, schema()["properties"]["status"], "status")
 
 
 def test_what_an_unknown_former_report_says_does_not_matter() -> None:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forms in which a run leaves its report."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.action import report
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, document
+
+
+def perform(folder: Path | None, form: str, *, check: bool = False, now: datetime = NOW) -> dict[str, Any]:
+    run = fake_run(document(), FakeCluster("host"), check=check)
+    run.now = now
+    run.connection = Connection(report_output=str(folder / "prod.report.json") if folder else None)
+    action = object.__new__(report.ActionModule)
+    result: dict[str, Any] = action.perform(run, {"broken_members": [], "form": form})
+    return result
+
+
+def test_the_page_is_beside_the_json_and_told_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    assert not any("page " in line for line in perform(tmp_path, "json")["summary"])
+    assert [each.name for each in tmp_path.iterdir()] == ["prod.report.json"]
+    result = perform(tmp_path, "html")
+    page = tmp_path / "prod.report.html"
+    assert f"page         {page}" in result["summary"]
+    assert result["changed"] is False
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert [each.stat().st_mode & 0o777 for each in tmp_path.iterdir()] == [0o600, 0o600]
+
+
+def test_a_second_run_leaves_an_equal_page_alone_and_no_time_makes_it_changed(tmp_path: Path) -> None:
+    page = tmp_path / "prod.report.html"
+    perform(tmp_path, "html")
+    first = page.stat().st_ino, page.read_text()
+    assert perform(tmp_path, "html")["changed"] is False
+    assert (page.stat().st_ino, page.read_text()) == first
+    assert perform(tmp_path, "html", now=NOW + timedelta(hours=1))["changed"] is False
+    assert "2026-03-01 13:00 UTC" in page.read_text()
+
+
+def test_a_check_run_writes_no_page_and_names_none(tmp_path: Path) -> None:
+    result = perform(tmp_path, "html", check=True)
+    assert list(tmp_path.iterdir()) == []
+    assert not any(".html" in line for line in result["summary"])
+
+
+@pytest.mark.parametrize(("form", "told"), [("pdf", "'pdf' is no form of a report"), ("html", "there is no file")])
+def test_a_form_that_cannot_be_is_refused(form: str, told: str) -> None:
+    with pytest.raises(ProblemsError, match=told):
+        perform(None, form)
+
+
+@pytest.mark.parametrize(
+    ("file", "page"), [("a.report.json", "a.report.html"), ("out", "out.html"), ("x.html", "x.html.html"), (None, None)]
+)
+def test_the_page_never_takes_the_place_of_the_json(file: str | None, page: str | None) -> None:
+    assert Connection(report_output=file).page_output == page

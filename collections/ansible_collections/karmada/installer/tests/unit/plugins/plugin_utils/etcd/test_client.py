@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of members of etcd by their own answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus, EtcdClient
+
+
+def status(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> EndpointStatus:
+    monkeypatch.setattr(EtcdClient, "_post", lambda *_arguments: answer)
+    # Without the files of a client certificate, which only a connection needs.
+    return EtcdClient._status_of(EtcdClient.__new__(EtcdClient), "https://etcd0:2379")
+
+
+@pytest.mark.parametrize(
+    ("header", "leader", "leads", "healthy"),
+    [
+        ({"member_id": "10276657743932975437"}, "10276657743932975437", True, True),
+        ({"member_id": "10276657743932975437"}, "9372538179322589801", False, True),
+        ({"member_id": "10276657743932975437"}, None, False, False),
+        # It may be any server that answers.
+        ({"member_id": "0"}, "0", False, False),
+        ({}, "9372538179322589801", False, True),
+    ],
+)
+def test_the_member_leads_that_names_itself_as_the_leader(
+    header: dict[str, str], leader: str | None, leads: bool, healthy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = status({"header": header, **({"leader": leader} if leader else {})}, monkeypatch)
+    assert (found.leader, found.healthy) == (leads, healthy)
