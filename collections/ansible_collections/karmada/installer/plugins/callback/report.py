@@ -64,6 +64,7 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import end, results
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import DONE
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.visible_steps import is_plumbing, is_worth_a_line
@@ -80,20 +81,6 @@ _INCLUDE_WEIGHT = 8
 _HINT_LINES = 2
 #: Most hosts that a line names.
 _HOSTS_NAMED = 3
-#: Change as steps on hosts tell it → the form in which it is counted; those of other steps have it.
-_DONE = {
-    "create": "created",
-    "change": "changed",
-    "set": "changed",
-    "remove": "deleted",
-    "hold": "held",
-    "start": "started",
-    "stop": "stopped",
-    "restart": "restarted",
-    "reload": "reloaded",
-    "enable": "enabled",
-    "disable": "disabled",
-}
 #: Change of a step → the same as a check tells it.
 _TO_DO = {"created": "to create", "changed": "to change", "deleted": "to delete"}
 _COLORS = {
@@ -486,4 +473,4 @@ def _kinds_of_change(found: Mapping[str, Any]) -> Counter[str]:
     if not isinstance(changes, list):
         return Counter()
     verbs = (str(each).partition(" ")[0] for each in changes)
-    return Counter(_DONE.get(verb, verb) for verb in verbs)
+    return Counter(DONE.get(verb, verb) for verb in verbs)

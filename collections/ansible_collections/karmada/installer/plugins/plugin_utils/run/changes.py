@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-#: First word of a change on a host → the form in reports.
-_DONE = {
+#: First word of a change as steps on hosts tell it → the form in reports; other steps tell theirs in it.
+DONE = {
     "create": "created",
     "change": "changed",
     "set": "changed",
@@ -97,4 +97,4 @@ def _on_host(told: str, host: str) -> StepChange:
     first, _, rest = what.partition(" ")
     kind = _KINDS.get(first) if rest else None
     other = "File" if what.startswith("/") else "Unit"
-    return StepChange(_DONE.get(verb, "changed"), kind or other, rest if kind else what, host=host)
+    return StepChange(DONE.get(verb, "changed"), kind or other, rest if kind else what, host=host)
