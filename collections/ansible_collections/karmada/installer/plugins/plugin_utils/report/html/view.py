@@ -30,6 +30,8 @@ UNKNOWN = "unknown"
 _NAMED = 20
 #: So many members can be counted by eye.
 _COUNTED = 12
+#: Changes that the page shows; the report as JSON has more.
+_CHANGES_SHOWN = 200
 #: Marks on the time line of certificates: days, label, and rank.
 _MARKS = (
     *((7, "1 week", 2), (30, "30 days", 0), (90, "90 days", 2)),
@@ -146,6 +148,8 @@ class Member:
     since: str
     message: str
     agent_hosts: str
+    #: Cordoned, or draining; empty if workloads are placed on it.
+    scheduling: str = ""
 
     @property
     def state(self) -> State:
@@ -159,7 +163,8 @@ class Member:
         """State in words."""
         if not self.ready:
             return "Not ready" if self.mode else "Not joined"
-        return "Ready, not as listed" if self.message else "Ready"
+        ready = "Ready, not as listed" if self.message else "Ready"
+        return f"{ready}, {self.scheduling}" if self.scheduling else ready
 
 
 @dataclass(frozen=True)
@@ -307,6 +312,7 @@ class View:
                 since=moment(_word(each, "lastTransitionTime")),
                 message=fitted(_text(each, "message"), room),
                 agent_hosts=", ".join(printable(host, WORD) for host in each.get("agentHosts") or ()),
+                scheduling="draining" if each.get("draining") else "cordoned" if each.get("cordoned") else "",
             )
             for each in entries
         ]
@@ -316,6 +322,21 @@ class View:
     def members_ready(self) -> int:
         """Number of members that are ready."""
         return sum(each.ready for each in self.members)
+
+    @cached_property
+    def changes(self) -> list[str]:
+        """Changes of the run that made the report, as lines; of many only the first."""
+        lines = []
+        for each in _entries(self._status, "changes")[:_CHANGES_SHOWN]:
+            where = _word(each, "member") or _word(each, "host")
+            told = " ".join(_word(each, key) for key in ("action", "kind", "name"))
+            lines.append(f"{told} ({where})" if where else told)
+        return lines
+
+    @cached_property
+    def changes_total(self) -> int:
+        """Number of all changes of that run."""
+        return max(_number(self._status, "changesTotal"), len(self.changes))
 
     @cached_property
     def shares(self) -> list[Share]:

@@ -87,6 +87,7 @@ def status(text: str = "word", members: int = 3, **more: Any) -> dict[str, Any]:
             for _ in range(members)
         ],
         "certificates": [{"name": text, "notAfter": (NOW + timedelta(days=9)).isoformat()}],
+        "changes": [{"action": text, "kind": text, "name": text, "member": text}],
         "problems": [{"severity": text, "reason": text, "what": text, "where": text, "remedy": text}],
         **more,
     }
@@ -183,6 +184,22 @@ def test_what_is_broken_comes_first() -> None:
         "warning",
         "hint",
     ]
+
+
+def test_members_on_which_nothing_is_placed_say_so() -> None:
+    members = [member("a", cordoned=True), member("b", cordoned=True, draining=True), member("c")]
+    found = view.View("prod", "karmada", {"members": members}, NOW).members
+    assert [each.told for each in found] == ["Ready, cordoned", "Ready, draining", "Ready"]
+
+
+def test_changes_of_the_run_are_listed_the_first_of_many() -> None:
+    changes = [{"action": "created", "kind": "Secret", "name": f"k/{each}", "host": "cp1"} for each in range(300)]
+    text = page("prod", "karmada", {"changes": changes, "changesTotal": 400}, NOW)
+    found = Page(text).texts
+    assert "created Secret k/0 (cp1)" in found
+    assert sum(each.startswith("created ") for each in found) == 200
+    assert {"400", "The first 200, in their order"} <= set(found)
+    assert "Changes of the run" not in Page(page("prod", "karmada", {}, NOW)).texts
 
 
 def test_the_leader_of_etcd_is_told_in_words_too() -> None:
