@@ -158,7 +158,7 @@ CHECKS := lint unit contract
 LANES := lane-checks lane-clusters lane-own-labs
 run_in_lanes = $(MAKE) --no-print-directory --jobs=$(words $(LANES)) --output-sync=target SIDE_BY_SIDE=yes \
 	$(if $(GO_ON),GO_ON=$(GO_ON)) LANE_SCENARIOS='$(1)' $(LANES) || { $(IN_VENV) python tools/evidence failed $(CHECKS) $(1); exit 1; }
-in_lane = $(if $(1),+@$(MAKE) --no-print-directory SIDE_BY_SIDE= $(1))
+in_lane = $(if $(1),+@$(MAKE) --no-print-directory --keep-going SIDE_BY_SIDE= $(1))
 
 .PHONY: $(LANES)
 lane-checks:

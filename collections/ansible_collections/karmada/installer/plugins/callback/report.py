@@ -39,12 +39,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-# ansible.cfg
-[defaults]
-stdout_callback = karmada.installer.report
-
-# or for one run
-# ANSIBLE_STDOUT_CALLBACK=karmada.installer.report ansible-playbook -i site.karmada.yml karmada.installer.install
+# In ansible.cfg:
+#
+#   [defaults]
+#   stdout_callback = karmada.installer.report
+#
+# Or for one run:
+#
+#   ANSIBLE_STDOUT_CALLBACK=karmada.installer.report ansible-playbook -i site.karmada.yml karmada.installer.install
 """
 
 import os
