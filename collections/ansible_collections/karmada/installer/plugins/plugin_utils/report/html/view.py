@@ -82,7 +82,7 @@ class Component:
 
     @property
     def state(self) -> State:
-        """Whether every process is ready, some are, or none is."""
+        """OK if every process is ready, WARN if only some are."""
         if self.ready >= self.desired:
             return State.OK
         return State.WARN if self.ready else State.BAD
