@@ -36,6 +36,8 @@ class ActionModule(ActionBase):
 BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
 LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
 STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
+#: Arguments of the report, but the members that are broken.
+REPORT = {"step": "report", "selected": [], "form": "json"}
 RESULTS: dict[str, Any] = {
     "preflight": {"changed": False, "installed": True, "broken_members": BROKEN},
     "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},
@@ -124,7 +126,7 @@ def test_in_pods_a_broken_member_stops_no_step_and_the_run_fails_when_it_has_bee
     assert given(steps, "member_leave")[-1]["on_broken_member"] == "tell"
     # What the run did was brought to its end, and the lock is let go of.
     assert [each["state"] for each in given(steps, "journal")] == ["closed", "released"]
-    assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *STAYS]}
+    assert steps[-1] == {**REPORT, "broken_members": [*BROKEN, *STAYS]}
     assert done.returncode == 2, done.stdout + done.stderr
     said = done.stdout + done.stderr
     assert said.index("Look at the control plane as it is now") < said.index("m1: it does not answer")
@@ -136,7 +138,7 @@ def test_on_hosts_what_registration_finds_broken_is_not_waited_for(playbook: str
     registration, readiness = given(steps, "member_join")
     assert (registration["broken"], registration["on_broken_member"]) == (BROKEN, "tell")
     assert (readiness["broken"], readiness["on_broken_member"]) == (BROKEN, "tell")
-    assert steps[-1] == {"step": "report", "selected": [], "broken_members": [*BROKEN, *LATE, *STAYS]}
+    assert steps[-1] == {**REPORT, "broken_members": [*BROKEN, *LATE, *STAYS]}
     assert given(steps, "journal")[-1]["state"] == "closed"
     assert done.returncode == 2, done.stdout + done.stderr
 
@@ -204,7 +206,7 @@ def test_on_hosts_it_is_told_why_a_member_is_not_ready(playbook: str, tmp_path: 
     _, steps = run(playbook, tmp_path, {**RESULTS, **found}, mode="Binary")
     last = given(steps, "member_join")[-1]
     assert (last["stage"], last["broken"], last["on_broken_member"]) == ("reasons", LATE, "tell")
-    assert steps[-1] == {"step": "report", "selected": [], "broken_members": explained}
+    assert steps[-1] == {**REPORT, "broken_members": explained}
 
 
 def test_where_nothing_is_broken_the_run_succeeds(tmp_path: Path) -> None:

@@ -268,11 +268,18 @@ def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monk
     said: list[str] = []
     run = fake_run(document({"endpoint": {"type": "ClusterIP"}}), host(), stored=state())
     run.say = said.append
-    arguments = {"scope": "install", "abandon_hosts": [], "pull_images": False, "on_broken_member": "fail"}
+    arguments = {
+        "scope": "install",
+        "abandon_hosts": [],
+        "confirm_host_cluster": "",
+        "pull_images": False,
+        "reach_members": False,
+        "on_broken_member": "fail",
+    }
     action: Any = preflight.ActionModule
-    action.perform(None, run, {**arguments, "reach_members": False})
+    action.perform(None, run, arguments)
     action = report.ActionModule
-    summary = action.perform(None, run, {"broken_members": []})["summary"]
+    summary = action.perform(None, run, {"broken_members": [], "form": "json"})["summary"]
     told = [line for line in (*said, *summary) if "no digest is known beforehand" in line]
     assert [line.split()[0] for line in told] == ([] if lock else ["hint:", "images"])
 

@@ -71,7 +71,13 @@ def preflight(
     run = fake_run(document(DOCUMENT), host(), stored=state(), check=check)
     run.say = said.append
     monkeypatch.setattr(image_pins, "notice", lambda _instance: "")
-    arguments = {"scope": "install", "abandon_hosts": [], "pull_images": False, "on_broken_member": on_broken_member}
+    arguments = {
+        "scope": "install",
+        "abandon_hosts": [],
+        "confirm_host_cluster": "",
+        "pull_images": False,
+        "on_broken_member": on_broken_member,
+    }
     reach = {"reach_members": unreached is not None, "reach_timeout": 60}
     action: Any = Preflight
     return action.perform(None, run, {**arguments, **reach}), "\n".join(said)

@@ -129,7 +129,7 @@ def joined(run: Any, stage: str, broken: Any = ()) -> dict[str, Any]:
 @pytest.fixture
 def m1_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     def waits(_cluster: Any, targets: Any, **_: Any) -> None:
-        raise NotReady({ref: "it is not reachable" for ref in targets if ref.name == "m1"}, 1)
+        raise NotReady({ref: "it is not reachable" for ref in targets if ref.name == "m1"}, 600)
 
     monkeypatch.setattr(member_join, "wait_until", waits)
 
