@@ -30,7 +30,7 @@ def carried_out(inside: FakeCluster, *, on: bool | None, check: bool = False) ->
     run = fake_run(document(spec), FakeCluster("host"), stored=state(), check=check)
     run.__dict__.update(control_plane=inside, control_plane_exists=True)
     action = object.__new__(control_plane.ActionModule)
-    changes: list[str] = action.perform(run, {"stage": "rights", "timeout": 1})["changes"]
+    changes: list[str] = action.perform(run, {"stage": "rights", "wait": True, "timeout": 1})["changes"]
     return changes
 
 

@@ -406,8 +406,13 @@ def test_the_agent_of_one_that_leaves_is_there_until_it_has_left(runs: Runs) -> 
 
 def test_a_host_that_a_member_names_no_more_loses_its_unit(runs: Runs) -> None:
     left_with(runs, members={"m2": {"mode": "Pull", "agentHosts": ["gw1", "gw2"]}})
-    run = joined(runs, entry("m1", "gw1"), entry("m2", "gw2"))
+    moved = (entry("m1", "gw1"), entry("m2", "gw2"))
+    run = joined(runs, *moved)
+    assert (gone(run, "gw1"), gone(run, "gw2")) == ([], ["m1"]), "joining has not recorded the new host yet"
+    run.save(replace(run.state, members={"m2": {"mode": "Pull", "agentHosts": ["gw2"]}}))
+    run = joined(runs, *moved)
     assert (gone(run, "gw1"), gone(run, "gw2")) == (["m2"], ["m1"])
+    run.save(replace(run.state, members={"m2": {"mode": "Pull"}}))
     back_in_pods = joined(runs, entry("m1", "gw1"), entry("m2"))
     assert (gone(back_in_pods, "gw1"), gone(back_in_pods, "gw2")) == (["m2"], ["m1", "m2"])
 
