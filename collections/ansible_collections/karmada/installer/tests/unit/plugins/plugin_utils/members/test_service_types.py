@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
+from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane.bootstrap import owner_labels
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import Mode, StepRunner
@@ -110,9 +111,7 @@ def test_ours_follow_the_release_of_the_control_plane(monkeypatch: pytest.Monkey
     assert "svcex" in found[0].diff["after"]
 
 
-@pytest.mark.parametrize(
-    "labels", [{}, registration.owner_labels("another")], ids=["nobody's", "another control plane's"]
-)
+@pytest.mark.parametrize("labels", [{}, owner_labels("another")], ids=["nobody's", "another control plane's"])
 def test_those_of_others_are_used_and_left_as_they_are(labels: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     before = theirs(EXPORTS)
     before["metadata"]["labels"] = labels
@@ -167,7 +166,7 @@ def test_one_that_is_in_use_stays_and_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_those_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     labelled = theirs(IMPORTS)
-    labelled["metadata"]["labels"] = registration.owner_labels(OWNER)
+    labelled["metadata"]["labels"] = owner_labels(OWNER)
     for before in (theirs(EXPORTS), labelled):
         member = a_member(before)
         cleaned(monkeypatch, member, a_run())
