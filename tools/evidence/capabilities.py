@@ -106,6 +106,10 @@ CAPABILITIES = (
             _can("Every mistake in a document is refused before the first change, with what, where and how to mend "
                  "it", "run_bad_input", "unit"),
             _can("Removal asks for the name once more", "pods_least_rights"),
+            _can("A report on what is there now, which changes nothing", "run_check_mode", "hosts_plain"),
+            _can("An output for people in 80 columns: a line for a step, an error once; the report as a page", "unit"),
+            _can("A wait for what pods serve ends with the pod's reason, such as an image that nobody has", "unit"),
+            _can("A document does not make a second control plane because a kubeconfig leads elsewhere", "unit"),
         ),
     ),
     Area(
