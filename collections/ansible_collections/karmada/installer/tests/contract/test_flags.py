@@ -129,9 +129,10 @@ class Etcd:
         configuration = etcd_configuration.of_member(
             member, layout, token="t", existing=False, generation=1, extra=extra or {}
         )
-        text = yaml.safe_dump(configuration)
-        for name, port in ETCD.ports.items():
-            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{ports[name]}")
+        # All at once: a free port may begin with the digits of one of etcd's own.
+        free = {str(port): ports[name] for name, port in ETCD.ports.items()}
+        own = re.compile(rf"127\.0\.0\.1:({'|'.join(free)})\b")
+        text = own.sub(lambda found: f"127.0.0.1:{free[found[1]]}", yaml.safe_dump(configuration))
         (directory / "etcd.yaml").write_text(text)
         self.process = conftest.started(
             processes, directory / "etcd.log", [binary("etcd"), f"--config-file={directory / 'etcd.yaml'}"]
