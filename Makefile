@@ -55,7 +55,7 @@ requirements: ## resolves setup.cfg anew and writes versions and hashes into req
 		cp "$$tmp/$$1" "$$1"; \
 	}; \
 	compile requirements-test.txt --extra test; \
-	compile requirements.txt --extra socks --constraint requirements-test.txt
+	compile requirements.txt --extra socks --extra operator --constraint requirements-test.txt
 
 .PHONY: needs-go
 needs-go:
