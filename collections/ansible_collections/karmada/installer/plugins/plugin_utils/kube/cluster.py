@@ -338,6 +338,18 @@ class Cluster(ApiResources):
         )
         return Applied(self._content(response.data, "PATCH", path), response.status == 201)
 
+    def apply_status(self, obj: Object, *, field_manager: str) -> Object:
+        """Server-side apply of the status of an object that is there; fields of other managers are taken.
+
+        With a ``uid`` in its metadata, raises Conflict when another object has the name by now. Raises NotFound when
+        there is none, Invalid for fields that the server does not know.
+        """
+        path = self._path_of(obj, "status")
+        query = {"fieldManager": field_manager, "force": "true", "fieldValidation": "Strict"}
+        content_type = "application/apply-patch+yaml"
+        response = self._request("apply", "PATCH", path, query, obj, content_type=content_type)
+        return self._content(response.data, "PATCH", path)
+
     def create(self, obj: Object, subresource: str | None = None, *, dry_run: bool = False) -> Object:
         """Create the object, or POST it to a subresource of the object of that name.
 
