@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 
+SCHEMAS = Path(manifest.__file__).parents[3] / "schemas"
 DEFAULT = Path(__file__).with_name("watches.yaml")
 #: Order in which phases may follow each other within a run; Failed ends any.
 PHASES = ("Preflight", "Upgrading", "Installing", "Waiting", "InstallCRD", "Completed", "Deleting")
@@ -49,6 +51,8 @@ class Kind:
     time_limit: float = 7200.0
     memory_limit: int = 1024
     phases: Mapping[str, str] = field(default_factory=dict)
+    #: Fields of the status that the schema knows; empty if no schema is named, and every field is written.
+    status_fields: frozenset[str] = frozenset()
 
 
 def load(path: Path = DEFAULT) -> dict[str, Kind]:
@@ -73,9 +77,19 @@ def _row(row: dict[str, Any]) -> Kind:
         time_limit=float(row.pop("runTimeout", Kind.time_limit)),
         memory_limit=int(row.pop("runMemoryMiB", Kind.memory_limit)),
         phases=row.pop("phases", {}),
+        status_fields=_status_fields(row.pop("schema", None)),
     )
     if unknown := [*row, *finalizer]:
         raise ValueError(f"unknown words: {', '.join(unknown)}")
     if strange := set(made.phases.values()) - set(PHASES):
         raise ValueError(f"no phases: {', '.join(sorted(strange))}")
     return made
+
+
+def _status_fields(schema: str | None) -> frozenset[str]:
+    """Fields that a CRD of the collection has in its status: an API server refuses all of a status with another one."""
+    if schema is None:
+        return frozenset()
+    definition = yaml.safe_load((SCHEMAS / schema).read_text(encoding="utf-8"))
+    fields = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    return frozenset(fields)
