@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import redacted
@@ -22,11 +23,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run_process impo
 from . import kinds, leader
 from .controller import Controller
 from .events import EventSender
+from .health import Health
 from .kinds import Key, Lane
 from .metrics import Metrics, Server
 from .processes import ProcessExecutor
+from .reconcile import Seen
 from .status import StatusWriter
-from .watch import Watcher
+from .watch import Watcher, seen_of
 from .work_queue import BOUNDS
 
 #: Seconds between two looks for orphans whose exit status nobody took.
@@ -95,16 +98,21 @@ def _serve(
     writer = StatusWriter(cluster, table, metrics.on_status)
     events = EventSender(cluster, table, identity.partition("/")[0])
 
-    def watchers(changed: Callable[[Key], None]) -> list[Watcher]:
-        places = settings.namespace or [None]
-        return [
-            Watcher(cluster, kind, changed, namespace=place, labels=settings.selector)
-            for kind in table.values()
-            for place in places
-        ]
+    places = settings.namespace or [None]
 
+    def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
+        def watcher(kind: kinds.Kind, place: str | None) -> Watcher[Seen]:
+            def keep(obj: Object) -> Seen:
+                return seen_of(obj, kind.finalizer)
+
+            labels = settings.selector
+            return Watcher(cluster, kind.api_version, kind.kind, keep, changed, namespace=place, labels=labels)
+
+        return [watcher(kind, place) for kind in table.values() for place in places]
+
+    health = Health(cluster, places)
     bounds = {**BOUNDS, Lane.CHANGES: settings.most_runs, Lane.DELETIONS: settings.most_deletions}
-    controller = Controller(cluster, table, watchers, executor, writer, events, metrics, bounds=bounds)
+    controller = Controller(cluster, table, watchers, executor, writer, events, metrics, health, bounds=bounds)
     leading = threading.Event()
     server = Server(
         (settings.listen, settings.port),

@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from . import reconcile, status
 from .events import EventSender
 from .executor import Ending, Executor, Run, RunSpec
+from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .metrics import Metrics
 from .reconcile import Cancel, Claim, Forget, Memory, Operation, Outcome, Refuse, Release, Seen, Start, Wait
@@ -39,15 +40,16 @@ _LOG = logging.getLogger(__name__)
 class Controller:
     """One operator that leads. ``may_go_on`` is asked before each run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - it ties all parts
         self,
         cluster: Cluster,
         kinds: Mapping[str, Kind],
-        watchers: Callable[[Callable[[Key], None]], Sequence[Watcher]],
+        watchers: Callable[[Callable[[Key], None]], Sequence[Watcher[Seen]]],
         executor: Executor,
         writer: StatusWriter,
         events: EventSender,
         metrics: Metrics,
+        health: Health,
         *,
         bounds: Mapping[Lane, int],
     ) -> None:
@@ -59,6 +61,9 @@ class Controller:
         self._runs: dict[Key, Run] = {}
         self._troubles: dict[Key, int] = {}
         self._watchers = watchers(self.changed)
+        self._health = health
+        self._threads: list[Watcher[Any]] = [*self._watchers, *health.watchers]
+        health.listen(self.health_changed)
         self._pool = ThreadPoolExecutor(sum(bounds.values()), "worker")
         self._came_round = time.monotonic()
         self._may_go_on: Callable[[], bool] = lambda: True
@@ -68,7 +73,7 @@ class Controller:
     def work(self, may_go_on: Callable[[], bool]) -> None:
         """Work until ``may_go_on`` says no; then end all runs and see them gone."""
         self._may_go_on = may_go_on
-        for each in self._watchers:
+        for each in self._threads:
             each.start()
         try:
             while may_go_on():
@@ -80,7 +85,7 @@ class Controller:
                     self._pool.submit(self._take, turn)
         finally:
             self._queue.close()
-            for each in self._watchers:
+            for each in self._threads:
                 each.stop()
             self._executor.close()
             self._pool.shutdown(cancel_futures=True)
@@ -89,13 +94,13 @@ class Controller:
         """What is wrong with this process, for ``/healthz``; empty if nothing is."""
         if time.monotonic() - self._came_round > STUCK:
             return f"the loop has not come round for {STUCK:.0f} s"
-        if self._may_go_on() and (gone := [each.name for each in self._watchers if each.ident and not each.is_alive()]):
+        if self._may_go_on() and (gone := [each.name for each in self._threads if each.ident and not each.is_alive()]):
             return f"threads have ended: {', '.join(gone)}"
         return ""
 
     def not_synced(self) -> str:
         """What has not been listed yet, for ``/readyz``."""
-        return ", ".join(each.name for each in self._watchers if not each.synced.is_set())
+        return ", ".join(each.name for each in self._threads if not each.synced.is_set())
 
     # -- from watches ----------------------------------------------------------------------------------------------
 
@@ -103,6 +108,25 @@ class Controller:
         """Have a key looked at; a run that is under way and shall not be is ended at once."""
         self._reconsider(key)
         self._queue.add(key, self._lane(self._decide(key)))
+
+    def health_changed(self, instance: Instance) -> None:
+        """Have the objects of an instance looked at whose workloads have changed."""
+        for kind in self._kinds:
+            key = Key(kind, *instance)
+            if self._seen(key) is not None:
+                self._queue.add(key, Lane.QUICK)
+
+    def _doubt(self, key: Key) -> None:
+        """Compare an instance with what its last run has left, unless a run is changing it."""
+        verdict = self._health.verdict(Instance(key.namespace, key.name))
+        seen = self._seen(key)
+        if verdict is None or seen is None or seen.deleting:
+            return
+        with self._guard:
+            memory = self._memory.get(key, Memory())
+            if memory.running is None and memory.done is not None:
+                self._memory[key] = replace(memory, doubt="; ".join(verdict.drifted)[:1024])
+        self._writer.tell(key, seen.uid, lambda told: replace(told, unready=verdict.unready))
 
     def _reconsider(self, key: Key) -> None:
         action = self._decide(key)
@@ -152,6 +176,7 @@ class Controller:
         self._queue.postpone(key, lane, reconcile.back_off(times) * random.uniform(0.5, 1))  # noqa: S311
 
     def _act(self, key: Key, lane: Lane) -> None:
+        self._doubt(key)
         seen, action = self._seen(key), self._decide(key)
         if isinstance(action, Start) and action.lane is not lane:
             self._queue.add(key, action.lane)
@@ -181,6 +206,7 @@ class Controller:
     def _forget(self, key: Key) -> None:
         with self._guard:
             self._memory.pop(key, None)
+        self._health.forget(Instance(key.namespace, key.name))
         self._writer.forget(key)
         self._metrics.forget(key)
 
@@ -215,6 +241,8 @@ class Controller:
             self._memory[key] = reconcile.started(before, order)
         if before.failed == order:
             self._metrics.retries.labels(key.kind).inc()
+        if not order.dry_run:
+            self._health.forget(Instance(key.namespace, key.name))
         began, clock = datetime.now(UTC), time.monotonic()
         ending = Ending(Outcome.LOST, "it could not be started")
         try:
@@ -239,6 +267,8 @@ class Controller:
                     chance=random.random(),  # noqa: S311 - spreads load, guards nothing
                     reasons=ending.reasons,
                 )
+            if ending.outcome is Outcome.SUCCEEDED and order.operation is Operation.INSTALL and not order.dry_run:
+                self._health.settle(Instance(key.namespace, key.name))
             # Whatever comes next of it is for another turn.
             self._queue.add(key, Lane.QUICK)
         seconds = time.monotonic() - clock

@@ -87,7 +87,8 @@ class Memory:
     """What is remembered of one object, since this process started. Times are seconds of a monotonic clock.
 
     ``done`` is the order that was carried out last and holds; ``next_at`` the time of the next look at it.
-    ``doubt`` says why health does not believe it. ``failed`` is the order that failed last, until something succeeds.
+    ``doubt`` says why health does not believe it; ``doubts`` counts runs in a row for that, the next not before
+    ``doubt_from``. ``failed`` is the order that failed last, until something succeeds.
     """
 
     uid: str = ""
@@ -96,6 +97,9 @@ class Memory:
     done: Order | None = None
     next_at: float = 0.0
     doubt: str = ""
+    doubted: bool = False
+    doubts: int = 0
+    doubt_from: float = 0.0
     failed: Order | None = None
     failures: int = 0
     retry_at: float = 0.0
@@ -225,10 +229,12 @@ def _next_run(  # noqa: PLR0911 - as above
     if order == memory.done:
         if seen.deleting and not order.dry_run:
             return Release(kept=False)
-        if memory.doubt:
-            return Start(order, Lane.ROUTINE, memory.doubt)
+        if memory.doubt and now >= memory.doubt_from:
+            return Start(order, Lane.CHANGES, memory.doubt)
         if now < memory.next_at:
-            return Wait("everything is done", memory.next_at)
+            return Wait(
+                "everything is done", min(memory.next_at, memory.doubt_from if memory.doubt else memory.next_at)
+            )
         return Start(order, Lane.ROUTINE, "the period is over")
     if memory.done is None and memory.failed is None and seen.settled and not seen.deleting:
         return Start(order, Lane.ROUTINE, "the operator has just started")
@@ -261,7 +267,7 @@ def started(memory: Memory, order: Order) -> Memory:
         raise ValueError(f"a run is under way already: {memory.running}")
     if memory.uid != order.uid:
         memory = Memory()
-    return replace(memory, uid=order.uid, running=order, cancelled="", doubt="")
+    return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", doubted=bool(memory.doubt))
 
 
 def ended(
@@ -277,6 +283,11 @@ def ended(
     plain = replace(memory, running=None, cancelled="")
     if outcome is Outcome.SUCCEEDED:
         next_at = now + period * (1 - JITTER * chance)
+        # Whoever keeps changing what we change gets an answer less and less often, and not a run without end.
+        calm = not memory.doubted or now - memory.doubt_from > LONGEST_RETRY
+        doubts = int(memory.doubted) if calm else memory.doubts + 1
+        again = now + back_off(doubts) if doubts else 0.0
+        plain = replace(plain, doubted=False, doubts=doubts, doubt_from=again)
         return replace(plain, done=order, next_at=next_at, failed=None, failures=0, retry_at=0.0)
     if outcome is Outcome.CANCELLED:
         return replace(plain, done=None)

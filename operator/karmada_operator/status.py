@@ -52,6 +52,8 @@ class Told:
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     problems: Sequence[Mapping[str, str]] | None = None
     last_run: Mapping[str, Any] | None = None
+    #: Components that have become not ready since the last run, in words.
+    unready: tuple[str, ...] = ()
 
     def having(self, *conditions: Condition) -> Told:
         """The same with these conditions."""
@@ -87,7 +89,7 @@ def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     else:
         phase = "Preflight"
     reason = "Checking" if order.dry_run else "Removing" if order.operation is Operation.REMOVE else "Running"
-    found = replace(told, generation=order.generation or told.generation, phase=phase)
+    found = replace(told, generation=order.generation or told.generation, phase=phase, unready=())
     return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
 
 
@@ -170,6 +172,15 @@ def composed(
             "message": shown.message if shown and bad else "the first installation has not come to its end",
             "observedGeneration": told.generation,
         }
+    if told.unready:
+        for name in ("Ready", "ComponentsReady"):
+            conditions[name] = {
+                "type": name,
+                "status": "False",
+                "reason": "ComponentsNotReady",
+                "message": "; ".join(told.unready)[:4096],
+                "observedGeneration": told.generation,
+            }
     before = {each["type"]: each for each in former.get("conditions") or ()}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     base["conditions"] = [

@@ -11,7 +11,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
@@ -19,7 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
-from .kinds import Key, Kind
+from .kinds import Key
 from .reconcile import Seen
 from .wishes import KEEP_LABELS, KNOWN, Wishes
 
@@ -48,27 +49,44 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
     )
 
 
-class Watcher(threading.Thread):
+class Kept(Protocol):
+    """What is kept of an object; equal if nothing that decides has changed."""
+
+    @property
+    def uid(self) -> str:
+        """UID of the object."""
+
+    @property
+    def version(self) -> str:
+        """Its resource version, which is not compared."""
+
+
+Of = TypeVar("Of", bound=Kept)
+
+
+class Watcher(threading.Thread, Generic[Of]):
     """Thread that knows what is there of one kind, in one namespace or in all.
 
-    ``changed`` is called from it, after the change, with each key of which something that decides has changed.
-    ``pause`` is there for tests.
+    ``keep`` makes of an object what is kept of it. ``changed`` is called from the thread, after the change, with each
+    key of which that has changed. ``pause`` is there for tests.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        kind: Kind,
+        api_version: str,
+        kind: str,
+        keep: Callable[[Object], Of],
         changed: Callable[[Key], None],
         *,
         namespace: str | None = None,
         labels: str | None = None,
         pause: Callable[[float], None] | None = None,
     ) -> None:
-        super().__init__(name=f"watch {kind.kind} {namespace or ''}".rstrip(), daemon=True)
-        self._cluster, self._kind, self._changed = cluster, kind, changed
+        super().__init__(name=f"watch {kind} {namespace or ''}".rstrip(), daemon=True)
+        self._cluster, self._type, self._keep, self._changed = cluster, (api_version, kind), keep, changed
         self._scope = (namespace, labels)
-        self._seen: dict[Key, Seen] = {}
+        self._seen: dict[Key, Of] = {}
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._pause = pause or (lambda seconds: self._over.wait(seconds) and None)
@@ -79,7 +97,7 @@ class Watcher(threading.Thread):
 
     # -- for others ------------------------------------------------------------------------------------------------
 
-    def get(self, key: Key) -> Seen | None:
+    def get(self, key: Key) -> Of | None:
         """What is known of an object; None if it is not there."""
         with self._guard:
             return self._seen.get(key)
@@ -121,8 +139,8 @@ class Watcher(threading.Thread):
 
     def _list(self) -> str:
         namespace, labels = self._scope
-        items = self._cluster.list(self._kind.api_version, self._kind.kind, namespace, labels)
-        found = dict(self._told(items))
+        items = self._cluster.list(*self._type, namespace, labels)
+        found = {self._key(each): self._keep(each) for each in items}
         with self._guard:
             before = self._seen
             self._seen = found
@@ -133,20 +151,14 @@ class Watcher(threading.Thread):
                 self._changed(key)
         return items.resource_version
 
-    def _told(self, items: Iterable[Object]) -> Iterable[tuple[Key, Seen]]:
-        for each in items:
-            yield self._key(each), seen_of(each, self._kind.finalizer)
-
     def _key(self, obj: Mapping[str, object]) -> Key:
         meta: Object = obj["metadata"]  # type: ignore[assignment]  # an API object
-        return Key(self._kind.kind, str(meta.get("namespace", "")), str(meta["name"]))
+        return Key(self._type[1], str(meta.get("namespace", "")), str(meta["name"]))
 
     def _follow(self, version: str) -> str:
         """Watch until it ends; returns the version to go on from."""
         namespace, labels = self._scope
-        self._watch = self._cluster.watch(
-            self._kind.api_version, self._kind.kind, namespace, labels, version, WATCH_SECONDS
-        )
+        self._watch = self._cluster.watch(*self._type, namespace, labels, version, WATCH_SECONDS)
         if self._over.is_set():
             self._watch.close()
         for event in self._watch:
@@ -156,11 +168,11 @@ class Watcher(threading.Thread):
             if event["type"] == "DELETED":
                 self._forget(self._key(obj), obj)
             elif event["type"] != "BOOKMARK":
-                self._remember(self._key(obj), seen_of(obj, self._kind.finalizer))
+                self._remember(self._key(obj), self._keep(obj))
         self.last_heard = time.monotonic()
         return version
 
-    def _remember(self, key: Key, seen: Seen) -> None:
+    def _remember(self, key: Key, seen: Of) -> None:
         with self._guard:
             before = self._seen.get(key)
             if before is not None and before.uid == seen.uid and _older(seen.version, before.version):

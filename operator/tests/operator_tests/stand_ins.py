@@ -16,11 +16,12 @@ from ansible_collections.karmada.installer.tests.unit.support.stub_api import St
 from karmada_operator.controller import Controller
 from karmada_operator.events import EventSender
 from karmada_operator.executor import Ending, RunSpec, Task
+from karmada_operator.health import Health
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
-from karmada_operator.reconcile import Outcome
+from karmada_operator.reconcile import Outcome, Seen
 from karmada_operator.status import StatusWriter
-from karmada_operator.watch import Watcher
+from karmada_operator.watch import Watcher, seen_of
 
 GROUP = "test.example/v1"
 PREFIX = f"apis/{GROUP}/widgets"
@@ -133,10 +134,12 @@ def operating(cluster: Cluster) -> Iterator[Operator]:
     writer = StatusWriter(cluster, kinds, metrics.on_status)
     events = EventSender(cluster, kinds, "test")
 
-    def watchers(changed: Callable[[Key], None]) -> list[Watcher]:
-        return [Watcher(cluster, KIND, changed)]
+    def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
+        return [Watcher(cluster, GROUP, "Widget", lambda obj: seen_of(obj, FINALIZER), changed)]
 
-    controller = Controller(cluster, kinds, watchers, executor, writer, events, metrics, bounds=BOUNDS)
+    controller = Controller(
+        cluster, kinds, watchers, executor, writer, events, metrics, Health(cluster, [None]), bounds=BOUNDS
+    )
     working = threading.Thread(target=controller.work, args=(lambda: not leading.is_set(),))
     for thread in (writer, events, working):
         thread.start()

@@ -85,7 +85,23 @@ def test_the_period_and_doubts_start_a_look() -> None:
     assert decide(SEEN, memory, 1.0) == Wait("everything is done", PERIOD)
     assert decide(SEEN, memory, PERIOD) == Start(order_of(SEEN), Lane.ROUTINE, "the period is over")
     doubted = replace(memory, doubt="Deployment prod-webhook is gone")
-    assert decide(SEEN, doubted, 1.0) == Start(order_of(SEEN), Lane.ROUTINE, "Deployment prod-webhook is gone")
+    assert decide(SEEN, doubted, 1.0) == Start(order_of(SEEN), Lane.CHANGES, "Deployment prod-webhook is gone")
+
+
+def test_who_keeps_changing_things_gets_an_answer_less_and_less_often() -> None:
+    memory, now, waits = after(SEEN), 1.0, []
+    for _ in range(5):
+        memory = replace(memory, doubt="Deployment prod-webhook was changed")
+        action = decide(SEEN, memory, now)
+        if isinstance(action, Wait):
+            assert action.until
+            waits.append(action.until - now)
+            now = action.until
+        assert isinstance(decide(SEEN, memory, now), Start)
+        memory = ended(started(memory, order_of(SEEN)), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+    assert waits == [5, 10, 20, 40]
+    calm = ended(started(memory, order_of(SEEN)), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+    assert isinstance(decide(SEEN, replace(calm, doubt="again"), now), Start)
 
 
 def test_failures_wait_longer_each_time_and_what_only_edits_mend_waits_for_them() -> None:

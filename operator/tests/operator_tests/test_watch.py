@@ -15,12 +15,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 from karmada_operator import watch, wishes
-from karmada_operator.kinds import Key, Kind
+from karmada_operator.kinds import Key
+from karmada_operator.reconcile import Seen
 from karmada_operator.watch import Watcher, seen_of
 
 GROUP = "test.example/v1"
 PREFIX = f"apis/{GROUP}/widgets"
-KIND = Kind(GROUP, "Widget", "play.yml", "test.example/finalizer", "remove.yml")
+FINALIZER = "test.example/finalizer"
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def api() -> Iterator[StubApi]:
 
 
 @contextmanager
-def watching(api: StubApi, **options: Any) -> Iterator[tuple[Watcher, queue.Queue[Key]]]:
+def watching(api: StubApi, **options: Any) -> Iterator[tuple[Watcher[Seen], queue.Queue[Key]]]:
     changed: queue.Queue[Key] = queue.Queue()
     cluster = Cluster.from_kubeconfig_dict(api.kubeconfig(), name="stub")
     cluster.retry_seconds = 0.2
-    watcher = Watcher(cluster, KIND, changed.put, **options)
+    watcher = Watcher(cluster, GROUP, "Widget", lambda obj: seen_of(obj, FINALIZER), changed.put, **options)
     watcher.start()
     try:
         yield watcher, changed
@@ -58,7 +59,7 @@ def key(name: str, namespace: str = "a") -> Key:
     return Key("Widget", namespace, name)
 
 
-def generations(watcher: Watcher) -> dict[str, int]:
+def generations(watcher: Watcher[Seen]) -> dict[str, int]:
     return {each.name: seen.generation for each in watcher.known() if (seen := watcher.get(each))}
 
 
@@ -79,7 +80,7 @@ def test_what_is_kept_of_an_object() -> None:
     )
     obj["spec"] = {"big": "x" * 1000}
     obj["status"] = {"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True"}]}
-    seen = seen_of(obj, KIND.finalizer)
+    seen = seen_of(obj, FINALIZER)
     assert (seen.uid, seen.generation, seen.version) == ("u", 3, "7")
     assert seen.claimed
     assert seen.deleting
@@ -88,7 +89,7 @@ def test_what_is_kept_of_an_object() -> None:
     assert seen.wishes.paused
     assert "xxx" not in repr(seen)
     obj["status"]["observedGeneration"] = 2
-    assert not seen_of(obj, KIND.finalizer).settled
+    assert not seen_of(obj, FINALIZER).settled
 
 
 def test_what_is_there_what_comes_and_what_goes(api: StubApi) -> None:
