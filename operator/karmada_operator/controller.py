@@ -20,8 +20,9 @@ from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
-from . import reconcile, status
+from . import reconcile, status, wishes
 from .events import EventSender
 from .executor import Ending, Executor, Run, RunSpec
 from .health import Health, Instance
@@ -34,6 +35,8 @@ from .work_queue import Turn, WorkQueue
 
 #: Seconds of one look at the queue, and after which a loop that has not come round is stuck.
 LOOK, STUCK = 1.0, 60.0
+#: Seconds between two looks at an object that was refused.
+REFUSED = 60.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -178,6 +181,8 @@ class Controller:
     def _act(self, key: Key, lane: Lane) -> None:
         self._doubt(key)
         seen, action = self._seen(key), self._decide(key)
+        if isinstance(action, Claim | Start) and seen and (problem := self._not_allowed(key, seen)):
+            action = Refuse((problem,))
         if isinstance(action, Start) and action.lane is not lane:
             self._queue.add(key, action.lane)
             return
@@ -193,8 +198,28 @@ class Controller:
             case Refuse(problems), Seen():
                 self._writer.tell(key, seen.uid, lambda told: status.refused(told, seen.generation, problems))
                 self._events.send(key, seen.uid, "Refused", "; ".join(map(str, problems)), warning=True)
+                # What was refused because of another object may be allowed by now.
+                self._queue.postpone(key, Lane.QUICK, REFUSED)
             case Wait(_, until), Seen():
                 self._wait(key, seen, until)
+
+    def _not_allowed(self, key: Key, seen: Seen) -> Problem | None:
+        """Problem of an object that asks for a namespace whose owner has not agreed.
+
+        The operator has rights there that the object's author may not have.
+        """
+        if not seen.elsewhere:
+            return None
+        namespace = self._cluster.get("v1", "Namespace", seen.elsewhere) or {"metadata": {}}
+        agreed = (namespace["metadata"].get("annotations") or {}).get(wishes.ALLOWED_FROM, "")
+        if key.namespace in [each.strip() for each in agreed.split(",")]:
+            return None
+        return Problem(
+            f"asks for the namespace {seen.elsewhere}, which does not allow that",
+            "spec.hostCluster.namespace",
+            f"Leave it out, or have namespace {seen.elsewhere} annotated: {wishes.ALLOWED_FROM}={key.namespace}",
+            reason=Reason.MISSING_PERMISSION,
+        )
 
     def _wait(self, key: Key, seen: Seen, until: float | None) -> None:
         if not seen.deleting or seen.wishes.paused:

@@ -56,7 +56,8 @@ class Outcome(StrEnum):
 class Seen:
     """What of an object decides. ``version`` orders what was seen and decides nothing.
 
-    ``settled``: its status says that this generation was carried out.
+    ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
+    that it asks for, if that is not its own.
     """
 
     uid: str
@@ -66,6 +67,7 @@ class Seen:
     deleting: bool = False
     keep: bool = False
     settled: bool = False
+    elsewhere: str = ""
     version: str = field(default="", compare=False)
 
 

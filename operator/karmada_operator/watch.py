@@ -44,9 +44,17 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         claimed=finalizer in (meta.get("finalizers") or ()),
         deleting=bool(meta.get("deletionTimestamp")),
         keep=any(labels.get(name) == "true" for name in KEEP_LABELS),
+        elsewhere=_elsewhere(obj),
         settled=ready and status.get("observedGeneration") == generation,
         version=str(meta.get("resourceVersion", "")),
     )
+
+
+def _elsewhere(obj: Object) -> str:
+    """Another namespace of this cluster that an object asks for; empty in its own, or with a kubeconfig."""
+    host = (obj.get("spec") or {}).get("hostCluster") or {}
+    wanted = str(host.get("namespace") or "")
+    return "" if host.get("secretRef") or wanted == obj["metadata"].get("namespace") else wanted
 
 
 class Kept(Protocol):

@@ -30,6 +30,8 @@ CONFIRMATIONS = {
 }
 #: These variables are text, names with commas between; the others are lists.
 _TEXTS = frozenset({"karmada_confirm_leave"})
+#: Annotation of a namespace: names of others whose objects may install into it.
+ALLOWED_FROM = f"{PREFIX}allowed-from"
 KNOWN = (PAUSED, DRY_RUN, RUN_NOW, *CONFIRMATIONS)
 #: Characters of one annotation: more than 1,000 names of members.
 LONGEST = 64 * 1024

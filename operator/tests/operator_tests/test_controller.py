@@ -7,9 +7,10 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
-from karmada_operator import reconcile, status, wishes
+from karmada_operator import controller, reconcile, status, wishes
 from karmada_operator.kinds import Key, Lane
 from karmada_operator.reconcile import Outcome
+from karmada_operator.watch import seen_of
 
 from operator_tests.stand_ins import EVENTS, FINALIZER, PREFIX, FakeRun, condition, edited, live, operating, widget
 
@@ -234,3 +235,24 @@ def test_writes_that_fail_are_repeated(api: StubApi, cluster: Cluster, status_co
     with operating(cluster) as operator:
         operator.executor.next().end(report=READY)
         until(lambda: condition(api, "Ready") == "True AllReady")
+
+
+def test_no_object_installs_into_a_namespace_that_does_not_allow_it(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "REFUSED", 0.1)
+    api.put(PREFIX, {**widget("x"), "spec": {"hostCluster": {"namespace": "b"}}})
+    with operating(cluster) as operator:
+        until(lambda: condition(api, "Paused") == "True MissingPermission")
+        assert "finalizers" not in live(api, "x")["metadata"], "nothing was done, so nothing holds it"
+        assert operator.executor.started.empty()
+        allowed = {"name": "b", "annotations": {wishes.ALLOWED_FROM: "other, a"}}
+        api.put("api/v1/namespaces", {"kind": "Namespace", "metadata": allowed})
+        operator.executor.next().end(report=READY)
+        until(lambda: condition(api, "Paused") == "False NotPaused")
+
+
+@pytest.mark.parametrize("host", [{}, {"namespace": "a"}, {"namespace": "b", "secretRef": {"name": "remote"}}])
+def test_who_stays_at_home_or_brings_a_kubeconfig_needs_nobodys_leave(host: dict[str, object]) -> None:
+    obj = {**widget("x", uid="u"), "spec": {"hostCluster": host}}
+    assert seen_of(obj, FINALIZER).elsewhere == ""
