@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
-from . import reconcile, status, wishes
+from . import inputs, reconcile, status, wishes
 from .events import EventSender
 from .executor import Ending, Executor, Run, RunSpec
 from .health import Health, Instance
@@ -63,6 +63,7 @@ class Controller:
         self._memory: dict[Key, Memory] = {}
         self._runs: dict[Key, Run] = {}
         self._troubles: dict[Key, int] = {}
+        self._inputs: dict[Key, str] = {}
         self._watchers = watchers(self.changed)
         self._health = health
         self._threads: list[Watcher[Any]] = [*self._watchers, *health.watchers]
@@ -131,6 +132,13 @@ class Controller:
                 self._memory[key] = replace(memory, doubt="; ".join(verdict.drifted)[:1024])
         self._writer.tell(key, seen.uid, lambda told: replace(told, unready=verdict.unready))
 
+    def _look_at_inputs(self, key: Key) -> None:
+        seen = self._seen(key)
+        if seen is not None and not seen.deleting:
+            found = inputs.digest(self._cluster, key.namespace, seen.references, self._inputs.get(key, ""))
+            with self._guard:
+                self._inputs[key] = found
+
     def _reconsider(self, key: Key) -> None:
         action = self._decide(key)
         if not isinstance(action, Cancel):
@@ -149,7 +157,8 @@ class Controller:
     def _decide(self, key: Key) -> reconcile.Action:
         seen = self._seen(key)
         with self._guard:
-            return reconcile.decide(seen, self._memory.get(key, Memory()), time.monotonic())
+            memory, known = self._memory.get(key, Memory()), self._inputs.get(key, "")
+            return reconcile.decide(seen, memory, time.monotonic(), known)
 
     @staticmethod
     def _lane(action: reconcile.Action) -> Lane:
@@ -180,6 +189,7 @@ class Controller:
 
     def _act(self, key: Key, lane: Lane) -> None:
         self._doubt(key)
+        self._look_at_inputs(key)
         seen, action = self._seen(key), self._decide(key)
         if isinstance(action, Claim | Start) and seen and (problem := self._not_allowed(key, seen)):
             action = Refuse((problem,))
@@ -225,12 +235,16 @@ class Controller:
         if not seen.deleting or seen.wishes.paused:
             paused = seen.wishes.paused
             self._writer.tell(key, seen.uid, lambda told: status.at_rest(told, seen.generation, paused=paused))
-        if until is not None:
-            self._queue.postpone(key, Lane.QUICK, max(0.0, until - time.monotonic()))
+        due = [] if until is None else [until - time.monotonic()]
+        if seen.references and not seen.deleting:
+            due.append(inputs.EVERY * random.uniform(0.8, 1))  # noqa: S311 - spreads load
+        if due:
+            self._queue.postpone(key, Lane.QUICK, max(0.0, min(due)))
 
     def _forget(self, key: Key) -> None:
         with self._guard:
             self._memory.pop(key, None)
+            self._inputs.pop(key, None)
         self._health.forget(Instance(key.namespace, key.name))
         self._writer.forget(key)
         self._metrics.forget(key)

@@ -57,7 +57,7 @@ class Seen:
     """What of an object decides. ``version`` orders what was seen and decides nothing.
 
     ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
-    that it asks for, if that is not its own.
+    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names.
     """
 
     uid: str
@@ -68,6 +68,7 @@ class Seen:
     keep: bool = False
     settled: bool = False
     elsewhere: str = ""
+    references: tuple[tuple[str, str], ...] = ()
     version: str = field(default="", compare=False)
 
 

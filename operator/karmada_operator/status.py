@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
 
 from .executor import Ending, Task
@@ -288,6 +288,9 @@ class StatusWriter(threading.Thread):
         except (NotFound, Conflict):
             # It is gone, or another one has its name: the watch tells.
             self.forget(key)
+        except Invalid as error:
+            # No repetition mends it; what is told next may.
+            _LOG.error("the status of %s was refused: %s", key, error)
         except ApiError as error:
             _LOG.warning("the status of %s could not be written: %s", key, error)
             with self._changed:

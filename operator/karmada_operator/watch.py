@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 
+from . import inputs
 from .kinds import Key
 from .reconcile import Seen
 from .wishes import KEEP_LABELS, KNOWN, Wishes
@@ -45,6 +46,7 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         deleting=bool(meta.get("deletionTimestamp")),
         keep=any(labels.get(name) == "true" for name in KEEP_LABELS),
         elsewhere=_elsewhere(obj),
+        references=inputs.references(obj.get("spec")),
         settled=ready and status.get("observedGeneration") == generation,
         version=str(meta.get("resourceVersion", "")),
     )

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import KINDS, StubApi
 
 from operator_tests.stand_ins import GROUP
 
 
 @pytest.fixture
-def api() -> Iterator[StubApi]:
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+    monkeypatch.setitem(KINDS, "statefulsets", "StatefulSet")
     with StubApi() as found:
         found.types[GROUP] = [{"name": "widgets", "kind": "Widget", "namespaced": True}]
         found.types["events.k8s.io/v1"] = [{"name": "events", "kind": "Event", "namespaced": True}]

@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
-from karmada_operator import controller, reconcile, status, wishes
+from karmada_operator import controller, inputs, reconcile, status, wishes
 from karmada_operator.kinds import Key, Lane
 from karmada_operator.reconcile import Outcome
 from karmada_operator.watch import seen_of
@@ -61,7 +61,7 @@ def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
         until(lambda: reasons(api) == ["Running", "RunSucceeded"])
         sample = operator.metrics.registry.get_sample_value
         where = {"kind": "Widget", "namespace": "a", "name": "x"}
-        assert sample("karmada_instance_ready", where) == 1
+        until(lambda: sample("karmada_instance_ready", where) == 1)
         assert sample("karmada_instance_members", {**where, "ready": "true"}) == 1
         runs = {"kind": "Widget", "operation": "install", "outcome": "succeeded"}
         until(lambda: sample("karmada_operator_runs_total", runs) == 1)
@@ -256,3 +256,43 @@ def test_no_object_installs_into_a_namespace_that_does_not_allow_it(
 def test_who_stays_at_home_or_brings_a_kubeconfig_needs_nobodys_leave(host: dict[str, object]) -> None:
     obj = {**widget("x", uid="u"), "spec": {"hostCluster": host}}
     assert seen_of(obj, FINALIZER).elsewhere == ""
+
+
+def test_a_secret_that_the_document_names_starts_a_run_when_it_changes(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "EVERY", 0.1)
+
+    def put(content: str) -> None:
+        api.put("api/v1/secrets", {"metadata": {"name": "m1", "namespace": "a"}, "data": {"kubeconfig": content}})
+
+    put("b25l")
+    api.put(PREFIX, {**widget("x"), "spec": {"members": [{"name": "m1", "kubeconfigSecretRef": {"name": "m1"}}]}})
+    with operating(cluster) as operator:
+        first = operator.executor.next()
+        # During the run, too.
+        put("dHdv")
+        first.end()
+        operator.executor.next().end()
+        until(lambda: condition(api, "Progressing") == "False Idle")
+        api.faults.append(Fault("status", path="secrets/m1", status=403, times=2))
+        until(lambda: api.faults[0].times == 0)
+        assert operator.executor.started.empty(), "what cannot be looked at has not changed"
+        put("dGhyZWU=")
+        operator.executor.next().end()
+    accepted = {each["Accept"] for each, (_, path) in zip(api.headers, api.requests, strict=True) if "secrets" in path}
+    assert all("PartialObjectMetadata" in each for each in accepted)
+
+
+def test_what_a_document_names() -> None:
+    spec = {
+        "hostCluster": {"secretRef": {"name": "host"}},
+        "audit": {"configMapRef": {"name": "audit"}},
+        "members": [
+            {"kubeconfigSecretRef": {"name": "m1"}},
+            {"kubeconfigSecretRef": {"name": "m1"}},
+            {"secretRef": None},
+        ],
+    }
+    assert inputs.references(spec) == (("ConfigMap", "audit"), ("Secret", "host"), ("Secret", "m1"))
+    assert inputs.references(None) == ()

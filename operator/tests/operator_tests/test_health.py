@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.tests.unit.support import stub_api
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator import health, reconcile, status
@@ -23,8 +22,7 @@ READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "AllReady"
 
 
 @pytest.fixture(autouse=True)
-def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stub_api.KINDS, "statefulsets", "StatefulSet")
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "BETWEEN", 0.02)
     monkeypatch.setattr(reconcile, "FIRST_RETRY", 0.05)
 

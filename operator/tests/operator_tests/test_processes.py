@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
-from karmada_operator import process_tree
+from karmada_operator import process_tree, processes
 from karmada_operator.executor import Ending, RunSpec, Task, parsed, told
 from karmada_operator.processes import ProcessExecutor
 from karmada_operator.reconcile import Outcome
@@ -140,7 +140,12 @@ def detached(tmp_path: Path, seconds: int) -> str:
     return DETACHED.format(python=sys.executable, mark=tmp_path.name, seconds=seconds)
 
 
-def test_what_detaches_itself_ends_with_the_run(executor: ProcessExecutor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("swept", [True, False], ids=["with the operator's sweep", "by the worker alone"])
+def test_what_detaches_itself_ends_with_the_run(
+    executor: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swept: bool
+) -> None:
+    if not swept:
+        monkeypatch.setattr(processes, "_marked", lambda _run_id: [])
     tasks = detached(tmp_path, 0)
     _, ending = followed(executor, spec(tmp_path, tasks))
     assert ending.outcome is Outcome.SUCCEEDED, ending

@@ -181,3 +181,33 @@ def test_a_write_that_fails_is_repeated_and_one_for_another_object_is_not(
     writer.stop()
     writer.join(300)
     assert "status" not in live(api, "y")
+
+
+def test_a_status_that_is_refused_is_written_when_it_is_another_one(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "BETWEEN", 0.01)
+    api.put(PREFIX, widget("x", uid="u"))
+    api.faults.append(Fault("status", method="PATCH", status=422))
+    writer, key = StatusWriter(cluster, {"Widget": KIND}), Key("Widget", "a", "x")
+    writer.start()
+    writer.tell(key, "u", lambda told: replace(told, phase="Waiting"))
+    until(lambda: api.faults[0].times == 0)
+    writer.tell(key, "u", lambda told: replace(told, phase="Completed"))
+    until(lambda: live(api, "x").get("status", {}).get("phase") == "Completed")
+    writer.stop()
+    writer.join(300)
+    assert sum(method == "PATCH" for method, _ in api.requests) == 2
+
+
+def test_an_operator_that_starts_writes_nothing_that_is_there(api: StubApi, cluster: Cluster) -> None:
+    told = at_rest(Told(report=REPORT), 3, paused=False)
+    api.put(PREFIX, {**widget("x", uid="u"), "status": composed({}, told, NOW)})
+    heard: list[Key] = []
+    writer = StatusWriter(cluster, {"Widget": KIND}, lambda key, _status: heard.append(key))
+    writer.start()
+    writer.tell(Key("Widget", "a", "x"), "u", lambda _told: at_rest(Told(), 3, paused=False))
+    until(lambda: heard)
+    writer.stop()
+    writer.join(300)
+    assert [method for method, _ in api.requests if method != "GET"] == []
