@@ -37,6 +37,8 @@ from .work_queue import Turn, WorkQueue
 LOOK, STUCK = 1.0, 60.0
 #: Seconds between two looks at an object that was refused.
 REFUSED = 60.0
+#: Seconds between two looks at an object that is held back.
+HELD = 15.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -64,6 +66,9 @@ class Controller:
         self._runs: dict[Key, Run] = {}
         self._troubles: dict[Key, int] = {}
         self._inputs: dict[Key, str] = {}
+        self._refused: dict[Key, str] = {}
+        #: Control planes that worked until a run of this process failed.
+        self._suspects: set[Key] = set()
         self._watchers = watchers(self.changed)
         self._health = health
         self._threads: list[Watcher[Any]] = [*self._watchers, *health.watchers]
@@ -196,6 +201,9 @@ class Controller:
         if isinstance(action, Start) and action.lane is not lane:
             self._queue.add(key, action.lane)
             return
+        if isinstance(action, Start) and action.lane is Lane.ROUTINE and self._held_back(key):
+            self._queue.postpone(key, Lane.QUICK, HELD)
+            return
         match action, seen:
             case Forget(), _:
                 self._forget(key)
@@ -207,11 +215,21 @@ class Controller:
                 self._release(key, seen, kept=kept)
             case Refuse(problems), Seen():
                 self._writer.tell(key, seen.uid, lambda told: status.refused(told, seen.generation, problems))
-                self._events.send(key, seen.uid, "Refused", "; ".join(map(str, problems)), warning=True)
+                if (text := "; ".join(map(str, problems))) != self._refused.get(key):
+                    self._refused[key] = text
+                    self._events.send(key, seen.uid, "Refused", text, warning=True)
                 # What was refused because of another object may be allowed by now.
                 self._queue.postpone(key, Lane.QUICK, REFUSED)
             case Wait(_, until), Seen():
                 self._wait(key, seen, until)
+
+    def _held_back(self, key: Key) -> bool:
+        """Whether the first look at what works is put off, because this operator has broken another one that worked.
+
+        So an upgrade of the operator that goes wrong goes wrong once.
+        """
+        with self._guard:
+            return key not in self._memory and bool(self._suspects - {key})
 
     def _not_allowed(self, key: Key, seen: Seen) -> Problem | None:
         """Problem of an object that asks for a namespace whose owner has not agreed.
@@ -245,6 +263,8 @@ class Controller:
         with self._guard:
             self._memory.pop(key, None)
             self._inputs.pop(key, None)
+            self._refused.pop(key, None)
+            self._suspects.discard(key)
         self._health.forget(Instance(key.namespace, key.name))
         self._writer.forget(key)
         self._metrics.forget(key)
@@ -292,7 +312,7 @@ class Controller:
                 self._runs[key] = run
             # What has changed before the run could be found.
             self._reconsider(key)
-            ending = self._followed(key, seen, kind, run)
+            ending = self._followed(key, seen, kind, run, silent=action.lane is Lane.ROUTINE)
         except OSError as error:
             ending = Ending(Outcome.LOST, f"it could not be started: {error}")
         finally:
@@ -308,6 +328,7 @@ class Controller:
                 )
             if ending.outcome is Outcome.SUCCEEDED and order.operation is Operation.INSTALL and not order.dry_run:
                 self._health.settle(Instance(key.namespace, key.name))
+            self._suspect(key, action.lane, ending)
             # Whatever comes next of it is for another turn.
             self._queue.add(key, Lane.QUICK)
         seconds = time.monotonic() - clock
@@ -318,6 +339,13 @@ class Controller:
         self._metrics.run_memory.labels(key.kind).set(ending.peak_mib)
         if ending.outcome is Outcome.SUCCEEDED:
             self._metrics.last_success.labels(*key).set_to_current_time()
+
+    def _suspect(self, key: Key, lane: Lane, ending: Ending) -> None:
+        with self._guard:
+            if ending.outcome is Outcome.SUCCEEDED:
+                self._suspects.discard(key)
+            elif lane is Lane.ROUTINE and ending.outcome is not Outcome.CANCELLED:
+                self._suspects.add(key)
 
     @staticmethod
     def _spec(key: Key, kind: Kind, seen: Seen, order: reconcile.Order) -> RunSpec:
@@ -337,10 +365,15 @@ class Controller:
             memory_limit=kind.memory_limit,
         )
 
-    def _followed(self, key: Key, seen: Seen, kind: Kind, run: Run) -> Ending:
+    def _followed(self, key: Key, seen: Seen, kind: Kind, run: Run, *, silent: bool) -> Ending:
+        reached = ""
         for each in run.follow():
             if isinstance(each, Ending):
                 return each
+            phase = status.phase_of(kind, each)
+            if phase and phase != reached and not silent:
+                self._events.send(key, seen.uid, phase, each.task or each.play)
+            reached = phase or reached
             self._writer.tell(key, seen.uid, lambda told, task=each: status.at_task(told, kind, task))  # type: ignore[misc]
         return Ending(Outcome.LOST, "it ended without a word")
 

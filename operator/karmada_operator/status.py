@@ -93,9 +93,14 @@ def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
 
 
+def phase_of(kind: Kind, task: Task) -> str:
+    """Phase to which a task belongs, by its role; empty if to none."""
+    return kind.phases.get(task.role.rpartition(".")[2], "")
+
+
 def at_task(told: Told, kind: Kind, task: Task) -> Told:
     """Status when a task begins: its phase, never one before that of an earlier task, and what is done."""
-    phase = kind.phases.get(task.role.rpartition(".")[2], "")
+    phase = phase_of(kind, task)
     if told.phase in PHASES and phase and told.phase not in ("Completed", "Deleting"):
         phase = max(phase, told.phase, key=PHASES.index)
     else:
@@ -121,7 +126,8 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         reasons = [each.get("reason", "") for each in ending.problems if each.get("severity") == "error"]
         text = f"{ending.failed_task}: {ending.message}" if ending.failed_task else ending.message
         # Members that are not as they should be do not make the control plane one that failed.
-        phase = "Failed" if ending.report is None and not order.dry_run else found.phase
+        stands = ending.report is not None or order.dry_run or order.operation is Operation.REMOVE
+        phase = found.phase if stands else "Failed"
         degraded = Condition("Degraded", True, (reasons or ["RunFailed"])[0] or "RunFailed", text[:1024])
         # A report has the problems of members, and warnings beside them.
         told_problems = None if ending.report is not None else list(ending.problems)

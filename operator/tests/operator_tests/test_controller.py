@@ -58,7 +58,7 @@ def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
         until(lambda: condition(api, "Progressing") == "False Idle")
         assert live(api, "x")["status"]["phase"] == "Completed"
         assert live(api, "x")["status"]["lastRun"]["changed"] == 3
-        until(lambda: reasons(api) == ["Running", "RunSucceeded"])
+        until(lambda: reasons(api) == ["Running", "InstallCRD", "RunSucceeded"])
         sample = operator.metrics.registry.get_sample_value
         where = {"kind": "Widget", "namespace": "a", "name": "x"}
         until(lambda: sample("karmada_instance_ready", where) == 1)
@@ -194,7 +194,7 @@ def test_settled_objects_are_looked_at_one_after_the_other(api: StubApi, cluster
         first.end(report=READY)
         until(lambda: condition(api, "Progressing", first.spec.name) == "False Idle")
         assert live(api, "x0")["status"]["phase"] == "Completed"
-        assert "Running" not in reasons(api)
+        assert not {"Running", "InstallCRD"} & set(reasons(api)), "a look is no news"
 
 
 def test_who_does_not_lead_any_more_ends_its_runs_and_starts_none(api: StubApi, cluster: Cluster) -> None:
@@ -296,3 +296,41 @@ def test_what_a_document_names() -> None:
     }
     assert inputs.references(spec) == (("ConfigMap", "audit"), ("Secret", "host"), ("Secret", "m1"))
     assert inputs.references(None) == ()
+
+
+def test_an_operator_that_breaks_one_looks_at_no_other(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "HELD", 0.05)
+    for number in range(3):
+        api.put(PREFIX, {**widget(f"x{number}", finalizers=[FINALIZER]), "status": READY})
+    with operating(cluster) as operator:
+        broken = operator.executor.next()
+        broken.end(Outcome.FAILED, message="of the new operator's making")
+        for _ in range(3):
+            again = operator.executor.next()
+            assert again.spec.name == broken.spec.name
+            again.end(Outcome.FAILED)
+        # An edit is the user's wish, and goes on.
+        other = next(f"x{number}" for number in range(3) if f"x{number}" != broken.spec.name)
+        edited(api, other, generation=2)
+        found = [operator.executor.next()]
+        while found[-1].spec.name != other:
+            found[-1].end(Outcome.FAILED)
+            found.append(operator.executor.next())
+        found[-1].end()
+        # Mended: the others have their turn.
+        while {each.spec.name for each in found} != {"x0", "x1", "x2"}:
+            found.append(operator.executor.next())
+            found[-1].end(report=READY)
+
+
+def test_a_removal_that_fails_says_what_holds_it(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x", finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z"))
+    with operating(cluster) as operator:
+        operator.executor.next().end(Outcome.FAILED, message="member m1 does not answer", failed_task="Leave")
+        until(lambda: condition(api, "Degraded") == "True RunFailed")
+        assert live(api, "x")["status"]["phase"] == "Deleting"
+        assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
+        operator.executor.next().end()
+        until(lambda: live(api, "x")["metadata"]["finalizers"] == [])
