@@ -87,6 +87,10 @@ class Site:
         }
         (here / "watches.yml").write_text(yaml.safe_dump([row]))
 
+    def with_real_playbooks(self) -> None:
+        """Have the collection's own playbooks run."""
+        (self.here / "watches.yml").write_text((CHECKOUT / "operator/karmada_operator/watches.yaml").read_text())
+
     def create(self) -> None:
         head = {"apiVersion": manifest.API_VERSION, "kind": manifest.KIND, "metadata": {"name": "prod"}}
         code, answer = self.server.request("POST", self.path, {**head, "spec": {}})
@@ -217,6 +221,23 @@ def test_deletion_in_the_middle_of_an_install_by_an_operator_that_took_over(site
             wait(site, lambda: not site.object, "its removal")
             assert site.lines("removals") == ["prod"]
             assert not (site.here / "go").exists(), "no install came to its end"
+
+
+def test_the_collections_own_playbooks_find_what_is_wrong_and_leave_nothing(site: Site) -> None:
+    """There are no nodes here: preflight says so, the object tells it, and removal finds nothing to remove."""
+    site.with_real_playbooks()
+    with operator(site):
+        site.create()
+        wait(site, lambda: site.condition("Degraded")["status"] == "True", "what preflight found")
+        status = site.object["status"]
+        assert status["phase"] == "Failed"
+        reasons = {each["reason"] for each in status["problems"] if each["severity"] == "error"}
+        assert reasons
+        assert site.condition("Degraded")["reason"] in reasons
+        assert site.condition("Ready")["status"] == "False"
+        assert {"Running", "Preflight", "RunFailed"} <= site.events()
+        site.server.request("DELETE", f"{site.path}/prod")
+        wait(site, lambda: not site.object, "its removal")
 
 
 def running(folder: Path) -> list[str]:
