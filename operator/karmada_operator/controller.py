@@ -298,6 +298,7 @@ class Controller:
         with self._guard:
             before = self._memory.get(key, Memory())
             self._memory[key] = reconcile.started(before, order)
+        self._refused.pop(key, None)
         if before.failed == order:
             self._metrics.retries.labels(key.kind).inc()
         if not order.dry_run:

@@ -302,4 +302,6 @@ class StatusWriter(threading.Thread):
             with self._changed:
                 page.pending, page.due = not self._over, self._clock() + 5 * BETWEEN
         else:
-            self._on_status(key, status)
+            with self._changed:
+                if self._pages.get(key) is page:
+                    self._on_status(key, status)

@@ -33,6 +33,10 @@ def reasons(api: StubApi) -> list[str]:
     return [obj["reason"] for (prefix, _, _), obj in sorted(api.objects.items(), key=version) if prefix == EVENTS]
 
 
+def phase(api: StubApi) -> object:
+    return live(api, "x").get("status", {}).get("phase")
+
+
 def version(item: tuple[tuple[str, str, str], dict[str, object]]) -> int:
     return int(item[1]["metadata"]["resourceVersion"])  # type: ignore[index]  # an API object
 
@@ -52,7 +56,7 @@ def test_from_an_object_to_its_status(api: StubApi, cluster: Cluster) -> None:
         assert live(api, "x")["status"]["phase"] == "Preflight"
         assert condition(api, "Ready") == "False NotInstalled"
         run.task("karmada.installer.members")
-        until(lambda: live(api, "x")["status"]["phase"] == "InstallCRD")
+        until(lambda: phase(api) == "InstallCRD")
         run.end(changed=3, report=READY)
         until(lambda: condition(api, "Ready") == "True AllReady")
         until(lambda: condition(api, "Progressing") == "False Idle")
@@ -93,7 +97,7 @@ def test_deletion_in_the_middle_of_an_install(api: StubApi, cluster: Cluster) ->
         remove = operator.executor.next()
         assert install.cancelled == "the object is being deleted"
         assert (remove.spec.playbook, remove.spec.variables) == ("remove.yml", {"karmada_confirm": "x"})
-        until(lambda: live(api, "x")["status"]["phase"] == "Deleting")
+        until(lambda: phase(api) == "Deleting")
         assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
         remove.end()
         until(lambda: live(api, "x")["metadata"]["finalizers"] == [])

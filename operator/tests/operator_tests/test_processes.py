@@ -41,7 +41,7 @@ def spec(tmp_path: Path, tasks: str, **more: Any) -> RunSpec:
     play = tmp_path / "play.yml"
     head = "- name: P\n  hosts: localhost\n  gather_facts: false\n  tasks:\n"
     play.write_text(head + textwrap.indent(textwrap.dedent(tasks), "    "))
-    return RunSpec(run_id=f"r-{tmp_path.name}", namespace="a", name="x", playbook=str(play), **more)
+    return RunSpec(run_id=f"r-{tmp_path}", namespace="a", name="x", playbook=str(play), **more)
 
 
 def followed(executor: ProcessExecutor, wanted: RunSpec, on_task: Callable[[Any], object] = lambda _run: None) -> Any:
@@ -137,7 +137,7 @@ DETACHED = """
 
 
 def detached(tmp_path: Path, seconds: int) -> str:
-    return DETACHED.format(python=sys.executable, mark=tmp_path.name, seconds=seconds)
+    return DETACHED.format(python=sys.executable, mark=str(tmp_path), seconds=seconds)
 
 
 @pytest.mark.parametrize("swept", [True, False], ids=["with the operator's sweep", "by the worker alone"])
@@ -149,30 +149,30 @@ def test_what_detaches_itself_ends_with_the_run(
     tasks = detached(tmp_path, 0)
     _, ending = followed(executor, spec(tmp_path, tasks))
     assert ending.outcome is Outcome.SUCCEEDED, ending
-    assert alive(tmp_path.name) == []
+    assert alive(str(tmp_path)) == []
 
 
 def test_cancel_ends_everything(executor: ProcessExecutor, root: Path, tmp_path: Path) -> None:
     def cancel(run: Any) -> None:
-        if alive(tmp_path.name):
+        if alive(str(tmp_path)):
             run.cancel("nobody wants it")
             run.cancel("twice")
 
     _, ending = followed(executor, spec(tmp_path, detached(tmp_path, 900)), cancel)
     assert ending.outcome is Outcome.CANCELLED
-    assert alive(tmp_path.name) == []
+    assert alive(str(tmp_path)) == []
     assert list(root.iterdir()) == []
 
 
 def test_a_worker_that_is_killed_leaves_nothing(executor: ProcessExecutor, root: Path, tmp_path: Path) -> None:
     def kill(run: Any) -> None:
-        if alive(tmp_path.name):
+        if alive(str(tmp_path)):
             os.kill(run.pid, signal.SIGKILL)
 
     _, ending = followed(executor, spec(tmp_path, detached(tmp_path, 900)), kill)
     assert ending.outcome is Outcome.LOST
     assert "signal 9" in ending.message
-    assert alive(tmp_path.name) == []
+    assert alive(str(tmp_path)) == []
     assert list(root.iterdir()) == []
 
 
@@ -202,10 +202,10 @@ for each in run.follow():
     with subprocess.Popen(
         [sys.executable, "-c", code, wanted.text()], env=environment, stdout=subprocess.PIPE
     ) as operator:
-        until(lambda: alive(tmp_path.name), "the process that detached itself")
+        until(lambda: alive(str(tmp_path)), "the process that detached itself")
         below = process_tree.living(operator.pid)
         operator.kill()
-    until(lambda: not alive(tmp_path.name), "its end")
+    until(lambda: not alive(str(tmp_path)), "its end")
     assert list(root.glob("run-*")), "nobody is there to remove it"
     next_one = ProcessExecutor(root, {})
     assert list(root.glob("run-*")) == []
