@@ -191,4 +191,4 @@ bench: needs-go ## this collection beside karmadactl, on a lab of its own; write
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay
 	rm -rf build .ansible .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info
-	find bench collections lab molecule tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bench collections lab molecule operator tools -name __pycache__ -type d -prune -exec rm -rf {} +

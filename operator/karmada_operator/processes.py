@@ -54,7 +54,7 @@ class ProcessExecutor:
         """
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._root))
         try:
-            with self._guard:
+            with self._guard, (folder / "stderr").open("wb") as stderr:
                 if self._closed:
                     raise OSError("the operator ends")
                 process = subprocess.Popen(
@@ -63,7 +63,7 @@ class ProcessExecutor:
                     env=self._environment_of(spec, folder),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=(folder / "stderr").open("wb"),
+                    stderr=stderr,
                     start_new_session=True,
                 )
                 run = ProcessRun(self, spec, folder, process)
@@ -134,6 +134,9 @@ class ProcessRun:
                 else:
                     yield found
         finally:
+            if ending is None:
+                # It has ended without a word, or nobody listens any more.
+                self._end()
             self._process.wait()
             for each in self._timers:
                 each.cancel()
@@ -144,6 +147,9 @@ class ProcessRun:
     def cancel(self, why: str) -> None:
         """See ``Run``."""
         self._why = self._why or why
+        self._end()
+
+    def _end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         self._kill_after(GRACE + MARGIN)

@@ -227,6 +227,22 @@ def test_all_runs_end_with_close(executor: ProcessExecutor, tmp_path: Path) -> N
     assert found[0][1].outcome is Outcome.CANCELLED
 
 
+def test_a_run_that_nobody_follows_any_more_ends(executor: ProcessExecutor, root: Path, tmp_path: Path) -> None:
+    run = executor.start(spec(tmp_path, "- ansible.builtin.command: sleep 900"))
+    following = run.follow()
+    assert isinstance(next(following), Task)
+    following.close()
+    assert not Path(f"/proc/{run.pid}").exists()
+    assert list(root.iterdir()) == []
+
+
+def test_nothing_is_started_after_the_end(executor: ProcessExecutor, root: Path, tmp_path: Path) -> None:
+    executor.close()
+    with pytest.raises(OSError, match="the operator ends"):
+        executor.start(spec(tmp_path, "[]"))
+    assert list(root.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"[]", b'{"event": "task"}', b'{"event": "result", "outcome": "well"}', b'{"event": "other"}']
 )
