@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from karmada_operator import reconcile
@@ -298,7 +298,9 @@ class History(RuleBasedStateMachine):
 
 
 TestHistory = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")(History.TestCase)
-TestHistory.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestHistory.settings = settings(
+    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def test_the_longest_back_off_is_reached_by_any_number_of_failures() -> None:

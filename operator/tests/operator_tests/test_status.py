@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import kinds, status
 from karmada_operator.executor import Ending, Task
@@ -38,6 +39,7 @@ def conditions(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in found["conditions"]}
 
 
+@settings(deadline=None)
 @given(st.lists(tasks), st.sampled_from([Lane.CHANGES, Lane.DELETIONS, Lane.ROUTINE]), st.booleans())
 def test_phases_never_go_back_within_a_run(heard: list[Task], lane: Lane, removing: bool) -> None:
     order = replace(ORDER, operation=Operation.REMOVE) if removing else ORDER
@@ -107,6 +109,7 @@ def test_a_status_has_no_field_that_the_schema_does_not_know() -> None:
     assert "conditions" in found
 
 
+@settings(deadline=None)
 @given(st.lists(tasks), st.sampled_from(list(Outcome)), st.text(max_size=2000), st.booleans())
 def test_the_schema_accepts_every_status(heard: list[Task], outcome: Outcome, words: str, dry: bool) -> None:
     order = replace(ORDER, dry_run=dry)
@@ -125,10 +128,14 @@ def test_the_schema_accepts_every_status(heard: list[Task], outcome: Outcome, wo
     assert judged(document) == []
 
 
-def judged(document: dict[str, Any]) -> list[str]:
+@functools.cache
+def validator() -> jsonschema.protocols.Validator:
     schema = yaml.safe_load(manifest._SCHEMA_FILE.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    validator = jsonschema.Draft202012Validator(schema["properties"]["status"])
-    return [each.message for each in validator.iter_errors(document["status"])]
+    return jsonschema.Draft202012Validator(schema["properties"]["status"])
+
+
+def judged(document: dict[str, Any]) -> list[str]:
+    return [each.message for each in validator().iter_errors(document["status"])]
 
 
 def test_the_newest_is_written_once_in_a_while(api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from karmada_operator import wishes
 from karmada_operator.wishes import CONFIRMATIONS, Wishes
@@ -50,6 +50,7 @@ def test_flags() -> None:
     assert (found.paused, found.dry_run, found.run_now) == (True, False, "2026-11-23T10:00:00Z")
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(wishes.KNOWN), st.text(max_size=300)))
 def test_no_text_reaches_a_variable_that_ansible_could_evaluate(annotations: dict[str, str]) -> None:
     for value in Wishes.of(annotations).variables.values():
