@@ -55,7 +55,7 @@ requirements: ## resolves setup.cfg anew and writes versions and hashes into req
 		cp "$$tmp/$$1" "$$1"; \
 	}; \
 	compile requirements-test.txt --extra test setup.cfg; \
-	compile requirements.txt --extra socks --constraint requirements-test.txt setup.cfg; \
+	compile requirements.txt --extra socks --extra operator --constraint requirements-test.txt setup.cfg; \
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["docs"])' \
 		>"$$tmp/docs.in"; \
 	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"
@@ -202,4 +202,4 @@ bench: needs-go ## this collection beside karmadactl, on a lab of its own; write
 .PHONY: clean
 clean: ## removes what these targets left in this checkout; the lab and the virtual environment stay
 	rm -rf build .ansible .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info
-	find bench collections lab molecule tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bench collections lab molecule operator tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import Lock
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref, drift, owned_by
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import METADATA
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import wait_until
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
@@ -391,3 +392,37 @@ def test_a_port_that_somebody_moved_is_moved_back_with_its_node_port(
     assert after
     assert after["spec"] == before["spec"]
     assert apply_all(cluster, [service])[0].action == "unchanged"
+
+
+def test_metadata_comes_without_content(cluster: Cluster, namespace: str) -> None:
+    stored = cluster.apply(config_map(namespace, a="x" * 100_000)).object
+    found = cluster.metadata("v1", "ConfigMap", "one", namespace)
+    assert found
+    assert (found["uid"], found["labels"]) == (stored["metadata"]["uid"], LABELS)
+    answer = cluster._request("get", "GET", f"/api/v1/namespaces/{namespace}/configmaps/one", accept=METADATA)
+    assert len(answer.data) < 10_000
+    assert cluster.metadata("v1", "ConfigMap", "two", namespace) is None
+    assert cluster.metadata("none.example/v1", "None", "one", namespace) is None
+
+
+def test_a_status_is_applied_to_the_object_that_was_meant(cluster: Cluster, namespace: str) -> None:
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta("one", namespace)}
+    selector = {"selector": {"matchLabels": {"app": "a"}}}
+    stored = cluster.apply({**budget, "spec": {"minAvailable": 1, **selector}}).object
+    counts = dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 3)
+    named = {**budget, "metadata": {"name": "one", "namespace": namespace, "uid": stored["metadata"]["uid"]}}
+    found = cluster.apply_status({**named, "status": counts}, field_manager="tester")
+    assert found["status"].items() >= counts.items()
+    assert found["spec"]["minAvailable"] == 1
+    again = cluster.apply_status({**named, "status": counts}, field_manager="tester")
+    assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+    with pytest.raises((api_errors.Conflict, api_errors.Invalid), match="uid"):
+        cluster.apply_status(
+            {**named, "metadata": {**named["metadata"], "uid": str(uuid.uuid4())}, "status": counts},
+            field_manager="tester",
+        )
+    missing = {**budget, "metadata": {"name": "two", "namespace": namespace}, "status": counts}
+    with pytest.raises(api_errors.NotFound):
+        cluster.apply_status(missing, field_manager="tester")
+    with pytest.raises(api_errors.Invalid):
+        cluster.apply_status({**named, "status": {"nonsense": 1}}, field_manager="tester")

@@ -21,7 +21,7 @@ from .kubeconfig import Access
 from .kubeconfig_fields import Origin
 from .limits import AT_ONCE
 from .resources import ApiResources
-from .transport import CONFLICTS, RETRY_SECONDS, pause
+from .transport import CONFLICTS, METADATA, RETRY_SECONDS, pause
 from .watch import Watch
 
 PAGE = 500
@@ -130,6 +130,18 @@ class Cluster(ApiResources):
             return self._json("get", "GET", path)
         except NotFound:
             return None
+
+    def metadata(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Metadata of an object, without its content; None when it or its resource type does not exist."""
+        path = self._path(api_version, kind, namespace, name)
+        if path is None:
+            return None
+        try:
+            found = self._request("get", "GET", path, accept=METADATA)
+        except NotFound:
+            return None
+        metadata: Object = self._content(found.data, "GET", path)["metadata"]
+        return metadata
 
     def list(
         self,
@@ -319,6 +331,18 @@ class Cluster(ApiResources):
             outlive_conflicts=force and not {"resourceVersion", "uid"} & obj["metadata"].keys(),
         )
         return Applied(self._content(response.data, "PATCH", path), response.status == 201)
+
+    def apply_status(self, obj: Object, *, field_manager: str) -> Object:
+        """Server-side apply of the status of an object that is there; fields of other managers are taken.
+
+        With a ``uid`` in its metadata, raises Conflict or Invalid when another object has the name by now. Raises
+        NotFound when there is none, Invalid for fields that the server does not know.
+        """
+        path = self._path_of(obj, "status")
+        query = {"fieldManager": field_manager, "force": "true", "fieldValidation": "Strict"}
+        content_type = "application/apply-patch+yaml"
+        response = self._request("apply", "PATCH", path, query, obj, content_type=content_type)
+        return self._content(response.data, "PATCH", path)
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Create the object.

@@ -46,6 +46,10 @@ if not hasattr(urllib3, "BaseHTTPResponse"):
 
 Taken = TypeVar("Taken")
 
+JSON = "application/json"
+#: An object without its spec, data and status. A server that does not know this form answers with the whole object.
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+
 POOL = 32
 CONNECT_SECONDS = 10.0
 # Longer than the longest admission webhook (30 s), so that a slow answer is not taken for a dead connection.
@@ -181,7 +185,7 @@ class Transport:
             raise ApiError(self.name, method, path, 0, "NotKubernetes", message)
         return found
 
-    def _request(
+    def _request(  # noqa: PLR0913 - as below
         self,
         verb: str,
         method: str,
@@ -192,6 +196,7 @@ class Transport:
         content_type: str = "application/json",
         outlive_conflicts: bool = False,
         retry_seconds: float | None = None,
+        accept: str = JSON,
     ) -> Answer:
         """Send until an answer comes that a retry would not change, or until the time for retries is over."""
 
@@ -210,6 +215,7 @@ class Transport:
             content_type=content_type,
             outlive_conflicts=outlive_conflicts,
             retry_seconds=retry_seconds,
+            accept=accept,
         )
 
     def _stream(
@@ -231,6 +237,7 @@ class Transport:
         content_type: str = "application/json",
         outlive_conflicts: bool = False,
         retry_seconds: float | None = None,
+        accept: str = JSON,
     ) -> Taken:
         """Result of ``read`` on the response; ``seconds`` are the timeouts of one read and of one whole attempt."""
         chosen = {key: value for key, value in (query or {}).items() if value}
@@ -245,7 +252,7 @@ class Transport:
             if self.before_write and verb in WRITES:
                 self.before_write()
             self._count(verb if attempt == 1 else "retry")
-            headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER, **self.access.headers()}
+            headers = {"Accept": accept, "User-Agent": FIELD_MANAGER, **self.access.headers()}
             if data is not None:
                 headers["Content-Type"] = content_type
             after: float | None = None

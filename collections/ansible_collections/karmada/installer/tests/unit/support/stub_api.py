@@ -329,6 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
         if method == "GET" and not name:
             return self._watch(prefix, namespace, query) if query.get("watch") else self._list(prefix, namespace, query)
         with api.changed:
+            if rest[2:] == ["status"] and (prefix, namespace, name) not in api.objects:
+                return 404, self._status(404, f'{prefix} "{name}" not found', "NotFound")
             return self._one(method, (prefix, namespace, name or body["metadata"]["name"]), body, query)
 
     def _one(self, method: str, key: tuple[str, str, str], body: Any, query: dict[str, str]) -> tuple[int, Object]:  # noqa: PLR0911

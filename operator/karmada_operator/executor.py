@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contract of a run: what is handed to whoever carries it out, and what comes back, line by line.
+
+Its forms are processes (``processes``) and Jobs (``jobs``); both run ``worker``. No secret is in either direction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable, redacted
+
+from .reconcile import Outcome
+
+#: Bytes of one line: a report of 1,000 members has some 300 KiB.
+LONGEST_LINE = 8 * 1024 * 1024
+#: Characters of a message that reaches a status, an Event or a log.
+MESSAGE = 1024
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run to carry out. ``variables`` are extra variables, of names and truth only. Limits in seconds and MiB."""
+
+    run_id: str
+    namespace: str
+    name: str
+    playbook: str
+    check: bool = False
+    variables: dict[str, Any] = field(default_factory=dict)
+    time_limit: float = 7200.0
+    memory_limit: int = 1024
+
+    def text(self) -> str:
+        """The spec as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> RunSpec:
+        """Spec from its JSON. Raises ValueError, TypeError for anything else."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended. ``problems`` are in the plain form of a ``Problem``; ``report`` is a status, if there is one."""
+
+    outcome: Outcome
+    message: str = ""
+    failed_task: str = ""
+    ok: int = 0
+    changed: int = 0
+    failed: int = 0
+    problems: tuple[dict[str, str], ...] = ()
+    report: dict[str, Any] | None = None
+    peak_mib: int = 0
+
+    @property
+    def reasons(self) -> frozenset[str]:
+        """Reasons of its errors; empty if it told none."""
+        return frozenset(each.get("reason", "") for each in self.problems if each.get("severity") == "error")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that has begun."""
+
+    play: str
+    role: str
+    task: str
+
+
+class Run(Protocol):
+    """A run under way."""
+
+    def follow(self) -> Iterator[Task | Ending]:
+        """Tasks as they begin, and the ending as the last. Its processes are gone then."""
+
+    def cancel(self, why: str) -> None:
+        """Ask it to end; returns at once. Safe from any thread, and repeatable."""
+
+
+class Executor(Protocol):
+    """Carries out runs."""
+
+    def start(self, spec: RunSpec) -> Run:
+        """Start a run. Raises OSError if that fails."""
+
+    def close(self) -> None:
+        """End all runs and see them gone."""
+
+
+def parsed(line: bytes) -> Task | Ending | None:
+    """What a line of a worker says; None if it is none."""
+    try:
+        found = json.loads(line)
+        kind = found.pop("event")
+        if kind == "task":
+            return Task(*(printable(found[key], 200) for key in ("play", "role", "task")))
+        if kind != "result":
+            return None
+        found["outcome"] = Outcome(found["outcome"])
+        found["problems"] = tuple({str(key): str(text) for key, text in each.items()} for each in found["problems"])
+        return Ending(**found)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def told(text: object) -> str:
+    """Text of a run as others may see it: one line, without secrets, bounded."""
+    return printable(redacted(str(text)[: 16 * MESSAGE]), MESSAGE)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets and ConfigMaps that a document names: which, and whether they have changed.
+
+They are looked at by name, without their content, now and then. So the operator needs no right to list Secrets, and
+none of their data comes into its memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+
+#: Seconds between two looks.
+EVERY = 60.0
+#: (kind, name)
+Reference = tuple[str, str]
+_ENDINGS = {"secretref": "Secret", "configmapref": "ConfigMap"}
+_LOG = logging.getLogger(__name__)
+
+
+def references(spec: Any) -> tuple[Reference, ...]:
+    """Secrets and ConfigMaps that a document names: its fields ``secretRef``, ``configMapRef`` and the like."""
+    return tuple(sorted(set(_references(spec))))
+
+
+def _references(value: Any) -> Iterator[Reference]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            kind = next((kind for ending, kind in _ENDINGS.items() if str(key).lower().endswith(ending)), None)
+            if kind and isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
+                yield kind, inner["name"]
+            yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+
+
+def digest(cluster: Cluster, namespace: str, named: Iterable[Reference], before: str = "") -> str:
+    """Digest that changes with any of these objects; empty for none. ``before`` if they cannot be looked at."""
+    found = []
+    try:
+        for kind, name in named:
+            metadata = cluster.metadata("v1", kind, name, namespace) or {}
+            found.append(f"{kind}/{name}/{metadata.get('uid')}/{metadata.get('resourceVersion')}")
+    except ApiError as error:
+        _LOG.warning("cannot see whether what a document names has changed: %s", error)
+        return before
+    return hashlib.sha256("\n".join(found).encode()).hexdigest() if found else ""

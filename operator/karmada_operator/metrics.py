@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures for monitoring, and the HTTP server that gives them, beside probes of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from .kinds import Key, Lane
+
+_OBJECT = ("kind", "namespace", "name")
+_SECONDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1800, 3600)
+
+
+class Metrics:
+    """All figures of one operator."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ours, theirs = "karmada_operator_", "karmada_instance_"
+        self.leader = Gauge(f"{ours}leader", "1 where runs are started.", registry=registry)
+        self.runs = Counter(f"{ours}runs", "Runs that have ended.", ("kind", "operation", "outcome"), registry=registry)
+        self.run_seconds = Histogram(
+            f"{ours}run_seconds", "Duration of runs.", ("kind", "operation"), buckets=_SECONDS, registry=registry
+        )
+        self.run_memory = Gauge(
+            f"{ours}run_memory_peak_mib", "Most memory of the last run's processes.", ("kind",), registry=registry
+        )
+        self.waited = Histogram(
+            f"{ours}queue_wait_seconds", "How long keys waited for their turn.", ("lane",), registry=registry
+        )
+        self.depth = Gauge(f"{ours}queue_depth", "Keys that are due and wait.", ("lane",), registry=registry)
+        self.active = Gauge(f"{ours}queue_active", "Keys that are worked on.", ("lane",), registry=registry)
+        self.retries = Counter(f"{ours}retries", "Attempts after a failure.", ("kind",), registry=registry)
+        self.errors = Counter(
+            f"{ours}api_errors", "Turns that ended in a request that failed.", ("kind",), registry=registry
+        )
+        self.last_success = Gauge(
+            f"{ours}last_success_timestamp_seconds", "End of the last good run.", _OBJECT, registry=registry
+        )
+        self.ready = Gauge(f"{theirs}ready", "Whether the control plane is Ready.", _OBJECT, registry=registry)
+        self.members = Gauge(f"{theirs}members", "Member clusters.", (*_OBJECT, "ready"), registry=registry)
+        self.expiry = Gauge(
+            f"{theirs}certificate_expiry_timestamp_seconds", "End of the first certificate.", _OBJECT, registry=registry
+        )
+
+    def on_status(self, key: Key, status: Mapping[str, Any]) -> None:
+        """Take the figures out of a status that was written."""
+        conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        self.ready.labels(*key).set(conditions.get("Ready") == "True")
+        members = [bool(each.get("ready")) for each in status.get("members") or ()]
+        for ready in (True, False):
+            self.members.labels(*key, str(ready).lower()).set(members.count(ready))
+        ends = [datetime.fromisoformat(each["notAfter"]).timestamp() for each in status.get("certificates") or ()]
+        if ends:
+            self.expiry.labels(*key).set(min(ends))
+
+    def forget(self, key: Key) -> None:
+        """Drop the figures of an object that is gone."""
+        for each in (self.ready, self.expiry, self.last_success):
+            each.remove_by_labels(dict(zip(_OBJECT, key, strict=True)))
+        self.members.remove_by_labels(dict(zip(_OBJECT, key, strict=True)))
+
+    def of_queue(self, depth: Mapping[Lane, int], active: Mapping[Lane, int]) -> None:
+        """Set the figures of the queue."""
+        for lane in Lane:
+            self.depth.labels(lane.value).set(depth[lane])
+            self.active.labels(lane.value).set(active[lane])
+
+
+Probe = Callable[[], str]
+
+
+class Server(threading.Thread):
+    """``/metrics``, ``/healthz`` and ``/readyz``. A probe returns what is wrong, empty if nothing is."""
+
+    def __init__(self, address: tuple[str, int], metrics: Metrics, *, healthy: Probe, ready: Probe) -> None:
+        super().__init__(name="http", daemon=True)
+        pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+            "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
+            "/healthz": lambda: _probed(healthy()),
+            "/readyz": lambda: _probed(ready()),
+        }
+        self._server = ThreadingHTTPServer(address, type("Handler", (_Handler,), {"pages": pages}))
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+
+    def run(self) -> None:
+        self._server.serve_forever()
+
+    def stop(self) -> None:
+        """Close the server."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    pages: Mapping[str, Callable[[], tuple[int, str, bytes]]]
+    timeout = 10.0
+
+    def do_GET(self) -> None:
+        page = self.pages.get(self.path.partition("?")[0])
+        code, kind, body = page() if page else (404, "text/plain", b"not found\n")
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Probes every few seconds are no news."""
+
+
+def _probed(trouble: str) -> tuple[int, str, bytes]:
+    return (503, "text/plain", f"{trouble}\n".encode()) if trouble else (200, "text/plain", b"ok\n")

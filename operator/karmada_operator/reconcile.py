@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Next action for one object, from what is seen of it and what is remembered of its runs. Pure.
+
+Two equal orders need one run: an order that was carried out is not run again before its period is over, and an edit
+during a run makes another order, so exactly one more run, however many edits there were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+
+from .kinds import Lane
+from .wishes import Wishes
+
+#: Seconds until the first and at most until a later attempt after a failure, before jitter.
+FIRST_RETRY, LONGEST_RETRY = 5.0, 600.0
+#: Share of a period or back-off by which it may be shorter, so that many objects do not fall due together.
+JITTER = 0.2
+#: Failures that no repetition mends: an edit does, or the look at the end of the period finds it mended.
+MENDED_BY_EDITS = frozenset(
+    {
+        Reason.INVALID_DOCUMENT,
+        Reason.FIELD_WITHOUT_EFFECT,
+        Reason.IMMUTABLE_SETTING,
+        Reason.CONFIRMATION_REQUIRED,
+        Reason.INVALID_FLAG,
+        Reason.INVALID_ARGUMENT,
+        Reason.INVALID_OVERLAY,
+        Reason.INVALID_AUDIT_POLICY,
+        Reason.UNKNOWN_RELEASE,
+    }
+)
+
+
+class Operation(StrEnum):
+    """Purpose of a run."""
+
+    INSTALL = "install"
+    REMOVE = "remove"
+
+
+class Outcome(StrEnum):
+    """End of a run. A run is lost when it ended without telling how."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed out"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What of an object decides. ``version`` orders what was seen and decides nothing.
+
+    ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
+    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names.
+    """
+
+    uid: str
+    generation: int
+    wishes: Wishes = field(default_factory=Wishes)
+    claimed: bool = False
+    deleting: bool = False
+    keep: bool = False
+    settled: bool = False
+    elsewhere: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    version: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run is for. ``inputs`` stands for Secrets and ConfigMaps that the document names."""
+
+    operation: Operation
+    uid: str
+    generation: int
+    dry_run: bool = False
+    run_now: str = ""
+    confirmations: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    inputs: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered of one object, since this process started. Times are seconds of a monotonic clock.
+
+    ``done`` is the order that was carried out last and holds; ``next_at`` the time of the next look at it.
+    ``doubt`` says why health does not believe it; ``doubts`` counts runs in a row for that, the next not before
+    ``doubt_from``. ``failed`` is the order that failed last, until something succeeds.
+    """
+
+    uid: str = ""
+    running: Order | None = None
+    cancelled: str = ""
+    done: Order | None = None
+    next_at: float = 0.0
+    doubt: str = ""
+    doubted: bool = False
+    doubts: int = 0
+    doubt_from: float = 0.0
+    failed: Order | None = None
+    failures: int = 0
+    retry_at: float = 0.0
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do before ``until``; None means before something changes."""
+
+    why: str
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Add the finalizer."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a run for this order."""
+
+    order: Order
+    lane: Lane
+    why: str
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """End the run under way."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """Take the finalizer away. ``kept``: the instance stays."""
+
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """No run, because of these problems of the annotations."""
+
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Forget:
+    """The object is gone: drop what is remembered of it."""
+
+
+Action = Wait | Claim | Start | Cancel | Release | Refuse | Forget
+
+
+def order_of(seen: Seen, inputs: str = "") -> Order:
+    """The order for which an object asks as it is seen now."""
+    return Order(
+        operation=Operation.REMOVE if seen.deleting else Operation.INSTALL,
+        uid=seen.uid,
+        # Deleting an object changes its generation once more; removal does not depend on it.
+        generation=0 if seen.deleting else seen.generation,
+        dry_run=seen.wishes.dry_run,
+        run_now=seen.wishes.run_now,
+        confirmations=seen.wishes.confirmations,
+        inputs="" if seen.deleting else inputs,
+    )
+
+
+def decide(  # noqa: PLR0911 - a line for each thing that may be seen
+    seen: Seen | None, memory: Memory, now: float, inputs: str = ""
+) -> Action:
+    """Next action for an object; None means that it is gone."""
+    if memory.running is not None:
+        return _during(seen, memory, memory.running)
+    if seen is None:
+        return Forget()
+    if memory.uid not in ("", seen.uid):
+        memory = Memory()
+    if seen.deleting and not seen.claimed:
+        return Wait("is going; others hold it, not the operator")
+    if seen.deleting and seen.keep:
+        return Release(kept=True)
+    if seen.wishes.problems:
+        return Refuse(seen.wishes.problems)
+    if seen.wishes.paused:
+        return Wait("is paused")
+    if not seen.claimed:
+        return Claim()
+    return _next_run(seen, memory, now, order_of(seen, inputs))
+
+
+def _during(seen: Seen | None, memory: Memory, running: Order) -> Action:
+    """Action while a run is under way: it goes on, or is cancelled."""
+    why = ""
+    if seen is None:
+        why = "the object is gone"
+    elif seen.uid != running.uid:
+        why = "another object has the name"
+    elif seen.deleting and running.operation is not Operation.REMOVE:
+        why = "the object is being deleted"
+    elif seen.deleting and seen.keep:
+        why = "the instance is kept"
+    elif seen.wishes.problems:
+        why = "its annotations cannot be used"
+    elif seen.wishes.paused:
+        why = "it was paused"
+    elif seen.wishes.dry_run and not running.dry_run:
+        why = "it was set to dry-run"
+    if not why or memory.cancelled:
+        return Wait("a run is under way")
+    return Cancel(why)
+
+
+def _next_run(  # noqa: PLR0911 - as above
+    seen: Seen, memory: Memory, now: float, order: Order
+) -> Action:
+    changes = Lane.DELETIONS if seen.deleting else Lane.CHANGES
+    if order == memory.failed:
+        if now < memory.retry_at:
+            return Wait("the last run failed", memory.retry_at)
+        return Start(order, changes, f"the last {memory.failures} runs failed" if memory.failures > 1 else "it failed")
+    if order == memory.done:
+        if seen.deleting and not order.dry_run:
+            return Release(kept=False)
+        if memory.doubt and now >= memory.doubt_from:
+            return Start(order, Lane.CHANGES, memory.doubt)
+        if now < memory.next_at:
+            return Wait(
+                "everything is done", min(memory.next_at, memory.doubt_from if memory.doubt else memory.next_at)
+            )
+        return Start(order, Lane.ROUTINE, "the period is over")
+    if memory.done is None and memory.failed is None and seen.settled and not seen.deleting:
+        return Start(order, Lane.ROUTINE, "the operator has just started")
+    return Start(order, changes, _difference(memory.done or memory.failed, order))
+
+
+def _difference(before: Order | None, order: Order) -> str:
+    """Why an order needs a run."""
+    if order.operation is Operation.REMOVE:
+        return "the object is being deleted"
+    if before is None:
+        return "it is new"
+    for name, why in (
+        ("generation", "the document was edited"),
+        ("inputs", "a Secret or ConfigMap that the document names was changed"),
+        ("run_now", "run-now asks for it"),
+        ("dry_run", "dry-run was set or taken away"),
+    ):
+        if getattr(before, name) != getattr(order, name):
+            return why
+    return "a confirmation was given or taken back"
+
+
+# -- what is remembered ------------------------------------------------------------------------------------------------
+
+
+def started(memory: Memory, order: Order) -> Memory:
+    """Memory when a run starts. Raises ValueError if one is under way: that is for the queue to prevent."""
+    if memory.running is not None:
+        raise ValueError(f"a run is under way already: {memory.running}")
+    if memory.uid != order.uid:
+        memory = Memory()
+    return replace(memory, uid=order.uid, running=order, cancelled="", doubt="", doubted=bool(memory.doubt))
+
+
+def ended(
+    memory: Memory, outcome: Outcome, now: float, *, period: float, chance: float, reasons: frozenset[str] = frozenset()
+) -> Memory:
+    """Memory when the run under way has ended. ``chance`` in [0, 1) is the jitter, ``reasons`` those of its errors.
+
+    What a run that did not succeed has left half done is not remembered as done.
+    """
+    order = memory.running
+    if order is None:
+        raise ValueError("no run is under way")
+    plain = replace(memory, running=None, cancelled="")
+    if outcome is Outcome.SUCCEEDED:
+        next_at = now + period * (1 - JITTER * chance)
+        # Whoever keeps changing what we change gets an answer less and less often, and not a run without end.
+        calm = not memory.doubted or now - memory.doubt_from > LONGEST_RETRY
+        doubts = int(memory.doubted) if calm else memory.doubts + 1
+        again = now + back_off(doubts) if doubts else 0.0
+        plain = replace(plain, doubted=False, doubts=doubts, doubt_from=again)
+        return replace(plain, done=order, next_at=next_at, failed=None, failures=0, retry_at=0.0)
+    if outcome is Outcome.CANCELLED:
+        return replace(plain, done=None)
+    failures = memory.failures + 1 if memory.failed == order else 1
+    hopeless = bool(reasons) and reasons <= MENDED_BY_EDITS
+    pause = max(period, LONGEST_RETRY) if hopeless else back_off(failures)
+    return replace(plain, done=None, failed=order, failures=failures, retry_at=now + pause * (1 - JITTER * chance))
+
+
+def back_off(failures: int) -> float:
+    """Seconds before the attempt after so many failures in a row."""
+    return min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 20))

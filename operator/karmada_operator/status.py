@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Status of objects: composed of the report and of what the operator knows, and written only when it differs.
+
+``composed`` is pure. ``StatusWriter`` reads an object once, before its first write, because conditions keep the time of
+their last transition.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+
+from .executor import Ending, Task
+from .kinds import PHASES, Key, Kind, Lane
+from .reconcile import Operation, Order, Outcome
+
+FIELD_MANAGER = "karmada-operator"
+#: Seconds between two writes for one object.
+BETWEEN = 2.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of the operator's own."""
+
+    kind: str
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the operator knows of one object. ``report`` is the status that the last run reported, None before it.
+
+    ``phase`` is empty while the one of the object stands.
+    """
+
+    generation: int = 0
+    phase: str = ""
+    report: Mapping[str, Any] | None = None
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    problems: Sequence[Mapping[str, str]] | None = None
+    last_run: Mapping[str, Any] | None = None
+    #: Components that have become not ready since the last run, in words.
+    unready: tuple[str, ...] = ()
+
+    def having(self, *conditions: Condition) -> Told:
+        """The same with these conditions."""
+        return replace(self, conditions={**self.conditions, **{each.kind: each for each in conditions}})
+
+
+# -- what happens, as status -------------------------------------------------------------------------------------------
+
+
+def at_rest(told: Told, generation: int, *, paused: bool) -> Told:
+    """Status of an object for which nothing is done."""
+    reason, text = ("PausedByUser", "nothing is changed while the annotation is there") if paused else ("NotPaused", "")
+    return replace(told, generation=generation).having(
+        Condition("Paused", paused, reason, text), Condition("Progressing", False, "Idle", "no run is under way")
+    )
+
+
+def refused(told: Told, generation: int, problems: Sequence[Problem]) -> Told:
+    """Status of an object whose annotations cannot be used."""
+    text = "; ".join(map(str, problems))
+    return replace(told, generation=generation).having(
+        Condition("Progressing", False, "Refused", "no run is started"),
+        Condition("Paused", True, str(problems[0].reason), text[:1024]),
+    )
+
+
+def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
+    """Status when a run begins. A look at what is there does not leave the phase that was reached."""
+    if order.operation is Operation.REMOVE:
+        phase = "Deleting"
+    elif lane is Lane.ROUTINE or order.dry_run:
+        phase = told.phase
+    else:
+        phase = "Preflight"
+    reason = "Checking" if order.dry_run else "Removing" if order.operation is Operation.REMOVE else "Running"
+    found = replace(told, generation=order.generation or told.generation, phase=phase, unready=())
+    return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
+
+
+def phase_of(kind: Kind, task: Task) -> str:
+    """Phase to which a task belongs, by its role; empty if to none."""
+    return kind.phases.get(task.role.rpartition(".")[2], "")
+
+
+def at_task(told: Told, kind: Kind, task: Task) -> Told:
+    """Status when a task begins: its phase, never one before that of an earlier task, and what is done."""
+    phase = phase_of(kind, task)
+    if told.phase in PHASES and phase and told.phase not in ("Completed", "Deleting"):
+        phase = max(phase, told.phase, key=PHASES.index)
+    else:
+        phase = told.phase
+    progressing = told.conditions.get("Progressing")
+    reason = progressing.reason if progressing else "Running"
+    return replace(told, phase=phase).having(Condition("Progressing", True, reason, task.task or task.play))
+
+
+def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> Told:
+    """Status when a run has ended; ``run`` are its id, playbook and times."""
+    failed = ending.outcome not in (Outcome.SUCCEEDED, Outcome.CANCELLED)
+    counts = {"ok": ending.ok, "changed": ending.changed, "failed": ending.failed, "outcome": ending.outcome.value}
+    tail = {key: text for key, text in (("failedTask", ending.failed_task), ("message", ending.message)) if text}
+    idle = Condition("Progressing", False, "Idle" if not failed else "Failed", f"the last run {_ended(ending)}")
+    found = replace(told, last_run={**run, **counts, **tail}).having(idle)
+    if ending.outcome is Outcome.CANCELLED:
+        return found
+    if order.dry_run and not failed:
+        drift = f"a dry run would change {ending.changed} tasks' objects" if ending.changed else "nothing would change"
+        return found.having(Condition("Drifted", bool(ending.changed), "DryRun", drift))
+    if failed:
+        reasons = [each.get("reason", "") for each in ending.problems if each.get("severity") == "error"]
+        text = f"{ending.failed_task}: {ending.message}" if ending.failed_task else ending.message
+        # Members that are not as they should be do not make the control plane one that failed.
+        stands = ending.report is not None or order.dry_run or order.operation is Operation.REMOVE
+        phase = found.phase if stands else "Failed"
+        degraded = Condition("Degraded", True, (reasons or ["RunFailed"])[0] or "RunFailed", text[:1024])
+        # A report has the problems of members, and warnings beside them.
+        told_problems = None if ending.report is not None else list(ending.problems)
+        found = replace(found, phase=phase, problems=told_problems).having(degraded)
+    else:
+        found = found.having(
+            Condition("Degraded", False, "LastRunSucceeded", ""), Condition("Drifted", False, "AsTheDocumentSays", "")
+        )
+        found = replace(found, problems=None if ending.report is not None else [])
+    if ending.report is not None and not order.dry_run:
+        found = replace(found, report=ending.report, phase=str(ending.report.get("phase") or found.phase))
+    return found
+
+
+def _ended(ending: Ending) -> str:
+    changed = f", {ending.changed} changed" if ending.outcome is Outcome.SUCCEEDED else ""
+    verb = "" if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT) else "was "
+    return f"{verb}{ending.outcome.value}{changed}"
+
+
+# -- composing ---------------------------------------------------------------------------------------------------------
+
+
+def composed(
+    former: Mapping[str, Any], told: Told, now: datetime, fields: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Status to write, given the one that the object has. ``fields`` are those that the schema knows; empty: all.
+
+    A condition keeps its lastTransitionTime as long as its status does.
+    """
+    base = dict(told.report) if told.report is not None else dict(former)
+    conditions = {each["type"]: dict(each) for each in base.get("conditions") or ()}
+    for each in told.conditions.values():
+        conditions[each.kind] = {
+            "type": each.kind,
+            "status": "True" if each.status else "False",
+            "reason": each.reason,
+            "message": each.message,
+            "observedGeneration": told.generation,
+        }
+    if told.report is None and not former.get("installed") and conditions.get("Ready", {}).get("status") != "True":
+        shown = told.conditions.get("Degraded")
+        bad = shown is not None and shown.status
+        conditions["Ready"] = {
+            "type": "Ready",
+            "status": "False",
+            "reason": shown.reason if shown and bad else "NotInstalled",
+            "message": shown.message if shown and bad else "the first installation has not come to its end",
+            "observedGeneration": told.generation,
+        }
+    if told.unready:
+        for name in ("Ready", "ComponentsReady"):
+            conditions[name] = {
+                "type": name,
+                "status": "False",
+                "reason": "ComponentsNotReady",
+                "message": "; ".join(told.unready)[:4096],
+                "observedGeneration": told.generation,
+            }
+    before = {each["type"]: each for each in former.get("conditions") or ()}
+    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    base["conditions"] = [
+        {**each, "lastTransitionTime": _since(each, before.get(kind), moment)}
+        for kind, each in sorted(conditions.items())
+    ]
+    if told.phase:
+        base["phase"] = told.phase
+    if told.problems is not None:
+        base["problems"] = [dict(each) for each in told.problems]
+    if told.last_run is not None:
+        base["lastRun"] = dict(told.last_run)
+    return {key: value for key, value in base.items() if not fields or key in fields}
+
+
+def _since(condition: Mapping[str, Any], before: Mapping[str, Any] | None, moment: str) -> str:
+    if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
+        return str(before["lastTransitionTime"])
+    return moment
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Page:
+    """One object: what is told of it, what it has, and when it may be written again."""
+
+    uid: str
+    told: Told
+    former: dict[str, Any] | None = None
+    due: float = 0.0
+    pending: bool = True
+
+
+class StatusWriter(threading.Thread):
+    """Thread that writes what is told, the newest only, at most once in BETWEEN seconds for an object."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kinds: Mapping[str, Kind],
+        on_status: Callable[[Key, Mapping[str, Any]], None] = lambda _key, _status: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(name="status", daemon=True)
+        self._cluster, self._kinds, self._on_status, self._clock = cluster, kinds, on_status, clock
+        self._changed = threading.Condition()
+        self._pages: dict[Key, _Page] = {}
+        self._over = False
+
+    def tell(self, key: Key, uid: str, change: Callable[[Told], Told]) -> None:
+        """Change what is told of an object."""
+        with self._changed:
+            page = self._pages.get(key)
+            if page is None or page.uid != uid:
+                page = self._pages[key] = _Page(uid, Told())
+            found = change(page.told)
+            if found != page.told or page.former is None:
+                page.told, page.pending = found, True
+                self._changed.notify_all()
+
+    def forget(self, key: Key) -> None:
+        """Drop an object that is gone."""
+        with self._changed:
+            self._pages.pop(key, None)
+
+    def stop(self) -> None:
+        """Write what is pending once more, and end."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        while True:
+            with self._changed:
+                now = self._clock()
+                pending = {key: page for key, page in self._pages.items() if page.pending}
+                ready = [key for key, page in pending.items() if page.due <= now or self._over]
+                if not ready:
+                    if self._over:
+                        return
+                    self._changed.wait(min((each.due for each in pending.values()), default=now + 60) - now)
+                    continue
+            for key in ready:
+                self._write(key)
+
+    def _write(self, key: Key) -> None:
+        with self._changed:
+            page = self._pages.get(key)
+            if page is None:
+                return
+            told, page.pending, page.due = page.told, False, self._clock() + BETWEEN
+        kind = self._kinds[key.kind]
+        try:
+            if page.former is None:
+                found = self._cluster.get(kind.api_version, kind.kind, key.name, key.namespace) or {}
+                page.former = found.get("status") or {}
+            status = composed(page.former, told, datetime.now(UTC), kind.status_fields)
+            if status != page.former:
+                metadata = {"name": key.name, "namespace": key.namespace, "uid": page.uid}
+                obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "status": status}
+                self._cluster.apply_status(obj, field_manager=FIELD_MANAGER)
+                page.former = status
+        except (NotFound, Conflict):
+            # It is gone, or another one has its name: the watch tells.
+            self.forget(key)
+        except Invalid as error:
+            # No repetition mends it; what is told next may.
+            _LOG.error("the status of %s was refused: %s", key, error)
+        except ApiError as error:
+            _LOG.warning("the status of %s could not be written: %s", key, error)
+            with self._changed:
+                page.pending, page.due = not self._over, self._clock() + 5 * BETWEEN
+        else:
+            with self._changed:
+                if self._pages.get(key) is page:
+                    self._on_status(key, status)

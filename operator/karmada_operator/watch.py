@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is there of a kind, kept current by list and watch. Of each object only what decides is kept.
+
+Every object of a list or an event becomes a ``Seen`` at once, so a thousand documents take no memory. Nothing is
+concluded from an event: whoever listens is told which key is worth a look.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.api_object import Object
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Expired
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.watch import Watch
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+
+from . import inputs
+from .kinds import Key
+from .reconcile import Seen
+from .wishes import KEEP_LABELS, KNOWN, Wishes
+
+#: Seconds that one watch lasts. Also the longest for which a dead connection is not noticed.
+WATCH_SECONDS = 50
+#: Seconds between lists and watches that end at once: neither the server nor we shall be busy with them.
+SHORTEST, LONGEST = 0.5, 30.0
+_LOG = logging.getLogger(__name__)
+
+
+def seen_of(obj: Object, finalizer: str) -> Seen:
+    """What decides of an object as an API server gives it."""
+    meta, status = obj["metadata"], obj.get("status") or {}
+    annotations, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+    generation = int(meta.get("generation") or 0)
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
+    return Seen(
+        uid=str(meta["uid"]),
+        generation=generation,
+        wishes=Wishes.of({name: str(annotations[name]) for name in KNOWN if name in annotations}),
+        claimed=finalizer in (meta.get("finalizers") or ()),
+        deleting=bool(meta.get("deletionTimestamp")),
+        keep=any(labels.get(name) == "true" for name in KEEP_LABELS),
+        elsewhere=_elsewhere(obj),
+        references=inputs.references(obj.get("spec")),
+        settled=ready and status.get("observedGeneration") == generation,
+        version=str(meta.get("resourceVersion", "")),
+    )
+
+
+def _elsewhere(obj: Object) -> str:
+    """Another namespace of this cluster that an object asks for; empty in its own, or with a kubeconfig."""
+    host = (obj.get("spec") or {}).get("hostCluster") or {}
+    wanted = str(host.get("namespace") or "")
+    return "" if host.get("secretRef") or wanted == obj["metadata"].get("namespace") else wanted
+
+
+class Kept(Protocol):
+    """What is kept of an object; equal if nothing that decides has changed."""
+
+    @property
+    def uid(self) -> str:
+        """UID of the object."""
+
+    @property
+    def version(self) -> str:
+        """Its resource version, which is not compared."""
+
+
+Of = TypeVar("Of", bound=Kept)
+
+
+class Watcher(threading.Thread, Generic[Of]):
+    """Thread that knows what is there of one kind, in one namespace or in all.
+
+    ``keep`` makes of an object what is kept of it. ``changed`` is called from the thread, after the change, with each
+    key of which that has changed. ``pause`` is there for tests.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        api_version: str,
+        kind: str,
+        keep: Callable[[Object], Of],
+        changed: Callable[[Key], None],
+        *,
+        namespace: str | None = None,
+        labels: str | None = None,
+        pause: Callable[[float], None] | None = None,
+    ) -> None:
+        super().__init__(name=f"watch {kind} {namespace or ''}".rstrip(), daemon=True)
+        self._cluster, self._type, self._keep, self._changed = cluster, (api_version, kind), keep, changed
+        self._scope = (namespace, labels)
+        self._seen: dict[Key, Of] = {}
+        self._guard = threading.Lock()
+        self._over = threading.Event()
+        self._pause = pause or (lambda seconds: self._over.wait(seconds) and None)
+        self._watch: Watch | None = None
+        #: Set once a list was complete: before that, an unknown key is not one that is gone.
+        self.synced = threading.Event()
+        self.last_heard = 0.0
+
+    # -- for others ------------------------------------------------------------------------------------------------
+
+    def get(self, key: Key) -> Of | None:
+        """What is known of an object; None if it is not there."""
+        with self._guard:
+            return self._seen.get(key)
+
+    def known(self) -> list[Key]:
+        """All keys that are there."""
+        with self._guard:
+            return list(self._seen)
+
+    def stop(self) -> None:
+        """End the thread; safe from any other one."""
+        self._over.set()
+        if self._watch is not None:
+            self._watch.close()
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """List and watch until stopped; trouble makes it wait longer each time, and a success makes that good."""
+        version, troubles = "", 0
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                version = self._follow(version or self._list())
+                troubles = 0
+            except Expired:
+                # The changes since are not known any more: look at everything.
+                version = ""
+            except ApiError as error:
+                troubles += 1
+                _LOG.warning("%s: %s", self.name, error)
+            except (KeyError, TypeError, ValueError, AttributeError, ProblemsError):
+                # An object or an access that is none.
+                troubles, version = troubles + 1, ""
+                _LOG.exception("%s", self.name)
+            short = time.monotonic() - began < SHORTEST
+            if troubles or short:
+                self._pause(min(LONGEST, SHORTEST * 2.0 ** min(troubles, 10)) * random.uniform(0.5, 1))  # noqa: S311
+
+    def _list(self) -> str:
+        namespace, labels = self._scope
+        items = self._cluster.list(*self._type, namespace, labels)
+        found = {self._key(each): self._keep(each) for each in items}
+        with self._guard:
+            before = self._seen
+            self._seen = found
+        self.synced.set()
+        self.last_heard = time.monotonic()
+        for key in {*found, *before}:
+            if found.get(key) != before.get(key):
+                self._changed(key)
+        return items.resource_version
+
+    def _key(self, obj: Mapping[str, object]) -> Key:
+        meta: Object = obj["metadata"]  # type: ignore[assignment]  # an API object
+        return Key(self._type[1], str(meta.get("namespace", "")), str(meta["name"]))
+
+    def _follow(self, version: str) -> str:
+        """Watch until it ends; returns the version to go on from."""
+        namespace, labels = self._scope
+        self._watch = self._cluster.watch(*self._type, namespace, labels, version, WATCH_SECONDS)
+        if self._over.is_set():
+            self._watch.close()
+        for event in self._watch:
+            self.last_heard = time.monotonic()
+            obj = event["object"]
+            version = str(obj["metadata"].get("resourceVersion") or version)
+            if event["type"] == "DELETED":
+                self._forget(self._key(obj), obj)
+            elif event["type"] != "BOOKMARK":
+                self._remember(self._key(obj), self._keep(obj))
+        self.last_heard = time.monotonic()
+        return version
+
+    def _remember(self, key: Key, seen: Of) -> None:
+        with self._guard:
+            before = self._seen.get(key)
+            if before is not None and before.uid == seen.uid and _older(seen.version, before.version):
+                return
+            self._seen[key] = seen
+        if seen != before:
+            self._changed(key)
+
+    def _forget(self, key: Key, obj: Object) -> None:
+        with self._guard:
+            before = self._seen.get(key)
+            # A late event of an object whose successor is there already.
+            if before is None or before.uid != obj["metadata"].get("uid"):
+                return
+            del self._seen[key]
+        self._changed(key)
+
+
+def _older(version: str, than: str) -> bool:
+    """Whether a resource version is older; only numbers can be compared."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)

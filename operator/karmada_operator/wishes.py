@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations by which users ask the operator for something, checked before anything is made of them. No I/O.
+
+Their text becomes variables of playbooks, which Ansible templates. So nothing passes but lists of names, and what is
+wrong stops every run of the object, because a misspelt wish may have been meant to keep the operator from something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
+
+PREFIX = "installer.karmada.io/"
+#: Labels that keep an instance when its object is deleted: ours, and those of other installers that users know.
+KEEP_LABELS = (
+    f"{PREFIX}disable-cascading-deletion",
+    "operator.karmada.io/disable-cascading-deletion",
+    "karmada.install.io/disable-cascading-deletion",
+)
+PAUSED, DRY_RUN, RUN_NOW = (f"{PREFIX}{each}" for each in ("paused", "dry-run", "run-now"))
+#: Annotation → variables of playbooks that get its list of names.
+CONFIRMATIONS = {
+    f"{PREFIX}confirm-leave": ("karmada_confirm_leave",),
+    f"{PREFIX}abandon-members": ("member_leave_abandon", "uninstall_abandon_members"),
+    f"{PREFIX}abandon-hosts": ("preflight_abandon_hosts", "uninstall_abandon_hosts"),
+}
+#: These variables are text, names with commas between; the others are lists.
+_TEXTS = frozenset({"karmada_confirm_leave"})
+#: Annotation of a namespace: names of others whose objects may install into it.
+ALLOWED_FROM = f"{PREFIX}allowed-from"
+KNOWN = (PAUSED, DRY_RUN, RUN_NOW, *CONFIRMATIONS)
+#: Characters of one annotation: more than 1,000 names of members.
+LONGEST = 64 * 1024
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the annotations of one object ask for; ``confirmations`` are (annotation, names)."""
+
+    paused: bool = False
+    dry_run: bool = False
+    run_now: str = ""
+    confirmations: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, annotations: Mapping[str, str]) -> Wishes:
+        """Wishes in the annotations of an object; what is wrong with them is in ``problems``."""
+        problems: list[Problem] = []
+        token = annotations.get(RUN_NOW, "")
+        if token and not _TOKEN.fullmatch(token):
+            problems.append(_problem(RUN_NOW, token, "Write a word that was not there before, such as the time."))
+        return cls(
+            paused=_flag(annotations, PAUSED, problems),
+            dry_run=_flag(annotations, DRY_RUN, problems),
+            run_now=token if not problems else "",
+            confirmations=tuple(
+                (each, names) for each in CONFIRMATIONS if (names := _names(annotations, each, problems))
+            ),
+            problems=tuple(problems),
+        )
+
+    @property
+    def variables(self) -> dict[str, str | list[str]]:
+        """Extra variables of playbooks."""
+        return {
+            variable: ",".join(names) if variable in _TEXTS else list(names)
+            for annotation, names in self.confirmations
+            for variable in CONFIRMATIONS[annotation]
+        }
+
+
+def _flag(annotations: Mapping[str, str], name: str, problems: list[Problem]) -> bool:
+    text = annotations.get(name, "false")
+    if text not in ("true", "false"):
+        problems.append(_problem(name, text, 'Write "true" or "false", or take it away.'))
+    return text == "true"
+
+
+def _names(annotations: Mapping[str, str], name: str, problems: list[Problem]) -> tuple[str, ...]:
+    text = annotations.get(name, "")
+    names = [each.strip() for each in text.split(",")] if text and len(text) <= LONGEST else []
+    if len(text) > LONGEST or not all(_NAME.fullmatch(each) for each in names):
+        problems.append(_problem(name, text, "Write names with commas between, as in: member1,member2"))
+        return ()
+    return tuple(sorted(set(names)))
+
+
+def _problem(name: str, text: str, remedy: str) -> Problem:
+    return Problem(
+        f"cannot be used: {printable(text, 60)!r}",
+        f"metadata.annotations[{name}]",
+        remedy,
+        reason=Reason.INVALID_ARGUMENT,
+    )

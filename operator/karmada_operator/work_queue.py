@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queue of keys: whose turn it is, and when. Thread-safe.
+
+A key is worked on by one worker at a time. Whatever is added meanwhile is one entry for afterwards. Each lane has a
+bound of its own, so deletions do not wait behind installs. Within a lane the namespace has its turn that was served
+least recently, so that one with a hundred objects does not keep another one waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .kinds import Key, Lane
+
+#: Default bounds: at most 4 installs at once take about 1 GiB.
+BOUNDS: Mapping[Lane, int] = {Lane.QUICK: 8, Lane.CHANGES: 4, Lane.DELETIONS: 2, Lane.ROUTINE: 1}
+
+
+@dataclass
+class _Entry:
+    """Turn that a key waits for: not before ``due``, in the order of ``turn``."""
+
+    lane: Lane
+    due: float
+    turn: int
+
+
+class Turn(NamedTuple):
+    """A key that a worker shall work on now, and for how long it had waited since it was due, in seconds."""
+
+    key: Key
+    lane: Lane
+    waited: float
+
+
+class WorkQueue:
+    """Waiting keys by lane. ``clock`` gives monotonic seconds."""
+
+    def __init__(
+        self,
+        bounds: Mapping[Lane, int] = BOUNDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bounds = dict(bounds)
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: dict[Key, _Entry] = {}
+        self._active: dict[Key, Lane] = {}
+        self._served: Counter[tuple[Lane, str]] = Counter()  # turn at which a namespace was served last
+        self._turns = 0
+        self._closed = False
+
+    def add(self, key: Key, lane: Lane, delay: float = 0.0) -> None:
+        """Queue a key, ``delay`` seconds from now. The new lane holds, and the earlier time."""
+        with self._changed:
+            due = self._clock() + delay
+            known = self._waiting.get(key)
+            if known is None:
+                self._turns += 1
+                self._waiting[key] = _Entry(lane, due, self._turns)
+            else:
+                known.lane, known.due = lane, min(known.due, due)
+            self._changed.notify_all()
+
+    def postpone(self, key: Key, lane: Lane, delay: float) -> None:
+        """Queue a key ``delay`` seconds from now unless it waits already, as one does that was added meanwhile."""
+        with self._changed:
+            if key not in self._waiting:
+                self.add(key, lane, delay)
+
+    def remove(self, key: Key) -> None:
+        """Take a waiting key out, if it is there."""
+        with self._changed:
+            self._waiting.pop(key, None)
+
+    def take(self, timeout: float) -> Turn | None:
+        """Next key whose turn it is; None after ``timeout`` seconds without one, or when the queue is closed."""
+        end = self._clock() + timeout
+        with self._changed:
+            while not self._closed:
+                now = self._clock()
+                if (found := self._next(now)) is not None:
+                    return found
+                if now >= end:
+                    return None
+                due = min((each.due for each in self._waiting.values() if each.due > now), default=end)
+                self._changed.wait(max(0.001, min(due, end) - now))
+            return None
+
+    def done(self, key: Key) -> None:
+        """Say that nobody works on this key any more."""
+        with self._changed:
+            del self._active[key]
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Hand out nothing any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def depth(self) -> Counter[Lane]:
+        """Number of keys by lane that are due and wait."""
+        now = self._clock()
+        with self._changed:
+            return Counter(each.lane for each in self._waiting.values() if each.due <= now)
+
+    def active(self) -> Counter[Lane]:
+        """Number of keys by lane that are worked on."""
+        with self._changed:
+            return Counter(self._active.values())
+
+    def _next(self, now: float) -> Turn | None:
+        busy = Counter(self._active.values())
+        ready = [
+            (self._served[each.lane, key.namespace], each.turn, key)
+            for key, each in self._waiting.items()
+            if each.due <= now and key not in self._active and busy[each.lane] < self.bounds[each.lane]
+        ]
+        if not ready:
+            return None
+        key = min(ready)[2]
+        entry = self._waiting.pop(key)
+        self._active[key] = entry.lane
+        self._turns += 1
+        self._served[entry.lane, key.namespace] = self._turns
+        return Turn(key, entry.lane, now - entry.due)

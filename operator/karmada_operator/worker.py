@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: reads its spec from stdin, loads ansible-runner, and tells tasks and the result as lines of JSON on stdout.
+
+``python -m karmada_operator.worker``, in an empty private folder, which it leaves behind for whoever made it to
+remove. It is a subreaper, and nothing below it lives when it says how the run ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+import ansible_runner
+
+from . import process_tree
+from .executor import LONGEST_LINE, RunSpec, told
+from .reconcile import Outcome
+
+#: Variable that marks all processes of a run with its id.
+MARK = "KARMADA_OPERATOR_RUN"
+PARENT = "KARMADA_OPERATOR_PARENT"
+#: Seconds between SIGTERM, on which a run gives its lock back, and SIGKILL.
+GRACE = 10.0
+#: Seconds between two looks at limits.
+LOOK = 1.0
+#: Problems that are passed on.
+MOST_PROBLEMS = 64
+#: Bytes of a result, with room for its other fields.
+_LONGEST_REPORT = LONGEST_LINE - 512 * 1024
+
+
+class _Stop:
+    """Why the run is to end before its time, if it is; the first reason counts."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.why = ""
+        self.asked = threading.Event()
+
+    def ask(self, outcome: Outcome, why: str) -> None:
+        if not self.asked.is_set():
+            self.outcome, self.why = outcome, why
+            self.asked.set()
+
+
+class _Heard:
+    """What ansible-runner says on the way."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self.stats: dict[str, int] | None = None
+        self.failed_task = self.message = ""
+        self.problems: list[dict[str, str]] = []
+
+    def event(self, event: dict[str, Any]) -> bool:
+        """Take one event; False keeps ansible-runner from writing it to a file."""
+        kind, data = event.get("event", ""), event.get("event_data") or {}
+        if kind == "playbook_on_task_start":
+            self.say("task", **{key: str(data.get(key) or "") for key in ("play", "role", "task")})
+        elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
+            result = data.get("res") or {}
+            host, text = data.get("host", ""), result.get("msg") or "it failed without a message"
+            self.failed_task, self.message = str(data.get("task") or ""), f"{host}: {text}"
+            self.problems += [each for each in result.get("problems") or () if isinstance(each, dict)]
+        elif kind == "playbook_on_stats":
+            self.stats = {
+                name: sum((data.get(key) or {}).values())
+                for name, key in (("ok", "ok"), ("changed", "changed"), ("failed", "failures"), ("dark", "dark"))
+            }
+        return False
+
+    def say(self, event: str, **fields: Any) -> None:
+        """Write one line; nobody may be listening any more."""
+        try:
+            self._out.write(json.dumps({"event": event, **fields}) + "\n")
+            self._out.flush()
+        except (BrokenPipeError, ValueError):
+            pass
+
+
+def main() -> int:
+    """Carry out the run on stdin; returns 0 whenever the result was told."""
+    # What else is written to stdout, by whichever library, would be no line.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    stop = _Stop()
+    signal.signal(signal.SIGTERM, lambda *_: stop.ask(Outcome.CANCELLED, "it was cancelled"))
+    process_tree.become_subreaper()
+    if not process_tree.end_with_parent(int(os.environ[PARENT])):
+        return 1
+    spec = RunSpec.of(sys.stdin.read(LONGEST_LINE))
+    heard, peak = _Heard(out), _Peak(spec, stop)
+    over = threading.Event()
+    guards = [threading.Thread(target=each, args=(over,), daemon=True) for each in (peak.watch, _ender(stop))]
+    for each in guards:
+        each.start()
+    rc = _play(spec, heard) if not stop.asked.is_set() else 254
+    # Whatever detached itself, such as SSH's masters.
+    process_tree.end(lambda: process_tree.living(os.getpid()), GRACE)
+    over.set()
+    heard.say("result", **_result(rc, heard, stop), peak_mib=peak.mib)
+    return 0
+
+
+def _ender(stop: _Stop) -> Any:
+    def wait(over: threading.Event) -> None:
+        stop.asked.wait()
+        if not over.is_set():
+            process_tree.end(lambda: process_tree.living(os.getpid()), GRACE)
+
+    return wait
+
+
+class _Peak:
+    """Looks at time and memory of the run."""
+
+    def __init__(self, spec: RunSpec, stop: _Stop) -> None:
+        self.mib = 0
+        self._spec, self._stop, self._until = spec, stop, time.monotonic() + spec.time_limit
+
+    def watch(self, over: threading.Event) -> None:
+        while not over.wait(LOOK):
+            self.mib = max(self.mib, process_tree.memory_mib(process_tree.living(os.getpid())))
+            if self.mib > self._spec.memory_limit:
+                self._stop.ask(Outcome.FAILED, f"it took more memory than its limit of {self._spec.memory_limit} MiB")
+            if time.monotonic() > self._until:
+                self._stop.ask(Outcome.TIMED_OUT, f"it took longer than its limit of {self._spec.time_limit:.0f} s")
+
+
+def _play(spec: RunSpec, heard: _Heard) -> int:
+    """Run the playbook; returns its exit code."""
+    here = Path.cwd()
+    (here / "env").mkdir(mode=0o700)
+    (here / "env" / "extravars").write_text(json.dumps(spec.variables), encoding="utf-8")
+    # Between two looks whether the child lives; output wakes it at once.
+    (here / "env" / "settings").write_text(json.dumps({"pexpect_timeout": 0.5, "suppress_output_file": True}))
+    source = here / "site.karmada.yml"
+    options = {
+        "plugin": "karmada.installer.karmada",
+        "namespace": spec.namespace,
+        "name": spec.name,
+        "kubeconfig_output": str(here / "admin.kubeconfig"),
+        "report_output": str(here / "report.json"),
+    }
+    source.write_text(json.dumps(options), encoding="utf-8")
+    runner = ansible_runner.run(
+        private_data_dir=str(here),
+        playbook=spec.playbook,
+        inventory=str(source),
+        cmdline="--check" if spec.check else None,
+        ident="run",
+        quiet=True,
+        event_handler=heard.event,
+        # Its own way to cancel kills at once, and the run could not give its lock back.
+        cancel_callback=lambda: False,
+    )
+    return int(runner.rc if runner.rc is not None else 254)
+
+
+def _result(rc: int, heard: _Heard, stop: _Stop) -> dict[str, Any]:
+    stats = heard.stats or {}
+    message = stop.why or heard.message
+    if stop.outcome is not None:
+        outcome = stop.outcome
+    elif rc == 0 and heard.stats is not None:
+        outcome, message = Outcome.SUCCEEDED, ""
+    else:
+        outcome, message = Outcome.FAILED, message or f"ansible-playbook ended with {rc}"
+    return {
+        "outcome": outcome.value,
+        "message": told(message),
+        "failed_task": told(heard.failed_task) if outcome is not Outcome.SUCCEEDED else "",
+        "ok": stats.get("ok", 0),
+        "changed": stats.get("changed", 0),
+        "failed": stats.get("failed", 0) + stats.get("dark", 0),
+        "problems": [{str(key): told(text) for key, text in each.items()} for each in heard.problems[:MOST_PROBLEMS]],
+        "report": _report(),
+    }
+
+
+def _report() -> dict[str, Any] | None:
+    """Status that the playbook wrote; None if it wrote none."""
+    try:
+        with Path("report.json").open("rb") as file:
+            found = json.loads(file.read(_LONGEST_REPORT))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

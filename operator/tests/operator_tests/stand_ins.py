@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins for the operator: a kind of its own on a stub API server, and runs that end when a test says so."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support import moments
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
+from karmada_operator.controller import Controller
+from karmada_operator.events import EventSender
+from karmada_operator.executor import Ending, RunSpec, Task
+from karmada_operator.health import Health
+from karmada_operator.kinds import Key, Kind, Lane
+from karmada_operator.metrics import Metrics
+from karmada_operator.reconcile import Outcome, Seen
+from karmada_operator.status import StatusWriter
+from karmada_operator.watch import Watcher, seen_of
+
+GROUP = "test.example/v1"
+PREFIX = f"apis/{GROUP}/widgets"
+EVENTS = "apis/events.k8s.io/v1/events"
+FINALIZER = "test.example/finalizer"
+KIND = Kind(GROUP, "Widget", "install.yml", FINALIZER, "remove.yml", phases={"members": "InstallCRD"})
+BOUNDS = {Lane.QUICK: 4, Lane.CHANGES: 3, Lane.DELETIONS: 2, Lane.ROUTINE: 1}
+
+
+def widget(name: str, generation: int = 1, namespace: str = "a", **meta: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": GROUP,
+        "kind": "Widget",
+        "metadata": {"name": name, "namespace": namespace, "generation": generation, **meta},
+    }
+
+
+def edited(api: StubApi, name: str, namespace: str = "a", **meta: Any) -> None:
+    """Change the metadata of an object, as its user; what others wrote stays."""
+    with api.changed:
+        live = api.objects[PREFIX, namespace, name]
+        api.put(PREFIX, {**live, "metadata": {**live["metadata"], **meta}})
+
+
+def live(api: StubApi, name: str, namespace: str = "a") -> dict[str, Any]:
+    return api.objects.get((PREFIX, namespace, name), {})
+
+
+def condition(api: StubApi, kind: str, name: str = "x", namespace: str = "a") -> str:
+    """Status and reason of a condition, as ``True AllReady``."""
+    for each in live(api, name, namespace).get("status", {}).get("conditions", ()):
+        if each["type"] == kind:
+            return f"{each['status']} {each['reason']}"
+    return ""
+
+
+@dataclass
+class FakeRun:
+    """A run that lasts until ``end`` or ``cancel``."""
+
+    spec: RunSpec
+    said: queue.Queue[Task | Ending] = field(default_factory=queue.Queue)
+    cancelled: str = ""
+    over: bool = False
+
+    def follow(self) -> Iterator[Task | Ending]:
+        while True:
+            found = self.said.get(timeout=2 * moments.IN_VAIN_SECONDS)
+            yield found
+            if isinstance(found, Ending):
+                return
+
+    def task(self, role: str) -> None:
+        self.said.put(Task("Play", role, f"does {role}"))
+
+    def end(self, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> None:
+        self.over = True
+        self.said.put(Ending(outcome, **more))
+
+    def cancel(self, why: str) -> None:
+        self.cancelled = why
+        self.end(Outcome.CANCELLED, message=why)
+
+
+class FakeExecutor:
+    """Hands every run to the test, or ends it at once by ``at_once``."""
+
+    def __init__(self) -> None:
+        self.started: queue.Queue[FakeRun] = queue.Queue()
+        self.at_once: Callable[[FakeRun], object] | None = None
+        self.under_way: list[FakeRun] = []
+        self.most = 0
+        self.guard = threading.Lock()
+        self.order: list[str] = []
+
+    def start(self, spec: RunSpec) -> FakeRun:
+        run = FakeRun(spec)
+        with self.guard:
+            assert spec.name not in [each.spec.name for each in self.under_way if not each.over]
+            self.order.append(spec.name)
+        if self.at_once:
+            self.at_once(run)
+        self.under_way.append(run)
+        self.started.put(run)
+        return run
+
+    def close(self) -> None:
+        for each in self.under_way:
+            each.cancel("the operator ends")
+
+    def next(self) -> FakeRun:
+        """The next run that is started; the test waits for it."""
+        return self.started.get(timeout=moments.IN_VAIN_SECONDS)
+
+
+@dataclass
+class Operator:
+    """An operator at work."""
+
+    controller: Controller
+    executor: FakeExecutor
+    metrics: Metrics
+    leading: threading.Event
+
+
+@contextmanager
+def operating(cluster: Cluster) -> Iterator[Operator]:
+    kinds = {"Widget": KIND}
+    executor, metrics, leading = FakeExecutor(), Metrics(), threading.Event()
+    writer = StatusWriter(cluster, kinds, metrics.on_status)
+    events = EventSender(cluster, kinds, "test")
+
+    def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
+        return [Watcher(cluster, GROUP, "Widget", lambda obj: seen_of(obj, FINALIZER), changed)]
+
+    controller = Controller(
+        cluster, kinds, watchers, executor, writer, events, metrics, Health(cluster, [None]), bounds=BOUNDS
+    )
+    working = threading.Thread(target=controller.work, args=(lambda: not leading.is_set(),))
+    for thread in (writer, events, working):
+        thread.start()
+    try:
+        yield Operator(controller, executor, metrics, leading)
+    finally:
+        leading.set()
+        for each in executor.under_way:
+            each.end()
+        writer.stop()
+        events.stop()
+        for thread in (working, writer, events):
+            thread.join(300)
+            assert not thread.is_alive(), thread.name

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of kinds, and lines of the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from karmada_operator import kinds
+from karmada_operator.__main__ import JsonLines, arguments
+
+COLLECTION = Path(manifest.__file__).parents[3]
+(ROW,) = yaml.safe_load(kinds.DEFAULT.read_text(encoding="utf-8"))
+
+
+def test_the_table_names_what_there_is() -> None:
+    found = kinds.load()[manifest.KIND]
+    assert found.api_version == manifest.API_VERSION
+    for playbook in (found.playbook, found.finalizer_playbook):
+        name = playbook.removeprefix("karmada.installer.")
+        assert (COLLECTION / "playbooks" / f"{name}.yml").is_file()
+    roles = {each.name for each in (COLLECTION / "roles").iterdir()}
+    assert roles - set(found.phases) == {"member_leave", "host_leave", "report"}, "see watches.yaml"
+    assert set(found.phases) <= roles
+    assert {"phase", "conditions", "problems"} <= found.status_fields
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"playbok": "x"}, "unknown words: playbok"),
+        ({"finalizer": {"name": "x", "playbook": "y", "role": "z"}}, "unknown words: role"),
+        ({"finalizer": {"name": "x"}}, "KeyError: 'playbook'"),
+        ({"phases": {"etcd": "Instaling"}}, "no phases: Instaling"),
+        ({"reconcilePeriod": "6h"}, "could not convert"),
+    ],
+)
+def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    file = tmp_path / "watches.yaml"
+    file.write_text(yaml.safe_dump([{**ROW, **change}]), encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        kinds.load(file)
+
+
+def test_a_line_of_the_log_is_json_without_secrets() -> None:
+    record = logging.LogRecord("x", logging.INFO, "f", 1, "ended: %s", ("token=abcdefgh1234\nb",), None)
+    record.run = "r-1"
+    found = json.loads(JsonLines().format(record))
+    assert (found["level"], found["run"], found["message"]) == ("info", "r-1", "ended: token=<redacted>\nb")
+    try:
+        raise ValueError("password=hunter2hunter2")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert "hunter2" not in JsonLines().format(record)
+
+
+def test_settings() -> None:
+    found = arguments(["--namespace", "a", "--namespace", "b", "--most-runs", "2"])
+    assert (found.namespace, found.most_runs) == (["a", "b"], 2)

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions about runs: examples, and a history of edits, runs and failures that keeps what must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from karmada_operator import reconcile
+from karmada_operator.kinds import Lane
+from karmada_operator.reconcile import (
+    Cancel,
+    Claim,
+    Forget,
+    Memory,
+    Operation,
+    Outcome,
+    Refuse,
+    Release,
+    Seen,
+    Start,
+    Wait,
+    decide,
+    ended,
+    order_of,
+    started,
+)
+from karmada_operator.wishes import Wishes
+
+SEEN = Seen(uid="u1", generation=1, claimed=True)
+PERIOD = 21600.0
+BAD = Wishes(problems=(Problem("is nonsense", reason=Reason.INVALID_ARGUMENT),))
+
+
+def after(seen: Seen, outcome: Outcome = Outcome.SUCCEEDED, memory: Memory | None = None, **more: Any) -> Memory:
+    """Memory after a run at time 0 for what is seen."""
+    return ended(started(memory or Memory(), order_of(seen)), outcome, 0.0, period=PERIOD, chance=0.0, **more)
+
+
+def test_the_finalizer_is_there_before_anything_is_done() -> None:
+    assert decide(replace(SEEN, claimed=False), Memory(), 0.0) == Claim()
+
+
+@pytest.mark.parametrize("seen", [replace(SEEN, claimed=False), SEEN, replace(SEEN, deleting=True)])
+def test_a_paused_object_is_left_alone(seen: Seen) -> None:
+    assert isinstance(decide(replace(seen, wishes=Wishes(paused=True)), Memory(), 0.0), Wait)
+    assert isinstance(decide(replace(seen, wishes=BAD), Memory(), 0.0), Refuse)
+
+
+def test_a_new_object_is_a_change_and_a_settled_one_a_look() -> None:
+    assert decide(SEEN, Memory(), 0.0) == Start(order_of(SEEN), Lane.CHANGES, "it is new")
+    settled = replace(SEEN, settled=True)
+    assert decide(settled, Memory(), 0.0) == Start(order_of(SEEN), Lane.ROUTINE, "the operator has just started")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"generation": 2}, "the document was edited"),
+        ({"wishes": Wishes(run_now="now")}, "run-now asks for it"),
+        ({"wishes": Wishes(dry_run=True)}, "dry-run was set or taken away"),
+        ({"wishes": Wishes(confirmations=(("c", ("m1",)),))}, "a confirmation was given or taken back"),
+    ],
+)
+def test_what_starts_a_run(change: dict[str, Any], why: str) -> None:
+    changed = replace(SEEN, **change)
+    assert decide(changed, after(SEEN), 1.0) == Start(order_of(changed), Lane.CHANGES, why)
+    # Back-off is for the order that failed, not for its correction.
+    assert decide(changed, after(SEEN, Outcome.FAILED), 1.0) == Start(order_of(changed), Lane.CHANGES, why)
+
+
+def test_a_secret_that_changed_starts_a_run() -> None:
+    action = decide(SEEN, after(SEEN), 1.0, inputs="other")
+    assert isinstance(action, Start)
+    assert "Secret" in action.why
+
+
+def test_the_period_and_doubts_start_a_look() -> None:
+    memory = after(SEEN)
+    assert decide(SEEN, memory, 1.0) == Wait("everything is done", PERIOD)
+    assert decide(SEEN, memory, PERIOD) == Start(order_of(SEEN), Lane.ROUTINE, "the period is over")
+    doubted = replace(memory, doubt="Deployment prod-webhook is gone")
+    assert decide(SEEN, doubted, 1.0) == Start(order_of(SEEN), Lane.CHANGES, "Deployment prod-webhook is gone")
+
+
+def test_who_keeps_changing_things_gets_an_answer_less_and_less_often() -> None:
+    memory, now, waits = after(SEEN), 1.0, []
+    for _ in range(5):
+        memory = replace(memory, doubt="Deployment prod-webhook was changed")
+        action = decide(SEEN, memory, now)
+        if isinstance(action, Wait):
+            assert action.until
+            waits.append(action.until - now)
+            now = action.until
+        assert isinstance(decide(SEEN, memory, now), Start)
+        memory = ended(started(memory, order_of(SEEN)), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+    assert waits == [5, 10, 20, 40]
+    calm = ended(started(memory, order_of(SEEN)), Outcome.SUCCEEDED, now, period=PERIOD, chance=0.0)
+    assert isinstance(decide(SEEN, replace(calm, doubt="again"), now), Start)
+
+
+def test_failures_wait_longer_each_time_and_what_only_edits_mend_waits_for_them() -> None:
+    memory, waits = Memory(), []
+    for _ in range(9):
+        memory = after(SEEN, Outcome.FAILED, memory)
+        action = decide(SEEN, memory, 0.0)
+        assert isinstance(action, Wait)
+        waits.append(action.until)
+    assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert isinstance(decide(SEEN, memory, 600.0), Start)
+    assert after(SEEN, memory=memory).failures == 0
+    only_edits = after(SEEN, Outcome.FAILED, reasons=frozenset({Reason.INVALID_DOCUMENT}))
+    assert only_edits.retry_at == PERIOD
+    both = after(SEEN, Outcome.FAILED, reasons=frozenset({Reason.INVALID_DOCUMENT, Reason.MEMBER_UNREACHABLE}))
+    assert both.retry_at == 5
+
+
+def test_deletion_has_a_lane_of_its_own_also_in_the_middle_of_an_install() -> None:
+    going = replace(SEEN, deleting=True)
+    running = started(Memory(), order_of(SEEN))
+    assert decide(going, running, 0.0) == Cancel("the object is being deleted")
+    # Once is enough.
+    assert isinstance(decide(going, replace(running, cancelled="the object is being deleted"), 0.0), Wait)
+    memory = ended(running, Outcome.CANCELLED, 0.0, period=PERIOD, chance=0.0)
+    action = decide(going, memory, 0.0)
+    assert action == Start(order_of(going), Lane.DELETIONS, "the object is being deleted")
+    removed = ended(started(memory, order_of(going)), Outcome.SUCCEEDED, 0.0, period=PERIOD, chance=0.0)
+    assert decide(going, removed, 0.0) == Release(kept=False)
+    assert decide(replace(going, claimed=False), removed, 0.0) == Wait("is going; others hold it, not the operator")
+    assert decide(None, removed, 0.0) == Forget()
+
+
+def test_a_dry_run_of_a_removal_removes_no_finalizer() -> None:
+    going = replace(SEEN, deleting=True, wishes=Wishes(dry_run=True))
+    assert isinstance(decide(going, after(going), 0.0), Wait)
+
+
+def test_a_label_keeps_the_instance_even_if_nothing_else_can_be_read() -> None:
+    assert decide(replace(SEEN, deleting=True, keep=True, wishes=BAD), Memory(), 0.0) == Release(kept=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        (None, "the object is gone"),
+        (replace(SEEN, uid="u2"), "another object has the name"),
+        (replace(SEEN, wishes=Wishes(paused=True)), "it was paused"),
+        (replace(SEEN, wishes=BAD), "its annotations cannot be used"),
+        (replace(SEEN, wishes=Wishes(dry_run=True)), "it was set to dry-run"),
+    ],
+)
+def test_what_ends_a_run(seen: Seen | None, why: str) -> None:
+    assert decide(seen, started(Memory(), order_of(SEEN)), 0.0) == Cancel(why)
+
+
+def test_a_cancelled_look_leaves_nothing_done() -> None:
+    memory = started(after(SEEN), order_of(SEEN))
+    memory = ended(memory, Outcome.CANCELLED, 1.0, period=PERIOD, chance=0.0)
+    assert isinstance(decide(SEEN, memory, 1.0), Start)
+
+
+def test_an_object_of_the_same_name_is_another_one() -> None:
+    memory = after(SEEN)
+    assert decide(replace(SEEN, uid="u2"), memory, 1.0) == Start(
+        order_of(replace(SEEN, uid="u2")), Lane.CHANGES, "it is new"
+    )
+
+
+def test_two_runs_of_one_object_are_an_error() -> None:
+    with pytest.raises(ValueError, match="under way"):
+        started(started(Memory(), order_of(SEEN)), order_of(SEEN))
+
+
+@dataclass
+class _World:
+    """The object as users edit it, and what was carried out."""
+
+    seen: Seen | None = SEEN
+    made: int = 1
+    memory: Memory = field(default_factory=Memory)
+    now: float = 0.0
+
+
+class History(RuleBasedStateMachine):
+    """Users edit, time passes, runs end in every way; the operator may look at any moment, or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = _World()
+
+    def _edit(self, **changes: Any) -> None:
+        if self.world.seen is not None:
+            self.world.seen = replace(self.world.seen, **changes)
+
+    @rule()
+    def edit(self) -> None:
+        if self.world.seen and not self.world.seen.deleting:
+            self._edit(generation=self.world.seen.generation + 1)
+
+    @rule(paused=st.booleans(), dry_run=st.booleans(), bad=st.booleans(), token=st.sampled_from(["", "a", "b"]))
+    def annotate(self, paused: bool, dry_run: bool, bad: bool, token: str) -> None:
+        wishes = replace(BAD if bad else Wishes(), paused=paused, dry_run=dry_run, run_now=token)
+        if self.world.seen and wishes != self.world.seen.wishes:
+            self._edit(wishes=wishes)
+
+    @rule(keep=st.booleans())
+    def delete(self, keep: bool) -> None:
+        if self.world.seen and not self.world.seen.deleting:
+            self._edit(deleting=True, keep=keep)
+            if not self.world.seen.claimed:
+                self.world.seen = None
+
+    @precondition(lambda self: self.world.seen is None)
+    @rule(claimed=st.booleans())
+    def create_again(self, claimed: bool) -> None:
+        self.world.made += 1
+        self.world.seen = replace(SEEN, uid=f"u{self.world.made}", claimed=claimed)
+
+    @rule(seconds=st.sampled_from([0.1, 6.0, 700.0, 30_000.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now += seconds
+
+    @rule()
+    def operator_looks(self) -> None:
+        world = self.world
+        action = decide(world.seen, world.memory, world.now)
+        match action:
+            case Claim():
+                assert world.seen
+                self._edit(claimed=True)
+            case Start(order, lane, _why):
+                seen = world.seen
+                assert seen
+                assert seen.claimed
+                assert not seen.wishes.paused
+                assert not seen.wishes.problems
+                assert order == order_of(seen)
+                assert (lane is Lane.DELETIONS) == seen.deleting == (order.operation is Operation.REMOVE)
+                # No order is repeated but after a failure or a period.
+                if world.memory.uid == seen.uid:
+                    assert world.memory.done != order or world.now >= world.memory.next_at
+                world.memory = started(world.memory, order)
+            case Cancel(why):
+                assert world.memory.running
+                world.memory = replace(world.memory, cancelled=why)
+            case Release(kept):
+                assert world.seen
+                assert world.seen.deleting
+                assert kept or (world.memory.done and world.memory.done.operation is Operation.REMOVE)
+                assert kept or not (world.memory.done and world.memory.done.dry_run)
+                world.seen = None
+            case Forget():
+                assert world.seen is None
+                world.memory = Memory()
+
+    @precondition(lambda self: self.world.memory.running is not None)
+    @rule(outcome=st.sampled_from(list(Outcome)), chance=st.floats(0, 0.999))
+    def run_ends(self, outcome: Outcome, chance: float) -> None:
+        memory = self.world.memory
+        self.world.memory = ended(memory, outcome, self.world.now, period=PERIOD, chance=chance)
+
+    @invariant()
+    def everything_settles(self) -> None:
+        """Left alone, with runs that succeed, an object comes to rest after at most one run more for all edits."""
+        world = replace(self.world)
+        runs = 0
+        for _ in range(12):
+            action = decide(world.seen, world.memory, world.now)
+            if isinstance(action, Wait) and world.memory.running is None:
+                if action.until is None or action.until - world.now > 1000:
+                    break
+                world.now = action.until
+            elif world.memory.running is not None:
+                outcome = (
+                    Outcome.CANCELLED if isinstance(action, Cancel) or world.memory.cancelled else Outcome.SUCCEEDED
+                )
+                world.memory = ended(world.memory, outcome, world.now, period=PERIOD, chance=0.0)
+            elif isinstance(action, Claim):
+                assert world.seen
+                world.seen = replace(world.seen, claimed=True)
+            elif isinstance(action, Start):
+                runs += 1
+                world.memory = started(world.memory, action.order)
+            elif isinstance(action, Release):
+                world.seen = None
+            else:
+                break
+        else:
+            pytest.fail(f"does not come to rest: {self.world}")
+        assert runs <= 1
+        if world.seen and not world.seen.wishes.paused and not world.seen.wishes.problems:
+            assert world.memory.done == order_of(world.seen)
+
+
+TestHistory = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")(History.TestCase)
+TestHistory.settings = settings(
+    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def test_the_longest_back_off_is_reached_by_any_number_of_failures() -> None:
+    assert reconcile.back_off(10_000) == reconcile.LONGEST_RETRY

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Status: phases, conditions with honest times, and as few writes as there are changes."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from karmada_operator import kinds, status
+from karmada_operator.executor import Ending, Task
+from karmada_operator.kinds import PHASES, Key, Lane
+from karmada_operator.reconcile import Operation, Order, Outcome
+from karmada_operator.status import Condition, StatusWriter, Told, after, at_rest, at_task, begun, composed
+
+from operator_tests.stand_ins import GROUP, KIND, PREFIX, live, widget
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+ORDER = Order(Operation.INSTALL, "u", 3)
+REAL = kinds.load()["KarmadaDeployment"]
+RUN = {"id": "r"}
+READY = {"type": "Ready", "status": "True", "reason": "AllReady", "message": ""}
+REPORT = {"phase": "Completed", "installed": True, "observedGeneration": 3, "conditions": [READY]}
+tasks = st.builds(Task, st.just("P"), st.sampled_from([*REAL.phases, "report", "other", ""]), st.just("T"))
+
+
+def conditions(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["type"]: each for each in found["conditions"]}
+
+
+@settings(deadline=None)
+@given(st.lists(tasks), st.sampled_from([Lane.CHANGES, Lane.DELETIONS, Lane.ROUTINE]), st.booleans())
+def test_phases_never_go_back_within_a_run(heard: list[Task], lane: Lane, removing: bool) -> None:
+    order = replace(ORDER, operation=Operation.REMOVE) if removing else ORDER
+    told = begun(Told(report=REPORT, phase="Completed"), order, lane, "why")
+    reached = [told.phase]
+    for each in heard:
+        told = at_task(told, REAL, each)
+        reached.append(told.phase)
+    indices = [PHASES.index(each) for each in reached]
+    assert indices == sorted(indices)
+    if lane is Lane.ROUTINE and not removing:
+        assert set(reached) == {"Completed"}, "a look is no installation"
+
+
+def test_a_time_is_that_of_the_change_of_status() -> None:
+    told = Told(report=REPORT).having(Condition("Paused", False, "NotPaused", ""))
+    first = composed({}, told, NOW)
+    later = composed(first, told.having(Condition("Paused", False, "Another", "words")), NOW + timedelta(hours=1))
+    assert conditions(later)["Paused"]["lastTransitionTime"] == "2026-11-23T00:00:00Z"
+    assert conditions(later)["Paused"]["reason"] == "Another"
+    last = composed(later, told.having(Condition("Paused", True, "Now", "")), NOW + timedelta(hours=2))
+    assert conditions(last)["Paused"]["lastTransitionTime"] == "2026-11-23T02:00:00Z"
+    assert conditions(last)["Ready"]["lastTransitionTime"] == "2026-11-23T00:00:00Z"
+
+
+def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:
+    former = composed({}, Told(report={**REPORT, "members": [{"name": "m", "ready": True}]}), NOW)
+    found = composed(former, at_rest(Told(), 3, paused=True), NOW + timedelta(hours=1))
+    assert found["members"] == former["members"]
+    assert conditions(found)["Ready"] == conditions(former)["Ready"]
+    assert conditions(found)["Paused"]["status"] == "True"
+
+
+def test_a_failed_run_does_not_make_what_works_unready() -> None:
+    told = after(Told(report=REPORT), ORDER, Ending(Outcome.FAILED, "no image", "Check"), RUN)
+    found = composed({}, told, NOW)
+    assert conditions(found)["Ready"]["status"] == "True"
+    assert conditions(found)["Degraded"]["message"] == "Check: no image"
+    assert found["phase"] == "Failed"
+
+
+def test_a_run_with_broken_members_has_a_report_and_is_degraded() -> None:
+    problem = {"severity": "error", "reason": "MemberUnreachable", "what": "gone"}
+    ending = Ending(Outcome.FAILED, "1 member", "Report", problems=(problem,), report={**REPORT, "problems": [problem]})
+    found = composed({}, after(Told(), ORDER, ending, RUN), NOW)
+    assert (found["phase"], found["problems"]) == ("Completed", [problem])
+    assert conditions(found)["Degraded"]["reason"] == "MemberUnreachable"
+
+
+def test_problems_go_with_the_run_that_has_none() -> None:
+    failed = after(Told(), ORDER, Ending(Outcome.FAILED, "x", problems=({"severity": "error", "reason": "R"},)), RUN)
+    former = composed({}, failed, NOW)
+    assert former["problems"]
+    assert composed(former, after(failed, ORDER, Ending(Outcome.SUCCEEDED), RUN), NOW)["problems"] == []
+
+
+def test_a_cancelled_run_is_no_failure() -> None:
+    told = after(begun(Told(), ORDER, Lane.CHANGES, "new"), ORDER, Ending(Outcome.CANCELLED, "paused"), RUN)
+    assert "Degraded" not in told.conditions
+    assert told.conditions["Progressing"].message == "the last run was cancelled"
+
+
+def test_a_status_has_no_field_that_the_schema_does_not_know() -> None:
+    told = after(Told(report={**REPORT, "ofTomorrow": 1}), ORDER, Ending(Outcome.SUCCEEDED), RUN)
+    found = composed({}, told, NOW, REAL.status_fields)
+    assert "ofTomorrow" not in found
+    assert "conditions" in found
+
+
+@settings(deadline=None)
+@given(st.lists(tasks), st.sampled_from(list(Outcome)), st.text(max_size=2000), st.booleans())
+def test_the_schema_accepts_every_status(heard: list[Task], outcome: Outcome, words: str, dry: bool) -> None:
+    order = replace(ORDER, dry_run=dry)
+    told = begun(at_rest(Told(), 1, paused=False), order, Lane.CHANGES, words[:1000])
+    for each in heard:
+        told = at_task(told, REAL, each)
+    told = after(told, order, Ending(outcome, words, "Task", problems=()), RUN)
+    found = composed({}, told, NOW, REAL.status_fields)
+    document = {
+        "apiVersion": REAL.api_version,
+        "kind": REAL.kind,
+        "metadata": {"name": "x"},
+        "spec": {},
+        "status": found,
+    }
+    assert judged(document) == []
+
+
+@functools.cache
+def validator() -> jsonschema.protocols.Validator:
+    schema = yaml.safe_load(manifest._SCHEMA_FILE.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return jsonschema.Draft202012Validator(schema["properties"]["status"])
+
+
+def judged(document: dict[str, Any]) -> list[str]:
+    return [each.message for each in validator().iter_errors(document["status"])]
+
+
+def test_the_newest_is_written_once_in_a_while(api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "BETWEEN", 3600.0)
+    clock = [0.0]
+    api.put(PREFIX, widget("x", uid="u"))
+    writer, key = StatusWriter(cluster, {"Widget": KIND}, clock=lambda: clock[0]), Key("Widget", "a", "x")
+
+    def tell(phase: str) -> None:
+        writer.tell(key, "u", lambda told: replace(told, phase=phase))
+
+    def writes() -> int:
+        return sum(method == "PATCH" for method, _ in api.requests)
+
+    def phase() -> Any:
+        return live(api, "x").get("status", {}).get("phase")
+
+    writer.start()
+    tell("Preflight")
+    until(lambda: phase() == "Preflight")
+    for each in ("Installing", "Waiting", "InstallCRD"):
+        tell(each)
+    time.sleep(0.1)
+    assert phase() == "Preflight"
+    clock[0] = 3601.0
+    tell("Completed")
+    until(lambda: phase() == "Completed")
+    assert writes() == 2
+    clock[0] = 7300.0
+    tell("Completed")
+    writer.stop()
+    writer.join(300)
+    assert writes() == 2, "nothing new, no write"
+    assert sum(path.startswith(f"/apis/{GROUP}/namespaces/a/widgets/x/status?") for _, path in api.requests) == 2
+
+
+def test_a_write_that_fails_is_repeated_and_one_for_another_object_is_not(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "BETWEEN", 0.01)
+    cluster.retry_seconds = 0.0
+    api.put(PREFIX, widget("x", uid="u"))
+    api.put(PREFIX, widget("y", uid="new"))
+    api.faults.append(Fault("status", method="PATCH", path="widgets/x", status=500, times=3))
+    writer = StatusWriter(cluster, {"Widget": KIND})
+    writer.start()
+    writer.tell(Key("Widget", "a", "x"), "u", lambda told: replace(told, phase="Waiting"))
+    writer.tell(Key("Widget", "a", "y"), "old", lambda told: replace(told, phase="Waiting"))
+    until(lambda: live(api, "x").get("status", {}).get("phase") == "Waiting")
+    writer.stop()
+    writer.join(300)
+    assert "status" not in live(api, "y")
+
+
+def test_a_status_that_is_refused_is_written_when_it_is_another_one(
+    api: StubApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "BETWEEN", 0.01)
+    api.put(PREFIX, widget("x", uid="u"))
+    api.faults.append(Fault("status", method="PATCH", status=422))
+    writer, key = StatusWriter(cluster, {"Widget": KIND}), Key("Widget", "a", "x")
+    writer.start()
+    writer.tell(key, "u", lambda told: replace(told, phase="Waiting"))
+    until(lambda: api.faults[0].times == 0)
+    writer.tell(key, "u", lambda told: replace(told, phase="Completed"))
+    until(lambda: live(api, "x").get("status", {}).get("phase") == "Completed")
+    writer.stop()
+    writer.join(300)
+    assert sum(method == "PATCH" for method, _ in api.requests) == 2
+
+
+def test_an_operator_that_starts_writes_nothing_that_is_there(api: StubApi, cluster: Cluster) -> None:
+    told = at_rest(Told(report=REPORT), 3, paused=False)
+    api.put(PREFIX, {**widget("x", uid="u"), "status": composed({}, told, NOW)})
+    heard: list[Key] = []
+    writer = StatusWriter(cluster, {"Widget": KIND}, lambda key, _status: heard.append(key))
+    writer.start()
+    writer.tell(Key("Widget", "a", "x"), "u", lambda _told: at_rest(Told(), 3, paused=False))
+    until(lambda: heard)
+    writer.stop()
+    writer.join(300)
+    assert [method for method, _ in api.requests if method != "GET"] == []

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue: one worker a key, coalescing, lanes with bounds, times, fairness. Time passes only as a test says."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from karmada_operator.kinds import Key, Lane
+from karmada_operator.work_queue import WorkQueue
+
+BOUNDS = {Lane.QUICK: 2, Lane.CHANGES: 2, Lane.DELETIONS: 1, Lane.ROUTINE: 1}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> WorkQueue:
+    return WorkQueue(BOUNDS, clock)
+
+
+def key(name: str, namespace: str = "a") -> Key:
+    return Key("Widget", namespace, name)
+
+
+def taken(queue: WorkQueue) -> list[str]:
+    """Names of all keys that can be taken now."""
+    found = []
+    while (turn := queue.take(0)) is not None:
+        found.append(turn.key.name)
+    return found
+
+
+def test_one_worker_a_key_and_one_entry_for_everything_that_comes_meanwhile(queue: WorkQueue) -> None:
+    queue.add(key("x"), Lane.CHANGES)
+    assert taken(queue) == ["x"]
+    for _ in range(5):
+        queue.add(key("x"), Lane.CHANGES)
+    assert taken(queue) == []
+    queue.done(key("x"))
+    assert taken(queue) == ["x"]
+    queue.done(key("x"))
+    assert taken(queue) == []
+
+
+def test_lanes_have_bounds_of_their_own(queue: WorkQueue) -> None:
+    for name in "abc":
+        queue.add(key(name), Lane.CHANGES)
+    queue.add(key("d"), Lane.DELETIONS)
+    assert sorted(taken(queue)) == ["a", "b", "d"]
+    assert queue.active() == {Lane.CHANGES: 2, Lane.DELETIONS: 1}
+    assert queue.depth() == {Lane.CHANGES: 1}
+    queue.done(key("a"))
+    assert taken(queue) == ["c"]
+
+
+def test_nothing_before_its_time_and_the_earliest_time_counts(queue: WorkQueue, clock: Clock) -> None:
+    queue.add(key("x"), Lane.QUICK, 10)
+    queue.add(key("x"), Lane.QUICK, 30)
+    queue.postpone(key("x"), Lane.QUICK, 1)
+    clock.now = 9.9
+    assert taken(queue) == []
+    clock.now = 12
+    turn = queue.take(0)
+    assert turn
+    assert turn.waited == 2
+
+
+def test_namespaces_have_their_turn(queue: WorkQueue) -> None:
+    for number in range(6):
+        queue.add(key(f"a{number}", "a"), Lane.ROUTINE)
+    queue.add(key("b0", "b"), Lane.ROUTINE)
+    queue.add(key("b1", "b"), Lane.ROUTINE)
+    order = []
+    for _ in range(8):
+        turn = queue.take(0)
+        assert turn
+        order.append(turn.key.name)
+        queue.done(turn.key)
+    assert order == ["a0", "b0", "a1", "b1", "a2", "a3", "a4", "a5"]
+
+
+def test_a_lane_may_change_while_it_waits(queue: WorkQueue) -> None:
+    for name in "ab":
+        queue.add(key(name), Lane.CHANGES)
+    assert taken(queue) == ["a", "b"]
+    queue.add(key("x"), Lane.CHANGES)
+    assert taken(queue) == []
+    queue.add(key("x"), Lane.DELETIONS)
+    assert taken(queue) == ["x"]
+
+
+def test_who_waits_is_woken() -> None:
+    queue, found = WorkQueue(BOUNDS), []
+    waiting = threading.Thread(target=lambda: found.append(queue.take(300)))
+    waiting.start()
+    queue.add(key("x"), Lane.QUICK)
+    waiting.join(300)
+    assert [turn.key.name for turn in found if turn] == ["x"]
+    waiting = threading.Thread(target=lambda: found.append(queue.take(300)))
+    waiting.start()
+    queue.close()
+    waiting.join(300)
+    assert found[-1] is None
+
+
+class Histories(RuleBasedStateMachine):
+    """Whatever comes in whatever order: bounds hold, no key is with two workers, and none is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.queue = WorkQueue(BOUNDS, self.clock)
+        self.owed: set[Key] = set()
+        self.active: dict[Key, Lane] = {}
+
+    @rule(name=st.sampled_from("abcdef"), namespace=st.sampled_from("xy"), lane=st.sampled_from(list(Lane)))
+    def add(self, name: str, namespace: str, lane: Lane) -> None:
+        self.queue.add(key(name, namespace), lane, 1.0)
+        self.owed.add(key(name, namespace))
+
+    @rule()
+    def take(self) -> None:
+        turn = self.queue.take(0)
+        if turn:
+            assert turn.key not in self.active
+            assert turn.key in self.owed
+            self.owed.remove(turn.key)
+            self.active[turn.key] = turn.lane
+            assert sum(lane is turn.lane for lane in self.active.values()) <= BOUNDS[turn.lane]
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sampled_from(sorted(self.active)))
+        del self.active[chosen]
+        self.queue.done(chosen)
+
+    @rule()
+    def time_passes(self) -> None:
+        self.clock.now += 0.7
+
+    def teardown(self) -> None:
+        self.clock.now += 10
+        for each in self.active:
+            self.queue.done(each)
+        while turn := self.queue.take(0):
+            self.owed.remove(turn.key)
+            self.queue.done(turn.key)
+        assert self.owed == set()
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
