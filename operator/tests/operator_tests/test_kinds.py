@@ -25,7 +25,9 @@ def test_the_table_names_what_there_is() -> None:
         name = playbook.removeprefix("karmada.installer.")
         assert (COLLECTION / "playbooks" / f"{name}.yml").is_file()
     roles = {each.name for each in (COLLECTION / "roles").iterdir()}
-    assert roles - set(found.phases) == {"member_leave", "host_leave", "report"}, "see watches.yaml"
+    assert roles - set(found.phases) == {"member_leave", "host_leave", "member_scheduling", "report"}, (
+        "see watches.yaml"
+    )
     assert set(found.phases) <= roles
     assert {"phase", "conditions", "problems"} <= found.status_fields
 

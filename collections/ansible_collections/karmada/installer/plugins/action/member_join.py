@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import j
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import plan as member_plan
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import ready as member_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
@@ -59,7 +60,7 @@ class ActionModule(KarmadaAction):
             run.place.hand_on_agents(run, found, more=stage == "agents")
         if stage in ("all", "readiness") and not run.check:
             # The state is saved by now: it lists all objects on members, should the run end during this wait.
-            for waited in member_join.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
+            for waited in member_ready.wait_ready(run, _sound(entries, outcomes), arguments["timeout"]):
                 outcome = outcomes[waited.name]
                 outcome.failed_as(waited)
                 outcome.unready = waited.unready

@@ -68,7 +68,6 @@ def _confirmed(run: Run, leaving: Sequence[str], confirmed: str) -> None:
 
 def _leave(run: Run, names: Sequence[str], registered: dict[str, Object], arguments: dict[str, Any]) -> dict[str, Any]:
     entries, abandoned, timeout = member_leave.entries(run, names), arguments["abandon"], arguments["timeout"]
-
     stays: dict[str, set[Ref]] = {}
 
     def work(entry: MemberEntry, outcome: Outcome) -> None:

@@ -64,6 +64,7 @@ from ansible.playbook.block import Block
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import number_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import layout
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import end, results
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import DONE
@@ -284,7 +285,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         if not self._terse:
             super().v2_runner_retry(result)
             return
-        self._status(f"tried {layout.counted(result.result.get('attempts', 0), 'time')}")
+        self._status(f"tried {number_of(result.result.get('attempts', 0), 'time')}")
 
     def v2_on_file_diff(self, result: Any) -> None:
         """Keep the difference for the lines below its step."""
@@ -320,7 +321,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             return "nothing was done: no host matched"
         if not self._changed:
             return f"done in {took}: {'nothing would be changed' if self._checks else 'nothing was changed'}"
-        steps = layout.counted(self._changed, "step")
+        steps = number_of(self._changed, "step")
         return f"done in {took}: {steps} {'would change' if self._checks else 'changed'} something"
 
     # -- steps -----------------------------------------------------------------------------------------------------
@@ -383,7 +384,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
         done = ", ".join(f"{number} {words.get(kind, kind)}" for kind, number in sorted(step.changes.items()))
         hosts = [host for host, how in step.hosts if host not in _HERE and how != "ok"]
         if len(hosts) > _HOSTS_NAMED:
-            hosts = [layout.counted(len(hosts), "host")]
+            hosts = [number_of(len(hosts), "host")]
         text = step.title + (f": {done}" if done else "") + (f" (on {', '.join(hosts)})" if hosts else "")
         self._lines(layout.wrapped(text, f"{outcome:<8}{took:>{_HEAD - 10}}  "), _COLORS[outcome])
 

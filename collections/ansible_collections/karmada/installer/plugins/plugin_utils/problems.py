@@ -212,9 +212,13 @@ class ProblemsError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        count = len(self.problems)
-        head = f"{count} problem{'' if count == 1 else 's'}; {self.consequence}:"
+        head = f"{number_of(len(self.problems), 'problem')}; {self.consequence}:"
         return "\n".join([head, *(f"  - {_indented(str(problem))}" for problem in self.problems)])
+
+
+def number_of(count: int, one: str, many: str = "") -> str:
+    """Number with its noun; ``many`` is its plural where that is more than an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:

@@ -21,7 +21,7 @@ from ..components.spec import ExternalEtcd
 from ..kube.apply import Change
 from ..kube.objects import Ref
 from ..pki import x509
-from ..problems import Problem, ProblemsError, Reason
+from ..problems import Problem, ProblemsError, Reason, number_of
 from ..run.run import Run
 from .client import Cause, EndpointStatus, EtcdClient, EtcdError, Found
 
@@ -198,7 +198,7 @@ def _prefix_problems(run: Run, client: EtcdClient) -> Iterable[Problem]:
         count = client.count_below(prefix + b"/")
         if count:
             yield Problem(
-                f"{count} key{'' if count == 1 else 's'} below {prefix.decode()}/ are not of this control plane",
+                f"{number_of(count, 'key')} below {prefix.decode()}/ are not of this control plane",
                 where,
                 "choose a prefix that nobody uses",
                 reason=Reason.ETCD_PREFIX_TAKEN,

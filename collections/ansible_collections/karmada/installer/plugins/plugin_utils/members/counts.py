@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..problems import number_of
+
 #: Kinds of objects that have pods.
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "Pod"})
 
@@ -16,10 +18,6 @@ def counted(kinds: Iterable[str], one: str, several: str) -> str:
     others = len(found) - workloads
     if not found:
         return f"nothing {one}"
-    parts = [_number(workloads, "workload")] if workloads else []
-    parts += [_number(others, "other object" if workloads else "object")] if others else []
+    parts = [number_of(workloads, "workload")] if workloads else []
+    parts += [number_of(others, "other object" if workloads else "object")] if others else []
     return f"{' and '.join(parts)} {one if len(found) == 1 else several}"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ..problems import Severity
-from .layout import columns, counted, cut, duration, labelled, table, wrapped
+from ..problems import Severity, number_of
+from .layout import columns, cut, duration, labelled, table, wrapped
 from .report import ComponentStatus, MemberStatus, Observation, age, etcd_version, status, warnings
 
 #: Members that have a row, those that are not ready first.
@@ -123,7 +123,7 @@ def _control_plane(observed: Observation, about: About) -> list[str]:
         *labelled("versions", ", ".join(filter(None, versions)) or "unknown: nothing answers"),
         *labelled(
             "etcd",
-            f"{observed.etcd_ready} of {counted(observed.etcd_desired, 'member')} ready, {observed.etcd_storage}",
+            f"{observed.etcd_ready} of {number_of(observed.etcd_desired, 'member')} ready, {observed.etcd_storage}",
         ),
     ]
     if observed.certificates:

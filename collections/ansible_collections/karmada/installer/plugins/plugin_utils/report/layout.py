@@ -86,8 +86,3 @@ def bar(fraction: float) -> str:
     """Bar of a fixed width, filled by a fraction between 0 and 1."""
     done = round(_BAR * min(1.0, max(0.0, fraction)))
     return f"[{'#' * done}{'.' * (_BAR - done)}]"
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Number with its noun."""
-    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -24,6 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import c
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import mode as member_mode
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import ready as member_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.works import execution_namespace
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.store import SecretStore
@@ -108,7 +109,7 @@ class Site(test_agent_join.Site):
         # Of karmada-controller-manager: it holds watches on the member; it has looked at every Work since it does.
         self.watches = self.knows_all = False
         monkeypatch.setattr(member_join, "_credentials", lambda *_: registration.Credentials(self.token, "t", b"c"))
-        monkeypatch.setattr(member_join, "wait_ready", lambda *_: [])
+        monkeypatch.setattr(member_ready, "wait_ready", lambda *_: [])
         monkeypatch.setattr(Run, "writing", self._writing)
         monkeypatch.setattr(Run, "workloads", self._workloads)
         monkeypatch.setattr(former_connections, "wait_until", self._starts)

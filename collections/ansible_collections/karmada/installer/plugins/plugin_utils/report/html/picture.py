@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...problems import number_of
 from .view import Component, EtcdMember, Host, Member, State, View
 
 #: Widths of the drawings: for wide windows, for tablets, for telephones.
@@ -157,7 +158,7 @@ def _places(view: View) -> list[_Content]:
         ("Controllers", [_component_face(each) for each in shown if each.name not in API_SERVERS]),
     ]
     hosts = ("Hosts", [_host_face(each) for each in view.hosts])
-    number = f"{len(view.hosts)} host{'' if len(view.hosts) == 1 else 's'}, systemd units"
+    number = f"{number_of(len(view.hosts), 'host')}, systemd units"
     external = view.storage == "external"
     if view.on_hosts:
         places = [_Content("Plain hosts", number, [hosts, *components, *([] if external else [etcd])])]

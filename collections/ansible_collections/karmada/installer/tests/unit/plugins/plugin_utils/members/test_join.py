@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import ready as member_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import taints as member_taints
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
@@ -147,7 +148,7 @@ def test_what_was_put_on_members_is_on_record_before_they_are_waited_for(
 
     monkeypatch.setattr(member_join, "survey_member", lambda *_: None)
     monkeypatch.setattr(member_join, "register_member", register)
-    monkeypatch.setattr(member_join, "wait_ready", waits)
+    monkeypatch.setattr(member_ready, "wait_ready", waits)
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", save)
     action: Any = ActionModule
@@ -185,7 +186,7 @@ def joined(
 
     monkeypatch.setattr(member_join, "survey_member", survey)
     monkeypatch.setattr(member_join, "register_member", lambda _run, entry, *_: done.append(entry.name))
-    monkeypatch.setattr(member_join, "wait_ready", lambda *_: [])
+    monkeypatch.setattr(member_ready, "wait_ready", lambda *_: [])
     monkeypatch.setattr(run, "writing", writing)
     monkeypatch.setattr(run, "save", lambda _state: None)
     action: Any = ActionModule
@@ -501,11 +502,11 @@ def test_a_member_that_nobody_looks_at_is_told_with_what_ails_karmada_itself(
         (cluster,) = targets
         raise NotReady({manager: "cannot pull it", cluster: "Ready is not reported yet"}, 65, early=True)
 
-    monkeypatch.setattr(member_join, "wait_until", wait_until)
-    monkeypatch.setattr(member_join, "of_each", lambda *_: [])
+    monkeypatch.setattr(member_ready, "wait_until", wait_until)
+    monkeypatch.setattr(member_ready, "of_each", lambda *_: [])
     run = fake_run(document({"members": [M1]}), FakeCluster("host cluster"), stored=state())
     run.__dict__["control_plane"] = FakeCluster("control plane")
-    (outcome,) = member_join.wait_ready(run, [entry], 300)
+    (outcome,) = member_ready.wait_ready(run, [entry], 300)
     assert ("cannot pull it" in outcome.problem) is not pulls
     assert "Ready is not reported yet" in outcome.problem
     assert outcome.unready

@@ -14,8 +14,8 @@ from ansible_collections.karmada.installer.plugins.action.member_log import Acti
 from ansible_collections.karmada.installer.plugins.module_utils import host_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import ready as member_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
     HOSTS,
@@ -131,7 +131,7 @@ def m1_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     def waits(_cluster: Any, targets: Any, **_: Any) -> None:
         raise NotReady({ref: "it is not reachable" for ref in targets if ref.name == "m1"}, 600)
 
-    monkeypatch.setattr(member_join, "wait_until", waits)
+    monkeypatch.setattr(member_ready, "wait_until", waits)
 
 
 def test_a_member_that_does_not_become_ready_is_told_of_with_the_reason(m1_is_not_ready: None) -> None:

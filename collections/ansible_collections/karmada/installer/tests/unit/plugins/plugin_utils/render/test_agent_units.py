@@ -31,6 +31,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.types
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest, mode_fields
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import ready as member_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import (
@@ -501,7 +502,7 @@ def test_a_host_that_breaks_ends_no_run_and_is_told_of_its_members(answer: Any, 
     assert told in problem.what
     assert run.place.agent_problems(MemberEntry(entry("m3", "gw2"))) == []
     run.__dict__["control_plane"] = FakeCluster("control plane")
-    (waited,) = member_join.wait_ready(run, [MemberEntry(BOTH[0])], 1)
+    (waited,) = member_ready.wait_ready(run, [MemberEntry(BOTH[0])], 1)
     assert told in waited.problem
     assert waited.next_step
     outcome = hosts_outcome.ActionModule.__new__(hosts_outcome.ActionModule)
