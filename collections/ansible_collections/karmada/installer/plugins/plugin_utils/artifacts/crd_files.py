@@ -25,7 +25,7 @@ import yaml
 
 from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import SAFE_LOADER
-from .https import FetchError, Https, allowed
+from .https import OTHER_SOURCES, FetchError, Https, allowed
 from .source import LOCK_FILE, RELEASE_DOWNLOADS, Source, cache_directory, read_lock
 
 #: Limit in bytes: a CRD archive holds well under 1 MiB, the Go module some 60 MiB.
@@ -222,8 +222,8 @@ def _download(url: str) -> bytes:
             Problem(
                 what=f"the CRDs of Karmada cannot be fetched: {error}",
                 where=url,
-                remedy="make the address reachable (proxies are taken from the environment), set spec.artifacts.url "
-                "to a mirror, or prepare a directory and name it in the inventory source: artifacts: ./artifacts",
+                remedy="make the address reachable (proxies are taken from the environment), or take "
+                f"them from elsewhere: {OTHER_SOURCES}",
                 reason=Reason.ARTIFACT_NOT_AVAILABLE,
             )
         ) from None

@@ -31,6 +31,13 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = 5
 
 
+#: Ways to get artifacts where their publishers cannot be reached.
+OTHER_SOURCES = (
+    "spec.artifacts.url (a mirror), spec.artifacts.source: GoModules (built here from sources of the Go module proxy, "
+    "needs go), or a directory that you prepare and name in the inventory source (artifacts: ./artifacts)"
+)
+
+
 class FetchError(Exception):
     """Reason why a file cannot be fetched, in words for a person. ``passing``: a retry may help."""
 

@@ -37,7 +37,7 @@ from ..problems import Problem, ProblemsError, Reason
 from . import crd_files, image_files, release_files
 from . import source as artifact_source
 from .go_modules import Build
-from .https import FetchError, Https
+from .https import OTHER_SOURCES, FetchError, Https
 from .program_cache import Kept, ProgramCache
 from .registry import Logins, Manifest, Reference, Registry
 from .release_files import ReleaseFile
@@ -453,8 +453,8 @@ def _hash(stream: BinaryIO) -> str:
 
 def _unreachable(wanted: _Wanted, where: str, error: FetchError) -> ProblemsError:
     remedy = (
-        "make the address reachable (proxies are taken from the environment), set spec.artifacts.url to a mirror, or "
-        "prepare a directory and name it in the inventory source: artifacts: ./artifacts"
+        "make the address reachable (proxies are taken from the environment), or take it from elsewhere: "
+        f"{OTHER_SOURCES}"
     )
     return ProblemsError(
         Problem(

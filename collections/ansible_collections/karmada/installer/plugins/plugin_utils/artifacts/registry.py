@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from ..encoding import base64_text
 from ..problems import Problem, ProblemsError, Reason
-from .https import Answer, FetchError, Https, StatusError
+from .https import OTHER_SOURCES, Answer, FetchError, Https, StatusError
 
 T = TypeVar("T")
 
@@ -398,8 +398,16 @@ def _problem(reference: Reference, error: FetchError) -> ProblemsError:
         remedy = "check registry, repository and tag (spec.images, imageRepository, imageTag), or put the image there"
     elif isinstance(error, _OtherArchitectureError):
         remedy = "put an image for this architecture into the registry, or name another one (imageRepository, imageTag)"
+    elif status:
+        remedy = "try again later, or name a mirror in spec.images"
     else:
-        remedy = "make the registry reachable (proxies are taken from the environment) or name a mirror in spec.images"
+        # In the same words for all images of the registry, so that it is told once.
+        what = f"the registry does not answer, and none of its images can be had: {error}"
+        remedy = (
+            "make it reachable (proxies are taken from the environment), name a mirror in spec.images, or take the "
+            f"programs from elsewhere: {OTHER_SOURCES}"
+        )
+        return ProblemsError(Problem(what, reference.host, remedy, reason=Reason.IMAGE_NOT_AVAILABLE))
     return ProblemsError(
         Problem(f"the image cannot be had: {error}", str(reference), remedy, reason=Reason.IMAGE_NOT_AVAILABLE)
     )

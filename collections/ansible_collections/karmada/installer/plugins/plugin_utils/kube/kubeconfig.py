@@ -158,11 +158,12 @@ def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, fold
         return from_dict(fields.parsed(keys["kubeconfig"], origin.where), context, origin)
     missing = [key for key in ("server", "token", "ca.crt") if key not in keys]
     if missing:
+        keeper = f"the directory {folder}, which stands for the Secret," if folder else "the Secret"
         raise problem(
-            "the Secret has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
+            f"{keeper} has neither `kubeconfig` nor all of `server`, `token` and `ca.crt` "
             f"(missing: {', '.join(missing)})",
             where,
-            "Add one or the other.",
+            f"Add one or the other{' as files' if folder else ''}.",
         )
     if context:
         raise problem(f"there is no context {context!r}: the Secret has no kubeconfig", where, "Take context out.")

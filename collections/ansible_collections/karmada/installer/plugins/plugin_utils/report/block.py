@@ -56,7 +56,7 @@ def text(observed: Observation, about: About) -> str:
         lines += ["", "Needs attention:", *attention]
     if there:
         lines += ["", *_control_plane(observed, about), *_members(observed)]
-    if not about.check:
+    if not about.check and about.installed:
         lines += ["", *_changed(about)]
     if about.images:
         lines.append(cut(f"images       {about.images}"))
@@ -66,6 +66,8 @@ def text(observed: Observation, about: About) -> str:
 def _headline(observed: Observation, about: About) -> str:
     if about.check:
         return f"Check of Karmada control plane {about.name}: nothing was changed"
+    if not about.installed:
+        return f"Karmada control plane {about.name}: not installed in {about.place}"
     return f"Karmada control plane {about.name}: {status(observed)['phase']}"
 
 

@@ -7,6 +7,7 @@ Ansible runs them as they are; each action is one that notes what it is given an
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -461,3 +462,16 @@ def test_on_hosts_nothing_starts_again_where_no_connection_has_changed(tmp_path:
     _, steps = run("members", tmp_path, {**RESULTS, "member_join registration": unchanged}, mode="Binary")
     assert "agents" not in {each.get("stage") for each in steps}
     assert "restarted" not in {each.get("event") for each in steps}
+
+
+def test_playbooks_of_a_checkout_bring_their_collection_along_from_any_directory(tmp_path: Path) -> None:
+    (tmp_path / "prod.karmada.yml").write_text(
+        "plugin: karmada.installer.karmada\nname: prod\nnamespace: prod\nkubeconfig: nowhere\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    playbook = COLLECTION.parents[3] / "playbooks" / "report.yml"
+    command = [shutil.which("ansible-playbook") or "", "-i", "prod.karmada.yml", str(playbook)]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "kubeconfig: there is no file nowhere" in ran.stdout
+    assert not ran.stderr

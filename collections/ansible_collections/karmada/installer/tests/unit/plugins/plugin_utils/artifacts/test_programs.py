@@ -356,6 +356,16 @@ def test_images_are_pulled_as_who_runs_this_is_logged_in(
     assert contents(programs.programs(RELEASE, "amd64", THREE, settings, Source("Image"), cache)) == CONTENT
 
 
+def test_a_registry_that_does_not_answer_is_told_once_with_the_other_sources(tmp_path: Path) -> None:
+    nobody = "nobody.invalid:5000"
+    registries = dict.fromkeys(("karmadaRegistry", "kubeRegistry", "etcdRegistry"), nobody)
+    (found,) = problems(Source("Image"), tmp_path, spec={"images": registries})
+    assert found.where == nobody
+    assert "does not answer" in found.what
+    for other in ("spec.images", "spec.artifacts.url", "GoModules", "artifacts: ./artifacts"):
+        assert other in found.remedy
+
+
 def test_everything_wrong_with_images_is_told_at_once(
     registry: WebServer, images: RegistryFiles, tmp_path: Path
 ) -> None:

@@ -432,6 +432,14 @@ def test_a_secret_with_an_address_and_a_token(keys: Mapping[str, bytes], message
     assert [str(each) for each in caught.value.problems] == [f"{FIELD}{message}"]
 
 
+def test_a_directory_that_stands_for_a_secret_and_is_empty_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsError) as caught:
+        kubeconfig.from_secret({}, None, FIELD, tmp_path)
+    (found,) = caught.value.problems
+    assert found.what.startswith(f"the directory {tmp_path}, which stands for the Secret, has neither")
+    assert found.remedy == "Add one or the other as files."
+
+
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 ANSWER = json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "given"}})

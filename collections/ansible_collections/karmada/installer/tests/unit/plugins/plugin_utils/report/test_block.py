@@ -52,6 +52,14 @@ ABOUT = block.About(
 )
 
 
+def test_what_is_not_installed_is_said_in_a_line() -> None:
+    nowhere = replace(ABOUT, installed=False, kubeconfig="", changes=[])
+    assert block.text(NOTHING, nowhere).splitlines() == [
+        "Karmada control plane prod: not installed in namespace karmada of the host cluster",
+        "report       prod.report.json",
+    ]
+
+
 def test_a_working_control_plane() -> None:
     assert block.text(WORKING, ABOUT).splitlines() == [
         "Karmada control plane prod: Completed",
