@@ -102,6 +102,10 @@ reference: ## writes docs/reference/ from the schema, the rights that preflight 
 	PYTHONPATH=collections $(IN_VENV) python tools/generate_reference.py
 	PYTHONPATH=bench:molecule/shared/tools $(IN_VENV) python -m karmada_bench render >/dev/null
 
+.PHONY: manifests
+manifests: needs-go ## writes operator/deploy/, which is what the operator's chart renders
+	$(IN_VENV) python tools/operator_manifests.py
+
 # In an environment of its own, of a few pure Python packages: who writes a page needs no other. Nothing is fetched by the
 # site, and nothing is fetched to build it but these packages, once.
 .PHONY: docs

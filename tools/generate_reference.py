@@ -29,6 +29,7 @@ from collection_docs.sources import row
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA_FILE = ROOT / "collections/ansible_collections/karmada/installer/schemas/karmadadeployments.yaml"
 REFERENCE = ROOT / "docs/reference"
+CHART_RIGHTS = ROOT / "operator/chart/files/rights.yaml"
 
 #: (verb, API group, resource, namespace, subresource, name), shorter where the rest is empty
 Permission = tuple[Any, ...]
@@ -205,6 +206,7 @@ def files() -> dict[Path, str]:
         REFERENCE / "manifest.md": manifest.page(yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))),
         REFERENCE / "rights.md": rights_page(),
         REFERENCE / "host-rights.yaml": host_rights_yaml(),
+        CHART_RIGHTS: chart_rights(),
         REFERENCE / "field-tests.md": field_tests_page(),
         REFERENCE / "releases.md": releases_page(),
         REFERENCE / "problems.md": problems_page(),
@@ -317,6 +319,39 @@ def host_rights_yaml() -> str:
         "---\n" + yaml.dump(each, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110)
         for each in objects
     )
+
+
+def chart_rights() -> str:
+    """Rules of the operator's account, as data of its chart: what a run needs always, and for each endpoint beside."""
+    asked = {
+        name: host_permissions(namespace_exists=True, endpoint=endpoint)
+        for name, endpoint in (
+            ("ClusterIP", {"type": "ClusterIP"}),
+            ("NodePort", {"type": "NodePort"}),
+            ("Ingress", {"type": "Ingress", "host": "karmada.example.com"}),
+            ("Route", {"type": "Route", "host": "karmada.example.com"}),
+        )
+    }
+    always = [*asked.pop("ClusterIP"), account_rights.IDENTITY]
+    directories = host_permissions(namespace_exists=True, endpoint={"type": "ClusterIP"}, volume_data="hostPath")
+    found = {
+        "always": _scoped(always),
+        "endpoints": {name: _scoped([each for each in more if each not in always]) for name, more in asked.items()},
+        "hostPath": _scoped([each for each in directories if each not in always]),
+    }
+    head = (
+        "# SPDX-License-Identifier: Apache-2.0\n"
+        "# Generated from plugin_utils/preflight/account_rights.py by `make reference`.\n"
+        "# Rules of the operator's account.\n"
+        "---\n"
+    )
+    return head + yaml.dump(found, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110)
+
+
+def _scoped(permissions: Iterable[Permission]) -> dict[str, list[dict[str, Any]]]:
+    """Rules by scope. The namespace may be read wherever its Role is, so the rule needs no name."""
+    inside = [(*each[:5], None) for each in permissions if each[3]]
+    return {"namespace": _rules(inside), "cluster": _rules([each for each in permissions if not each[3]])}
 
 
 # -- fields and their tests --------------------------------------------------------------------------------------------

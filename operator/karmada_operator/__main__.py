@@ -26,6 +26,7 @@ from .events import EventSender
 from .health import Health
 from .kinds import Key, Lane
 from .metrics import Metrics, Server
+from .probes import Probes, beside_objects
 from .processes import ProcessExecutor
 from .reconcile import Seen
 from .status import StatusWriter
@@ -62,6 +63,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--selector", help="serve objects with these labels only, as one of several operators")
     parser.add_argument("--watches", type=Path, default=kinds.DEFAULT, help="table of kinds and playbooks")
     parser.add_argument("--runs", type=Path, default=Path("/run/karmada-operator"), help="folder of runs, on a tmpfs")
+    parser.add_argument("--artifacts", type=Path, help="directory with artifacts that were prepared, for all objects")
     parser.add_argument("--most-runs", type=int, default=BOUNDS[Lane.CHANGES], help="installs at once")
     parser.add_argument("--most-deletions", type=int, default=BOUNDS[Lane.DELETIONS], help="deletions at once")
     parser.add_argument("--lease-namespace", default=os.environ.get("POD_NAMESPACE", "default"))
@@ -94,7 +96,7 @@ def _serve(
     settings: argparse.Namespace, table: dict[str, kinds.Kind], cluster: Cluster, stopping: threading.Event
 ) -> int:
     metrics, identity = Metrics(), holder_identity()
-    executor = ProcessExecutor(settings.runs)
+    executor = ProcessExecutor(settings.runs, artifacts=settings.artifacts)
     writer = StatusWriter(cluster, table, metrics.on_status)
     events = EventSender(cluster, table, identity.partition("/")[0])
 
@@ -112,7 +114,10 @@ def _serve(
 
     health = Health(cluster, places)
     bounds = {**BOUNDS, Lane.CHANGES: settings.most_runs, Lane.DELETIONS: settings.most_deletions}
-    controller = Controller(cluster, table, watchers, executor, writer, events, metrics, health, bounds=bounds)
+    probes = Probes(beside_objects(cluster))
+    controller = Controller(
+        cluster, table, watchers, executor, writer, events, metrics, health, probes=probes, bounds=bounds
+    )
     leading = threading.Event()
     server = Server(
         (settings.listen, settings.port),

@@ -28,6 +28,7 @@ from .executor import Ending, Executor, Run, RunSpec
 from .health import Health, Instance
 from .kinds import Key, Kind, Lane
 from .metrics import Metrics
+from .probes import Probes
 from .reconcile import Cancel, Claim, Forget, Memory, Operation, Outcome, Refuse, Release, Seen, Start, Wait
 from .status import StatusWriter
 from .watch import Watcher
@@ -56,6 +57,7 @@ class Controller:
         metrics: Metrics,
         health: Health,
         *,
+        probes: Probes,
         bounds: Mapping[Lane, int],
     ) -> None:
         self._cluster, self._kinds, self._executor = cluster, kinds, executor
@@ -70,9 +72,10 @@ class Controller:
         #: Control planes that worked until a run of this process failed.
         self._suspects: set[Key] = set()
         self._watchers = watchers(self.changed)
-        self._health = health
+        self._health, self._probes = health, probes
         self._threads: list[Watcher[Any]] = [*self._watchers, *health.watchers]
         health.listen(self.health_changed)
+        probes.listen(self.health_changed)
         self._pool = ThreadPoolExecutor(sum(bounds.values()), "worker")
         self._came_round = time.monotonic()
         self._may_go_on: Callable[[], bool] = lambda: True
@@ -82,6 +85,7 @@ class Controller:
     def work(self, may_go_on: Callable[[], bool]) -> None:
         """Work until ``may_go_on`` says no; then end all runs and see them gone."""
         self._may_go_on = may_go_on
+        self._probes.start()
         for each in self._threads:
             each.start()
         try:
@@ -94,6 +98,7 @@ class Controller:
                     self._pool.submit(self._take, turn)
         finally:
             self._queue.close()
+            self._probes.stop()
             for each in self._threads:
                 each.stop()
             self._executor.close()
@@ -127,7 +132,8 @@ class Controller:
 
     def _doubt(self, key: Key) -> None:
         """Compare an instance with what its last run has left, unless a run is changing it."""
-        verdict = self._health.verdict(Instance(key.namespace, key.name))
+        instance = Instance(key.namespace, key.name)
+        verdict, found = self._health.verdict(instance), self._probes.finding(instance)
         seen = self._seen(key)
         if verdict is None or seen is None or seen.deleting:
             return
@@ -135,7 +141,11 @@ class Controller:
             memory = self._memory.get(key, Memory())
             if memory.running is None and memory.done is not None:
                 self._memory[key] = replace(memory, doubt="; ".join(verdict.drifted)[:1024])
-        self._writer.tell(key, seen.uid, lambda told: replace(told, unready=verdict.unready))
+        self._writer.tell(
+            key,
+            seen.uid,
+            lambda told: replace(told, unready=verdict.unready, unanswered=found.trouble, members=found.members),
+        )
 
     def _look_at_inputs(self, key: Key) -> None:
         seen = self._seen(key)
@@ -265,7 +275,7 @@ class Controller:
             self._inputs.pop(key, None)
             self._refused.pop(key, None)
             self._suspects.discard(key)
-        self._health.forget(Instance(key.namespace, key.name))
+        self._trust(Instance(key.namespace, key.name))
         self._writer.forget(key)
         self._metrics.forget(key)
 
@@ -302,7 +312,7 @@ class Controller:
         if before.failed == order:
             self._metrics.retries.labels(key.kind).inc()
         if not order.dry_run:
-            self._health.forget(Instance(key.namespace, key.name))
+            self._trust(Instance(key.namespace, key.name))
         began, clock = datetime.now(UTC), time.monotonic()
         ending = Ending(Outcome.LOST, "it could not be started")
         try:
@@ -328,7 +338,7 @@ class Controller:
                     reasons=ending.reasons,
                 )
             if ending.outcome is Outcome.SUCCEEDED and order.operation is Operation.INSTALL and not order.dry_run:
-                self._health.settle(Instance(key.namespace, key.name))
+                self._watch_over(Instance(key.namespace, key.name), ending)
             self._suspect(key, action.lane, ending)
             # Whatever comes next of it is for another turn.
             self._queue.add(key, Lane.QUICK)
@@ -340,6 +350,18 @@ class Controller:
         self._metrics.run_memory.labels(key.kind).set(ending.peak_mib)
         if ending.outcome is Outcome.SUCCEEDED:
             self._metrics.last_success.labels(*key).set_to_current_time()
+
+    def _watch_over(self, instance: Instance, ending: Ending) -> None:
+        """Have an instance looked at between runs; what this one has left is what should be there."""
+        self._health.settle(instance)
+        secret = ((ending.report or {}).get("secretRef") or {}).get("name")
+        if secret:
+            self._probes.follow(instance, str(secret))
+
+    def _trust(self, instance: Instance) -> None:
+        """Have an instance looked at no more: a run is changing it, or it is gone."""
+        self._health.forget(instance)
+        self._probes.forget(instance)
 
     def _suspect(self, key: Key, lane: Lane, ending: Ending) -> None:
         with self._guard:

@@ -16,7 +16,7 @@ from pathlib import Path
 from . import process_tree
 from .executor import LONGEST_LINE, Ending, RunSpec, Task, parsed, told
 from .reconcile import Outcome
-from .worker import GRACE, MARK, PARENT
+from .worker import ARTIFACTS, GRACE, MARK, PARENT
 
 #: Variables of this process that runs get. No secret is among them, and a proxy with a password is not passed on.
 PASSED = (
@@ -32,11 +32,18 @@ _TAIL = 4096
 
 
 class ProcessExecutor:
-    """Starts workers. ``root`` is a folder of our own, on a tmpfs; what an earlier operator left there is removed."""
+    """Starts workers. ``root`` is a folder of our own, on a tmpfs; what an earlier operator left there is removed.
 
-    def __init__(self, root: Path, environment: Mapping[str, str] = os.environ) -> None:
+    ``artifacts`` is a directory that stands in all their inventory sources.
+    """
+
+    def __init__(
+        self, root: Path, environment: Mapping[str, str] = os.environ, *, artifacts: Path | None = None
+    ) -> None:
         self._root = root
         self._environment = {key: environment[key] for key in PASSED if key in environment}
+        if artifacts is not None:
+            self._environment[ARTIFACTS] = str(artifacts.absolute())
         for key in [key for key, text in self._environment.items() if key.lower().endswith("_proxy") and "@" in text]:
             del self._environment[key]
         self._guard = threading.Lock()

@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 
 from .executor import Ending, Task
 from .kinds import PHASES, Key, Kind, Lane
+from .probes import Member
 from .reconcile import Operation, Order, Outcome
 
 FIELD_MANAGER = "karmada-operator"
@@ -54,6 +55,9 @@ class Told:
     last_run: Mapping[str, Any] | None = None
     #: Components that have become not ready since the last run, in words.
     unready: tuple[str, ...] = ()
+    #: Reason why the control plane does not answer now; and its members now, None if they were not listed.
+    unanswered: str = ""
+    members: tuple[Member, ...] | None = None
 
     def having(self, *conditions: Condition) -> Told:
         """The same with these conditions."""
@@ -89,7 +93,9 @@ def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     else:
         phase = "Preflight"
     reason = "Checking" if order.dry_run else "Removing" if order.operation is Operation.REMOVE else "Running"
-    found = replace(told, generation=order.generation or told.generation, phase=phase, unready=())
+    found = replace(
+        told, generation=order.generation or told.generation, phase=phase, unready=(), unanswered="", members=None
+    )
     return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
 
 
@@ -161,13 +167,7 @@ def composed(
     base = dict(told.report) if told.report is not None else dict(former)
     conditions = {each["type"]: dict(each) for each in base.get("conditions") or ()}
     for each in told.conditions.values():
-        conditions[each.kind] = {
-            "type": each.kind,
-            "status": "True" if each.status else "False",
-            "reason": each.reason,
-            "message": each.message,
-            "observedGeneration": told.generation,
-        }
+        conditions[each.kind] = _plain(each, told.generation)
     if told.report is None and not former.get("installed") and conditions.get("Ready", {}).get("status") != "True":
         shown = told.conditions.get("Degraded")
         bad = shown is not None and shown.status
@@ -178,17 +178,11 @@ def composed(
             "message": shown.message if shown and bad else "the first installation has not come to its end",
             "observedGeneration": told.generation,
         }
-    if told.unready:
-        for name in ("Ready", "ComponentsReady"):
-            conditions[name] = {
-                "type": name,
-                "status": "False",
-                "reason": "ComponentsNotReady",
-                "message": "; ".join(told.unready)[:4096],
-                "observedGeneration": told.generation,
-            }
     before = {each["type"]: each for each in former.get("conditions") or ()}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if told.members is not None:
+        base["members"] = _members(base, former, told.members, moment)
+    conditions.update(_now(base, conditions, told))
     base["conditions"] = [
         {**each, "lastTransitionTime": _since(each, before.get(kind), moment)}
         for kind, each in sorted(conditions.items())
@@ -200,6 +194,65 @@ def composed(
     if told.last_run is not None:
         base["lastRun"] = dict(told.last_run)
     return {key: value for key, value in base.items() if not fields or key in fields}
+
+
+def _members(
+    base: Mapping[str, Any], former: Mapping[str, Any], states: Sequence[Member], moment: str
+) -> list[dict[str, Any]]:
+    """Members of a report with the states that they have now; one that was never registered stays as it is."""
+    by_name = {each.name: each for each in states}
+    before = {each.get("name"): each for each in former.get("members") or ()}
+    found = []
+    for entry in base.get("members") or ():
+        state, last = by_name.get(entry.get("name")), before.get(entry.get("name")) or {}
+        if state is None:
+            found.append(dict(entry))
+            continue
+        known = next((each for each in (last, entry) if each.get("ready") == state.ready), {})
+        since = known.get("lastTransitionTime") or moment
+        found.append({**entry, "ready": state.ready, "reason": state.reason, "lastTransitionTime": since})
+    return found
+
+
+def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], told: Told) -> dict[str, dict[str, Any]]:
+    """Conditions that are not those of the report any more, because of what was seen since."""
+
+    def condition(kind: str, good: bool, reason: str, message: str) -> dict[str, Any]:
+        found = Condition(kind, good, reason, message[:4096])
+        return _plain(found, told.generation)
+
+    found = {}
+    if told.members is not None:
+        lost = [str(each["name"]) for each in base["members"] if not each.get("ready")]
+        if lost:
+            text = f"not ready, or not as listed: {', '.join(lost)}"
+            found["MembersReady"] = condition("MembersReady", False, "NotReady", text)
+        elif not any(each.get("message") for each in base["members"]):
+            found["MembersReady"] = condition("MembersReady", True, "AllReady", "all listed members are ready")
+    if told.unready:
+        found["ComponentsReady"] = condition("ComponentsReady", False, "ComponentsNotReady", "; ".join(told.unready))
+    if told.unanswered:
+        found["ControlPlaneReady"] = condition("ControlPlaneReady", False, "NotAnswering", told.unanswered)
+    if not found:
+        return found
+    parts = [{**conditions, **found}.get(kind, {}) for kind in ("ComponentsReady", "ControlPlaneReady", "MembersReady")]
+    bad = [each for each in parts if each.get("status") == "False"]
+    if bad:
+        text = "; ".join(str(each.get("message", "")) for each in bad)
+        found["Ready"] = condition("Ready", False, str(bad[0].get("reason", "")), text)
+    elif all(parts):
+        found["Ready"] = condition("Ready", True, "AllReady", "everything that was asked for is ready")
+    return found
+
+
+def _plain(condition: Condition, generation: int) -> dict[str, Any]:
+    return {
+        "type": condition.kind,
+        "status": "True" if condition.status else "False",
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": generation,
+    }
 
 
 def _since(condition: Mapping[str, Any], before: Mapping[str, Any] | None, moment: str) -> str:

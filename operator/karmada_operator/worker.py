@@ -25,6 +25,8 @@ from .reconcile import Outcome
 #: Variable that marks all processes of a run with its id.
 MARK = "KARMADA_OPERATOR_RUN"
 PARENT = "KARMADA_OPERATOR_PARENT"
+#: Variable with the directory of artifacts that were prepared.
+ARTIFACTS = "KARMADA_OPERATOR_ARTIFACTS"
 #: Seconds between SIGTERM, on which a run gives its lock back, and SIGKILL.
 GRACE = 10.0
 #: Seconds between two looks at limits.
@@ -148,6 +150,8 @@ def _play(spec: RunSpec, heard: _Heard) -> int:
         "kubeconfig_output": str(here / "admin.kubeconfig"),
         "report_output": str(here / "report.json"),
     }
+    if directory := os.environ.get(ARTIFACTS):
+        options["artifacts"] = directory
     source.write_text(json.dumps(options), encoding="utf-8")
     runner = ansible_runner.run(
         private_data_dir=str(here),

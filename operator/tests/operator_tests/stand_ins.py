@@ -19,6 +19,7 @@ from karmada_operator.executor import Ending, RunSpec, Task
 from karmada_operator.health import Health
 from karmada_operator.kinds import Key, Kind, Lane
 from karmada_operator.metrics import Metrics
+from karmada_operator.probes import Probes
 from karmada_operator.reconcile import Outcome, Seen
 from karmada_operator.status import StatusWriter
 from karmada_operator.watch import Watcher, seen_of
@@ -137,8 +138,9 @@ def operating(cluster: Cluster) -> Iterator[Operator]:
     def watchers(changed: Callable[[Key], None]) -> list[Watcher[Seen]]:
         return [Watcher(cluster, GROUP, "Widget", lambda obj: seen_of(obj, FINALIZER), changed)]
 
+    health, probes = Health(cluster, [None]), Probes(lambda *_: None)
     controller = Controller(
-        cluster, kinds, watchers, executor, writer, events, metrics, Health(cluster, [None]), bounds=BOUNDS
+        cluster, kinds, watchers, executor, writer, events, metrics, health, probes=probes, bounds=BOUNDS
     )
     working = threading.Thread(target=controller.work, args=(lambda: not leading.is_set(),))
     for thread in (writer, events, working):

@@ -97,6 +97,18 @@ def test_a_run_tells_its_tasks_and_its_result(executor: ProcessExecutor, root: P
     assert list(root.iterdir()) == []
 
 
+def test_artifacts_that_were_prepared_stand_in_every_source(root: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    executor = ProcessExecutor(root, environment, artifacts=tmp_path / "prepared")
+    seen = tmp_path / "seen"
+    tasks = f"""
+    - name: Look
+      ansible.builtin.command: cp {{{{ ansible_inventory_sources[0] }}}} {seen}
+    """
+    followed(executor, spec(tmp_path, tasks))
+    assert json.loads(seen.read_text())["artifacts"] == str(tmp_path / "prepared")
+
+
 def test_check_mode_reaches_the_playbook(executor: ProcessExecutor, tmp_path: Path) -> None:
     file = tmp_path / "made"
     tasks = f"- ansible.builtin.copy: {{content: x, dest: {file}}}"

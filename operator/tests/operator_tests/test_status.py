@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from karmada_operator import kinds, status
 from karmada_operator.executor import Ending, Task
 from karmada_operator.kinds import PHASES, Key, Lane
+from karmada_operator.probes import Member
 from karmada_operator.reconcile import Operation, Order, Outcome
 from karmada_operator.status import Condition, StatusWriter, Told, after, at_rest, at_task, begun, composed
 
@@ -63,6 +64,57 @@ def test_a_time_is_that_of_the_change_of_status() -> None:
     last = composed(later, told.having(Condition("Paused", True, "Now", "")), NOW + timedelta(hours=2))
     assert conditions(last)["Paused"]["lastTransitionTime"] == "2026-11-23T02:00:00Z"
     assert conditions(last)["Ready"]["lastTransitionTime"] == "2026-11-23T00:00:00Z"
+
+
+PARTS = [{"type": each, "status": "True"} for each in ("Ready", "ComponentsReady", "ControlPlaneReady", "MembersReady")]
+WORKING = {
+    **REPORT,
+    "conditions": PARTS,
+    "members": [{"name": "m1", "ready": True, "reason": "ClusterReady", "lastTransitionTime": "2026-11-01T00:00:00Z"}],
+}
+
+
+def test_a_member_that_is_lost_between_runs_is_told_with_the_time_and_so_is_its_return() -> None:
+    lost = Told(report=WORKING, members=(Member("m1", False, "ClusterNotReachable"),))
+    first = composed({}, lost, NOW)
+    member = {"name": "m1", "ready": False, "reason": "ClusterNotReachable"}
+    assert first["members"] == [{**member, "lastTransitionTime": "2026-11-23T00:00:00Z"}]
+    assert conditions(first)["MembersReady"]["message"] == "not ready, or not as listed: m1"
+    assert conditions(first)["Ready"]["reason"] == "NotReady"
+    assert conditions(first)["ComponentsReady"]["status"] == "True"
+    later = composed(first, lost, NOW + timedelta(hours=1))
+    assert later == first, "nothing has changed, so nothing is to be written"
+    back = composed(later, replace(lost, members=(Member("m1", True, "ClusterReady"),)), NOW + timedelta(hours=2))
+    assert {each["status"] for each in back["conditions"]} == {"True"}
+    assert back["members"][0]["ready"] is True
+
+
+def test_a_member_that_becomes_ready_after_the_run_makes_the_control_plane_ready() -> None:
+    parts = [{**each, "status": "False"} if each["type"] in ("Ready", "MembersReady") else each for each in PARTS]
+    joining = {"name": "m1", "ready": False, "reason": "ClusterNotReachable"}
+    report = {**REPORT, "conditions": parts, "members": [joining]}
+    now_ready = (Member("m1", True, "ClusterReady"),)
+    found = composed({}, Told(report=report, members=now_ready), NOW)
+    assert {kind: each["status"] for kind, each in conditions(found).items()} == {
+        each["type"]: "True" for each in PARTS
+    }
+    broken = {**report, "members": [{**joining, "message": "its registration failed"}]}
+    found = composed({}, Told(report=broken, members=now_ready), NOW)
+    assert conditions(found)["MembersReady"]["status"] == "False", "a run has to mend it"
+    unlisted = {**report, "members": [{"name": "m2", "ready": False, "reason": "NotJoined"}]}
+    found = composed({}, Told(report=unlisted, members=now_ready), NOW)
+    assert conditions(found)["Ready"]["status"] == "False"
+
+
+def test_a_control_plane_that_does_not_answer_is_not_ready_with_the_reason() -> None:
+    told = Told(report=WORKING, unanswered="cannot reach it", unready=("Deployment x: no pod",))
+    found = conditions(composed({}, told, NOW))
+    assert found["ControlPlaneReady"]["reason"] == "NotAnswering"
+    assert found["Ready"]["message"] == "Deployment x: no pod; cannot reach it"
+    assert found["MembersReady"]["status"] == "True"
+    assert (
+        conditions(composed({}, begun(told, ORDER, Lane.CHANGES, "why"), NOW))["ControlPlaneReady"]["status"] == "True"
+    )
 
 
 def test_what_an_earlier_operator_wrote_stays_until_there_is_news() -> None:

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes of control planes: what is told when one does not answer, when its members change, when it is well again."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
+from ansible_collections.karmada.installer.tests.unit.support import moments
+from ansible_collections.karmada.installer.tests.unit.support.moments import until
+from karmada_operator import probes
+from karmada_operator.health import Instance
+from karmada_operator.probes import Finding, Member, Probes
+
+PROD, TEST = Instance("a", "prod"), Instance("a", "test")
+
+
+class ControlPlane:
+    """Client of a control plane that answers as the test says."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.available: dict[str, Any] | None = {"type": "Available", "status": "True"}
+        self.clusters: list[Any] = []
+        self.closed = 0
+
+    def get_raw(self, _path: str) -> str:
+        if self.trouble:
+            raise Unreachable("control plane", "GET", "/readyz", 0, "", self.trouble)
+        return "ok"
+
+    def get(self, *_: Any) -> Any:
+        return None if self.available is None else {"status": {"conditions": [self.available]}}
+
+    def list(self, *_: Any) -> Any:
+        return self.clusters
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def cluster(name: str, status: str, reason: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": status, "reason": reason}
+    return {"metadata": {"name": name}, "status": {"conditions": [ready]}}
+
+
+class Site:
+    """Probes of control planes, and what they tell."""
+
+    def __init__(self) -> None:
+        self.planes = {PROD: ControlPlane(), TEST: ControlPlane()}
+        self.opened: list[tuple[Instance, str]] = []
+        self.news: queue.Queue[Instance] = queue.Queue()
+        self.probes = Probes(self._open)
+        self.probes.listen(self.news.put)
+        self.probes.start()
+
+    def _open(self, instance: Instance, secret: str) -> Any:
+        self.opened.append((instance, secret))
+        return self.planes[instance]
+
+    def told(self, instance: Instance) -> Finding:
+        """Finding of the next news, which are about this instance."""
+        assert self.news.get(timeout=moments.IN_VAIN_SECONDS) == instance
+        return self.probes.finding(instance)
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    for name in ("EVERY", "MEMBERS_EVERY", "AGAIN"):
+        monkeypatch.setattr(probes, name, 0.01)
+    made = Site()
+    yield made
+    made.probes.stop()
+
+
+def test_members_are_told_as_they_change(site: Site) -> None:
+    site.planes[PROD].clusters = [cluster("m2", "False", "ClusterNotReachable"), cluster("m1", "True", "ClusterReady")]
+    site.probes.follow(PROD, "prod-admin-config")
+    members = (Member("m1", True, "ClusterReady"), Member("m2", False, "ClusterNotReachable"))
+    assert site.told(PROD) == Finding("", members)
+    assert site.opened[0] == (PROD, "prod-admin-config")
+    site.planes[PROD].clusters = [cluster("m1", "True", "ClusterReady"), {"metadata": {"name": "m3"}}]
+    assert site.told(PROD).members == (Member("m1", True, "ClusterReady"), Member("m3", False, "Unknown"))
+
+
+def test_trouble_is_told_when_it_lasts_and_so_is_its_end(site: Site) -> None:
+    plane = site.planes[PROD]
+    site.probes.follow(PROD, "s")
+    assert site.told(PROD) == Finding("", ())
+    plane.trouble = "cannot reach it"
+    assert site.told(PROD) == Finding("control plane: cannot reach it (GET /readyz)", ())
+    # Its kubeconfig may be another one by now, so it is read again.
+    until(lambda: plane.closed >= 2 and len(site.opened) >= 3, "another client")
+    plane.trouble = ""
+    assert site.told(PROD) == Finding("", ())
+
+
+def test_one_failure_is_no_news(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "FAILURES", 10**9)
+    plane = site.planes[PROD]
+    site.probes.follow(PROD, "s")
+    site.told(PROD)
+    plane.trouble = "cannot reach it"
+    until(lambda: len(site.opened) > 5, "several failures")
+    assert site.probes.finding(PROD).trouble == ""
+    assert site.news.empty()
+
+
+@pytest.mark.parametrize(
+    ("available", "words"),
+    [
+        ({"type": "Available", "status": "False", "message": "no endpoints"}, "aggregated API: no endpoints"),
+        ({"type": "Available", "status": "Unknown", "reason": "Timeout"}, "aggregated API: Timeout"),
+        ({"type": "Other", "status": "True"}, "aggregated API: it is not registered"),
+        (None, "aggregated API: it is not registered"),
+    ],
+)
+def test_an_aggregated_api_that_does_not_answer_is_trouble(available: Any, words: str, site: Site) -> None:
+    site.planes[PROD].available = available
+    site.probes.follow(PROD, "s")
+    assert site.told(PROD).trouble == words
+
+
+def test_a_control_plane_that_answers_nonsense_keeps_no_other_from_being_looked_at(site: Site) -> None:
+    site.planes[PROD].clusters = ["nonsense"]
+    site.probes.follow(PROD, "s")
+    site.probes.follow(TEST, "s")
+    assert site.told(TEST) == Finding("", ())
+
+
+def test_what_is_forgotten_is_not_asked_any_more(site: Site) -> None:
+    plane = site.planes[PROD]
+    site.probes.follow(PROD, "s")
+    site.told(PROD)
+    site.probes.forget(PROD)
+    assert plane.closed == 1
+    plane.clusters = [cluster("m1", "True", "ClusterReady")]
+    site.probes.follow(TEST, "s")
+    site.told(TEST)
+    assert site.news.empty()
+    assert site.probes.finding(PROD) == Finding()
+
+
+def test_an_instance_without_a_kubeconfig_beside_it_is_not_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EVERY", "MEMBERS_EVERY"):
+        monkeypatch.setattr(probes, name, 0.01)
+    asked: queue.Queue[str] = queue.Queue()
+    found = Probes(lambda _instance, secret: asked.put(secret))
+    news: list[Instance] = []
+    found.listen(news.append)
+    found.start()
+    found.follow(PROD, "s")
+    for _ in range(3):
+        assert asked.get(timeout=moments.IN_VAIN_SECONDS) == "s"
+    found.stop()
+    assert found.finding(PROD) == Finding()
+    assert news == []
