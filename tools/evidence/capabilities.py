@@ -53,6 +53,14 @@ CAPABILITIES = (
         ),
     ),
     Area(
+        "A control plane from an object",
+        (
+            _can("The operator, from its chart, turns an object into a control plane; edits, annotations, changed "
+                 "Secrets and what somebody deletes start runs; who leads may be killed; deleted, it leaves nothing",
+                 "operator_in_pods"),
+        ),
+    ),
+    Area(
         "A control plane on plain hosts, over SSH",
         (
             _can("Three hosts with a virtual IP, as systemd units, by a user that is not root", "hosts_plain"),
