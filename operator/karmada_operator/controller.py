@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Forbidden
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 
 from . import inputs, reconcile, status, wishes
@@ -248,7 +248,11 @@ class Controller:
         """
         if not seen.elsewhere:
             return None
-        namespace = self._cluster.get("v1", "Namespace", seen.elsewhere) or {"metadata": {}}
+        try:
+            namespace = self._cluster.get("v1", "Namespace", seen.elsewhere) or {"metadata": {}}
+        except Forbidden:
+            # One that this operator does not serve.
+            namespace = {"metadata": {}}
         agreed = (namespace["metadata"].get("annotations") or {}).get(wishes.ALLOWED_FROM, "")
         if key.namespace in [each.strip() for each in agreed.split(",")]:
             return None
