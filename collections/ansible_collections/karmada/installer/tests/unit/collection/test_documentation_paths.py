@@ -15,12 +15,15 @@ TESTS = Path(__file__).parents[2]
 PAGES = documentation.pages()
 
 _TEST = re.compile(r"`((?:unit|contract)/[\w/]*test_\w+\.py)`")
+_SCENARIO = re.compile(r"\bscenario\s+`(\w+)`")
 
 
 def named(page: Path) -> Iterator[tuple[str, Path]]:
-    """Each file that a page links, and each test that it names: as it is written, and where that is."""
+    """Each file that a page links, and each test and scenario that it names: as it is written, and where that is."""
+    text = page.read_text(encoding="utf-8")
     yield from ((file, page.parent / file) for file, _ in documentation.links(page) if file)
-    yield from ((name, TESTS / name) for name in _TEST.findall(page.read_text(encoding="utf-8")))
+    yield from ((name, TESTS / name) for name in _TEST.findall(text))
+    yield from ((name, REPOSITORY / "molecule" / name / "molecule.yml") for name in _SCENARIO.findall(text))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
