@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from .redaction import shown
+
 #: Consequence of a check that fails before the first change.
 NOTHING_CHANGED = "nothing was changed"
 
@@ -158,6 +160,11 @@ class Problem:
     remedy: str = ""
     reason: Reason = field(kw_only=True)
     severity: Severity = field(default=Severity.ERROR, kw_only=True)
+
+    def __post_init__(self) -> None:
+        # Keys and values of documents, and of states on hosts, are quoted: no terminal is to obey them.
+        for name in ("what", "where", "remedy"):
+            object.__setattr__(self, name, shown(getattr(self, name)))
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text in any field of a document that would be a template, a command or a line of a unit: refused, or taken as text.
 
+What is said of it commands no terminal.
+
 Every field has rows with values (``test_field_effects``, ``test_host_field_effects``); here hostile text stands in the
 place of each text and of each key in them.
 """
@@ -26,8 +28,8 @@ Object = dict[str, Any]
 
 DIRECTIVE = "ExecStartPre=+/bin/touch /root/mark"
 HOSTILE = (
-    f"a\r\n{DIRECTIVE}\r{DIRECTIVE}\r\n[Service]\n$(id) `id` ${{HOME}} %n '; id; ' \"; id; \" "
-    "{{ lookup('pipe', 'id') }} -o ProxyCommand=id ../../x"
+    f"\x1b]0;owned\x07\x9b2J\u202ea\r\n{DIRECTIVE}\r{DIRECTIVE}\r\n[Service]\n$(id) `id` ${{HOME}} %n '; id; ' "
+    "\"; id; \" {{ lookup('pipe', 'id') }} -o ProxyCommand=id ../../x"
 )
 #: path → a value of the field, and what it needs around it
 ROWS: dict[str, tuple[Any, Object]] = {
@@ -80,6 +82,7 @@ def test_every_field_takes_hostile_text_as_text_or_not_at_all() -> None:
     refused = {path: told for path, told in said if told}
     assert [path for path, told in refused.items() if path.split(".")[1].removesuffix("[]") not in told] == []
     assert len(refused) > 100, "or nothing was refused"
+    assert [told for told in refused.values() if not told.replace("\n", "").isprintable()] == []
 
 
 # The estimators of single members are not in the trees that are looked at here; their units are made in the same place.

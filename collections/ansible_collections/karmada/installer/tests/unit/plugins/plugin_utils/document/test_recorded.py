@@ -140,6 +140,19 @@ def test_every_other_part_has_its_form(field: str, value: Any) -> None:
     assert refusal_of(replace(whole(), **{field: value}))
 
 
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        {"cp1": {**HOST, "address": "\x9b2J\u202e"}},
+        {"cp1": {**HOST, "\x1b]0;owned\x07": 1}},
+        {"\x1b[2J": {**HOST, "name": "\x1b[2J"}},
+    ],
+    ids=["value", "field", "name"],
+)
+def test_what_a_host_has_written_commands_no_terminal(hosts: dict[str, Any]) -> None:
+    assert refusal_of(replace(whole(), hosts=hosts)).isprintable()
+
+
 def test_of_many_problems_a_few_are_told() -> None:
     hosts = {f"h{number}": {"name": f"h{number}", "address": "x"} for number in range(20)}
     said = refusal_of(replace(whole(), hosts=hosts))
