@@ -13,8 +13,13 @@ from ansible_collections.karmada.installer.tests.unit.support import documentati
 REPOSITORY = documentation.REPOSITORY
 TESTS = Path(__file__).parents[2]
 PAGES = documentation.pages()
+ARCHITECTURE = REPOSITORY / "docs/architecture.md"
+COLLECTION = TESTS.parent
+#: Where the page of the architecture says that its paths begin; a name alone is in the package whose row it stands in.
+BEGINNINGS = ("plugins/plugin_utils", "plugins/plugin_utils/*", "plugins", "roles", "playbooks", ".")
 
 _TEST = re.compile(r"`((?:unit|contract)/[\w/]*test_\w+\.py)`")
+_CODE = re.compile(r"`([\w/.]+\.(?:py|ya?ml))(?::(\w+))?`")
 _SCENARIO = re.compile(r"\bscenario\s+`(\w+)`")
 
 
@@ -39,6 +44,25 @@ def test_sections_that_a_page_links_are_there(page: Path) -> None:
         if anchor and anchor not in documentation.anchors((page.parent / file) if file else page)
     ]
     assert lacking == []
+
+
+def lacking_code(text: str) -> list[str]:
+    """Files, and functions in them, that a page of the architecture names and that are not there."""
+    lacking = []
+    for name, function in _CODE.findall(text):
+        files = [file for each in BEGINNINGS for file in COLLECTION.glob(f"{each}/{name}")]
+        files += [REPOSITORY / name] if (REPOSITORY / name).exists() else []
+        if not any(f"def {function}(" in file.read_text(encoding="utf-8") if function else True for file in files):
+            lacking.append(f"{name}:{function}" if function else name)
+    return lacking
+
+
+def test_code_that_the_architecture_names_is_there() -> None:
+    """Somebody who opens the page for the first time finds by it, in two minutes each, where things live."""
+    text = ARCHITECTURE.read_text(encoding="utf-8").replace("`site.karmada.yml`", "a file of the user's")
+    assert len(_CODE.findall(text)) > 30
+    assert lacking_code(text) == []
+    assert lacking_code("`members/gone.py`, `members/leave.py:went`") == ["members/gone.py", "members/leave.py:went"]
 
 
 def test_pages_name_something() -> None:
