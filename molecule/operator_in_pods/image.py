@@ -77,6 +77,8 @@ def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None) -> None:
     _run([*galaxy, "build", f"--output-path={build}", str(source)])
     (artifact,) = build.glob("*.tar.gz")
     _run([*galaxy, "install", "--offline", f"--collections-path={karmada}/collections", str(artifact)])
+    if not (karmada / "collections/ansible_collections/karmada/installer/MANIFEST.json").is_file():
+        raise LabError("ansible-galaxy has not installed the collection")
     shutil.copytree(
         PROJECT / "operator/karmada_operator",
         karmada / "operator/karmada_operator",
@@ -94,9 +96,11 @@ def product(lab: Lab, root: Path, folder: Path, artifacts: Path | None) -> None:
         shutil.copytree(artifacts / "karmada", folder / "opt/artifacts/karmada", ignore=ours)
 
 
-def _run(words: Sequence[str], **environment: str) -> None:
+def _run(words: Sequence[str], **more: str) -> None:
+    # With the settings of the checkout, ansible-galaxy would find the collection installed there.
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("ANSIBLE_")}
     done = subprocess.run(
-        words, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        words, env={**environment, **more}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise LabError(f"{words[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
