@@ -30,7 +30,7 @@ from operator_tests.stand_ins import GROUP, KIND, PREFIX, live, widget
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 ORDER = Order(Operation.INSTALL, "u", 3)
 REAL = kinds.load()["KarmadaDeployment"]
-RUN = {"id": "r"}
+RUN = {"id": "r", "playbook": "karmada.installer.install", "startTime": "2026-11-23T00:00:00Z"}
 READY = {"type": "Ready", "status": "True", "reason": "AllReady", "message": ""}
 REPORT = {"phase": "Completed", "installed": True, "observedGeneration": 3, "conditions": [READY]}
 tasks = st.builds(Task, st.just("P"), st.sampled_from([*REAL.phases, "report", "other", ""]), st.just("T"))

@@ -208,8 +208,11 @@ def test_a_missing_spec_is_stored_with_every_default(judge: Judge) -> None:
     assert answer["spec"]["installCRD"] is True
 
 
-@pytest.mark.parametrize("storage", ["volumeClaim", "emptyDir"])
-def test_what_is_reported_fits_the_status_of_the_schema(judge: Judge, api_server: Any, storage: str) -> None:
+@pytest.mark.parametrize("members", [1, 3000])
+@pytest.mark.parametrize("storage", ["volumeClaim", "emptyDir", "hostPath", "external", "directory"])
+def test_what_is_reported_fits_the_status_of_the_schema(
+    judge: Judge, api_server: Any, storage: str, members: int
+) -> None:
     document = manifest.parse(corpus_files.named("empty_spec").text)
     document["metadata"]["name"] = "with-status"
     assert judge.create(document, dry_run=False)[0] == 201
@@ -220,7 +223,10 @@ def test_what_is_reported_fits_the_status_of_the_schema(judge: Judge, api_server
         karmada_version="v1.18.2",
         kubernetes_version="v1.35.4",
         components=[report.ComponentStatus("karmada-apiserver", 2, 1)],
-        members=[report.MemberStatus("member1", "Push", "v1.35.4", True, "ClusterReady", "2026-11-21T04:00:00Z")],
+        members=[
+            report.MemberStatus(f"member{each}", "Push", "v1.35.4", True, "ClusterReady", "2026-11-21T04:00:00Z")
+            for each in range(members)
+        ],
         api_ready=True,
         aggregated_ready=True,
         crds_installed=True,

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from ..etcd.client import EndpointStatus
 from ..members.broken import BrokenMember
@@ -29,6 +29,10 @@ MESSAGE_LENGTH = 4096
 MOST_PROBLEMS = 64
 #: Changes that the schema of the status allows.
 MOST_CHANGES = 1024
+#: Members, components and certificates that the schema of the status allows.
+MOST_MEMBERS, MOST_COMPONENTS, MOST_CERTIFICATES = 1000, 1024, 64
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
             {**each, "lastTransitionTime": _last_transition(each, former or {}, observed.now)} for each in conditions
         ],
         "components": [
-            {"name": each.name, "desired": each.desired, "ready": each.ready} for each in observed.components
+            {"name": each.name, "desired": each.desired, "ready": each.ready}
+            for each in _first(observed.components, MOST_COMPONENTS, lambda each: each.ready >= each.desired)
         ],
         **({"hosts": [_host(each) for each in observed.hosts]} if observed.hosts else {}),
         "etcd": {
@@ -149,14 +154,40 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
             "ready": observed.etcd_ready,
             "endpoints": [_etcd_endpoint(each) for each in observed.etcd_endpoints],
         },
-        "members": _members(observed),
-        "certificates": [{"name": name, "notAfter": end} for name, end in observed.certificates.items()],
+        **_of_members(observed),
+        **_of_certificates(observed.certificates),
         "changes": [each.plain for each in observed.changes[:MOST_CHANGES]],
         "changesTotal": len(observed.changes),
         "problems": [
             {key: text[:MESSAGE_LENGTH] for key, text in each.plain.items()}
             for each in problems(observed)[:MOST_PROBLEMS]
         ],
+    }
+
+
+def _first(items: Sequence[T], most: int, order: Callable[[T], Any]) -> Sequence[T]:
+    """As many items as a status may have; where that is not all, the first in this order."""
+    return items if len(items) <= most else sorted(items, key=order)[:most]
+
+
+def _of_members(observed: Observation) -> dict[str, Any]:
+    """Members, and how many are ready of all."""
+    found = _members(observed)
+    names = {each["name"] for each in found} | set(observed.wanted_members)
+    ready = sum(bool(each["ready"]) for each in found)
+    return {
+        "membersReady": f"{ready}/{len(names)}",
+        "members": _first(found, MOST_MEMBERS, lambda each: each["ready"]),
+    }
+
+
+def _of_certificates(certificates: Mapping[str, str]) -> dict[str, Any]:
+    """Certificates, and the end of the first."""
+    entries = [{"name": name, "notAfter": end} for name, end in certificates.items()]
+    ends = {each["notAfter"]: datetime.fromisoformat(each["notAfter"]) for each in entries}
+    return {
+        **({"nextExpiry": min(ends, key=lambda end: ends[end])} if ends else {}),
+        "certificates": _first(entries, MOST_CERTIFICATES, lambda each: ends[each["notAfter"]]),
     }
 
 

@@ -22,7 +22,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report.report im
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.changes import StepChange
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SINCE = (NOW - timedelta(hours=5)).isoformat()
@@ -143,6 +143,42 @@ def test_ready_says_the_same_as_the_phase_and_as_all_other_conditions(observed: 
 @given(OBSERVED)
 def test_every_field_and_value_of_the_report_is_one_that_the_schema_has(observed: Observation) -> None:
     check(report.status(observed), schema()["properties"]["status"], "status")
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.integers(0, 3000),
+    st.sets(st.integers(0, 2999), max_size=40),
+    st.integers(0, 300),
+    st.sampled_from(["volumeClaim", "hostPath", "emptyDir", "external", "directory"]),
+)
+def test_however_many_there_are_what_is_wrong_fits_into_the_status(
+    number: int, lost: set[int], certificates: int, storage: str
+) -> None:
+    names = [f"{index:04d}{'m' * 44}" for index in range(number)]
+    observed = replace(
+        WORKING,
+        members=[replace(MEMBER, name=name, ready=index not in lost) for index, name in enumerate(names)],
+        wanted_members=names,
+        components=[
+            ComponentStatus(f"karmada-scheduler-estimator-{name}", 1, int(index not in lost))
+            for index, name in enumerate(names)
+        ],
+        certificates={
+            f"karmada-scheduler-estimator-{index:04d}{'m' * 44}": (NOW + timedelta(days=1 + index % 97)).isoformat()
+            for index in range(certificates)
+        },
+        etcd_storage=storage,
+    )
+    found = report.status(observed)
+    assert list(crd.structure_findings(found, schema()["properties"]["status"])) == []
+    broken = {names[index] for index in lost if index < number}
+    assert {each["name"] for each in found["members"] if not each["ready"]} == broken
+    assert {each["name"][-48:] for each in found["components"] if not each["ready"]} == broken
+    assert found["membersReady"] == f"{number - len(broken)}/{number}"
+    if certificates:
+        assert found["nextExpiry"] == min(observed.certificates.values())
+        assert found["nextExpiry"] in {each["notAfter"] for each in found["certificates"]}
 
 
 def check(value: Any, definition: dict[str, Any], path: str) -> None:
