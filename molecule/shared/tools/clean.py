@@ -9,20 +9,26 @@ and are taken in the order given: first the host cluster, because a control plan
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 LAB = Path(__file__).resolve().parents[3] / "lab" / "lab"
 OURS = "--selector=app.kubernetes.io/managed-by=karmada-installer"
 SCENARIOS = "--selector=karmada-installer/scenario"
 PROPAGATED = "--selector=karmada.io/managed=true"
+OPERATOR = "--selector=app.kubernetes.io/part-of=karmada-installer"
+DEFINITION = "customresourcedefinition/karmadadeployments.installer.karmada.io"
 RIGHTS = "clusterroles,clusterrolebindings"
 LEFTOVERS = (
     ("namespaces", OURS),
     ("namespaces", SCENARIOS),
     (RIGHTS, OURS),
+    (RIGHTS, OPERATOR),
+    (DEFINITION, "--ignore-not-found"),
     ("customresourcedefinitions", OURS),
     (RIGHTS, PROPAGATED),
     ("deployments,services,configmaps", "--all-namespaces", PROPAGATED),
@@ -34,6 +40,31 @@ def lab(*arguments: str) -> str:
     return subprocess.run([str(LAB), *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
+def release(kubectl: str, kubeconfig: Path) -> None:
+    """Take the finalizers from objects whose operator is gone: nobody else would."""
+    command = [kubectl, f"--kubeconfig={kubeconfig}"]
+    listed = subprocess.run(
+        [*command, "get", "karmadadeployments", "--all-namespaces", "--output=json"],
+        check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    # It fails where there is no such kind.
+    for each in json.loads(listed.stdout)["items"] if listed.returncode == 0 else ():
+        meta = each["metadata"]
+        patch = ["--type=merge", '--patch={"metadata":{"finalizers":null}}']
+        where = [f"--namespace={meta['namespace']}", "karmadadeployment", meta["name"]]
+        subprocess.run([*command, "patch", *where, *patch], check=True, stdout=subprocess.DEVNULL)
+
+
+def delete(kubectl: str, kubeconfig: Path, cluster: str, what: Sequence[str]) -> None:
+    """Delete, and print what was there."""
+    done = subprocess.run(
+        [kubectl, f"--kubeconfig={kubeconfig}", "delete", *what, "--timeout=180s"],
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    removed = [line for line in done.stdout.splitlines() if "deleted" in line]
+    print("".join(f"{cluster}: {line}\n" for line in removed), end="")
+
+
 def main() -> int:
     """Remove; what was there is printed."""
     kubectl = lab("artifacts", "path", "kubectl")
@@ -41,13 +72,11 @@ def main() -> int:
         for cluster in sys.argv[1:]:
             kubeconfig = Path(scratch) / cluster
             lab("kubeconfig", cluster, "--output", str(kubeconfig))
+            # An operator would put things back, and give what is released its finalizer again.
+            delete(kubectl, kubeconfig, cluster, ("deployments", "--all-namespaces", OPERATOR))
+            release(kubectl, kubeconfig)
             for what in LEFTOVERS:
-                done = subprocess.run(
-                    [kubectl, f"--kubeconfig={kubeconfig}", "delete", *what, "--timeout=180s"],
-                    check=True, stdout=subprocess.PIPE, text=True,
-                )  # fmt: skip
-                removed = [line for line in done.stdout.splitlines() if "deleted" in line]
-                print("".join(f"{cluster}: {line}\n" for line in removed), end="")
+                delete(kubectl, kubeconfig, cluster, what)
     return 0
 
 
