@@ -55,6 +55,7 @@ class Way:
     ``press`` is pressed as soon as the screen says ``press_at``. ``callback`` is the output that was chosen; only ours
     has a width. ``ends`` is the exit code, ``lines`` the greatest number of lines. ``faulty`` says what is wrong with
     what is printed today: the snapshot is what should be, and a way that prints it is told to lose that mark.
+    ``varies`` has regular expressions and what takes their place, for what varies in this way alone.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Way:
     ends: int = 0
     lines: int | None = None
     faulty: str = ""
+    varies: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def file(self) -> Path:
@@ -215,6 +217,8 @@ def judged(way: Way, gone: Gone, *, accept: bool) -> tuple[str, list[str]]:
         wrong.append("more than one bar on the screen at once")
     places = {str(CHECKOUT): "checkout folder", sys.prefix: "venv folder"}
     text = f"$ {way.typed.strip()}\n{printed.plain(shown, places)}"
+    for pattern, name in way.varies.items():
+        text = re.sub(pattern, name, text)
     if accept and not way.faulty:
         way.file.parent.mkdir(exist_ok=True)
         way.file.write_text(text, encoding="utf-8")

@@ -163,6 +163,7 @@ def _judged(gone: ways.Gone, monkeypatch: pytest.MonkeyPatch, tmp_path, **more) 
         (ways.Gone(0, "ok   0.2 s  Look\n", frames=["[##..]  " + "a b " * 20]), {}, "too wide"),
         (ways.Gone(0, "ok   0.2 s  Looked\n"), {"faulty": "it looks"}, ""),
         (ways.Gone(0, "ok   0.2 s  Look\n"), {"faulty": "it looks"}, "is right now, and marked: it looks"),
+        (ways.Gone(0, "ok   0.2 s  Looked\n"), {"varies": {"Look(ed)?": "Look"}}, ""),
         (ways.Gone(3, "ok   0.2 s  Looked\n"), {"faulty": "it looks"}, "ended with 3"),
     ],
 )
