@@ -10,6 +10,7 @@ and are taken in the order given: first the host cluster, because a control plan
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ PROPAGATED = "--selector=karmada.io/managed=true"
 OPERATOR = "--selector=app.kubernetes.io/part-of=karmada-installer"
 DEFINITION = "customresourcedefinition/karmadadeployments.installer.karmada.io"
 RIGHTS = "clusterroles,clusterrolebindings"
+OF_OTHERS = re.compile("/karmada-(agent|impersonator|controller-manager:)")
+NAMESPACES_OF_OTHERS = ("namespaces", "karmada-cluster", "karmada-system", "--ignore-not-found")
 LEFTOVERS = (
     ("namespaces", OURS),
     ("namespaces", SCENARIOS),
@@ -55,6 +58,13 @@ def release(kubectl: str, kubeconfig: Path) -> None:
         subprocess.run([*command, "patch", *where, *patch], check=True, stdout=subprocess.DEVNULL)
 
 
+def rights_of_others(kubectl: str, kubeconfig: Path) -> list[str]:
+    """Rights that Karmada's own tools make on a member, which have no label of anybody."""
+    command = [kubectl, f"--kubeconfig={kubeconfig}", "get", RIGHTS, "--output=name"]
+    names = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    return [each for each in names if OF_OTHERS.search(each)]
+
+
 def delete(kubectl: str, kubeconfig: Path, cluster: str, what: Sequence[str]) -> None:
     """Delete, and print what was there."""
     done = subprocess.run(
@@ -75,8 +85,10 @@ def main() -> int:
             # An operator would put things back, and give what is released its finalizer again.
             delete(kubectl, kubeconfig, cluster, ("deployments", "--all-namespaces", OPERATOR))
             release(kubectl, kubeconfig)
-            for what in LEFTOVERS:
+            for what in (*LEFTOVERS, NAMESPACES_OF_OTHERS):
                 delete(kubectl, kubeconfig, cluster, what)
+            if rights := rights_of_others(kubectl, kubeconfig):
+                delete(kubectl, kubeconfig, cluster, rights)
     return 0
 
 
