@@ -80,8 +80,8 @@ _HEAD = 17
 _HERE = frozenset({CONTROL, "localhost"})
 #: Weight of an include in the bar; what it brings is not known before.
 _INCLUDE_WEIGHT = 8
-#: Lines that a hint has at most.
-_HINT_LINES = 2
+#: Lines of a hint that is shown whole, and lines of one that is longer.
+_WHOLE_HINT, _CUT_HINT = 3, 2
 #: Most hosts that a line names.
 _HOSTS_NAMED = 3
 #: Change of a step → the same as a check tells it.
@@ -368,9 +368,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # ansible-core ships no ty
             if note not in self._told:
                 self._told.add(note)
                 lines = layout.wrapped(note, "  ")
-                if note.startswith("hint:") and len(lines) > _HINT_LINES:
+                if note.startswith("hint:") and len(lines) > _WHOLE_HINT:
                     # All of it is in the result of the step.
-                    lines = [*lines[: _HINT_LINES - 1], f"{lines[_HINT_LINES - 1][: layout.WIDTH - 2].rstrip()} …"]
+                    lines = [*lines[: _CUT_HINT - 1], f"{lines[_CUT_HINT - 1][: layout.WIDTH - 2].rstrip()} …"]
                 self._lines(lines, constants.COLOR_WARN if note.startswith("warning:") else None)
         for difference in step.diffs:
             self._line(difference)

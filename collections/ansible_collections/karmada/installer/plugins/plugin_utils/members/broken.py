@@ -54,7 +54,7 @@ def reason_and_next_step(error: Exception) -> tuple[str, str]:
     reasons = [f"{each.where}: {each.what}" if each.where else each.what for each in error.problems]
     if error.consequence != NOTHING_CHANGED:
         reasons.append(error.consequence)
-    remedies = dict.fromkeys(each.remedy for each in error.problems if each.remedy)
+    remedies = dict.fromkeys(each.remedy.rstrip(".") for each in error.problems if each.remedy)
     return shown("; ".join(reasons)), "; ".join([*remedies, "then run again"]) if remedies else _RUN_AGAIN
 
 

@@ -50,7 +50,7 @@ class About:
 def text(observed: Observation, about: About) -> str:
     """Report in lines of 80 columns, as far as paths and addresses allow."""
     there = bool(observed.components)
-    lines = [_headline(observed, about), *_check(about)]
+    lines = [*wrapped(_headline(observed, about)), *_check(about)]
     attention = _attention(observed) if there or observed.broken_members else []
     if attention:
         lines += ["", "Needs attention:", *attention]

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -92,8 +93,8 @@ def _answer(before: Any, release: Release) -> Callable[[int, FrameType | None], 
 
 
 def _farewell() -> str:
-    """Line for who has stopped a run by Ctrl-C."""
-    where = f"Stopped at: {_step}" if _step else "Stopped."
+    """Lines for who has stopped a run by Ctrl-C."""
+    where = textwrap.fill(f"Stopped at: {_step}" if _step else "Stopped.", 80)
     return f"\n{where}\nRun the same command again: it goes on from there.\n"
 
 

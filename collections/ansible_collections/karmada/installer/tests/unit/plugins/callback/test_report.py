@@ -48,8 +48,8 @@ PROBLEM = "1 problem; nothing was changed:\n  - prod.yaml: spec.modee: is not a 
 #: Name → arguments of ``speak``, or the rest of the task.
 STEPS_OF_PLAY: dict[str, dict[str, Any]] = {
     "Issue keys": {"result": {"changed": True, "changes": ["created Secret a/b", "created Secret a/c"]}},
-    "Start the API server": {"say": [f"waiting for {LONG}", "warning: it is slow", f"hint: {LONG} {LONG}"]},
-    "Say it again": {"say": ["warning: it is slow"]},
+    "Start the API server": {"say": [f"waiting for {LONG}", "warning: it is slow", f"hint: {LONG} {LONG} {LONG}"]},
+    "Say it again": {"say": ["warning: it is slow", f"hint: {LONG} {LONG[:60]}"]},
     "Never done": {},
     "A title that is longer than a line of a terminal has columns, which happens to the best": {},
     "Show a value": {},
@@ -101,6 +101,9 @@ def test_a_run_in_a_pipe(site: Path) -> None:
         "  hint: Deployment karmada/prod-scheduler: 0 of 1 replicas are available; pod",
         "  prod-scheduler-x: ContainerCreating Deployment karmada/prod-scheduler: 0 of …",
         "ok T  Say it again",
+        "  hint: Deployment karmada/prod-scheduler: 0 of 1 replicas are available; pod",
+        "  prod-scheduler-x: ContainerCreating Deployment karmada/prod-scheduler: 0 of 1",
+        "  replicas are avail",
         "ok T  A title that is longer than a line of a terminal has columns,",
         "                 which happens to the best",
         "ok T  Show a value",

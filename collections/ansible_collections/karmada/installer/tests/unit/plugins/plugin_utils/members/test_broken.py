@@ -30,6 +30,10 @@ WRONG = Problem(
     [
         (ProblemsError(WRONG), ("spec.members[m1].secretRef: it does not answer", "mend its address; then run again")),
         (
+            ProblemsError(Problem("it is no kubeconfig", "", "Put one there.", reason=Reason.INVALID_KUBECONFIG)),
+            ("it is no kubeconfig", "Put one there; then run again"),
+        ),
+        (
             ProblemsError(
                 [WRONG, Problem("and it is late", "", "mend its address", reason=Reason.MEMBER_UNREACHABLE)],
                 "its accounts stay",

@@ -52,10 +52,11 @@ ABOUT = block.About(
 )
 
 
-def test_what_is_not_installed_is_said_in_a_line() -> None:
+def test_what_is_not_installed_is_said_in_a_sentence() -> None:
     nowhere = replace(ABOUT, installed=False, kubeconfig="", changes=[])
     assert block.text(NOTHING, nowhere).splitlines() == [
-        "Karmada control plane prod: not installed in namespace karmada of the host cluster",
+        "Karmada control plane prod: not installed in namespace karmada of the host",
+        "cluster",
         "report       prod.report.json",
     ]
 

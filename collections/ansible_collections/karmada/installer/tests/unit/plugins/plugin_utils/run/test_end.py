@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import end
 from ansible_collections.karmada.installer.tests.unit.support.ansible_commands import CHECKOUT
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
@@ -160,6 +161,17 @@ def holder(api: StubApi) -> str:
     leases = [each for (prefix, _, _), each in api.objects.items() if prefix.endswith("/leases")]
     assert len(leases) == 1, "it is no test if the lock was not taken"
     return str(leases[0]["spec"]["holderIdentity"])
+
+
+def test_where_a_run_has_stopped_is_said_in_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(end, "_step", "Register the APIs of the optional components, and take away those of the others")
+    lines = end._farewell().splitlines()
+    assert lines[1:3] == [
+        "Stopped at: Register the APIs of the optional components, and take away those of",
+        "the others",
+    ]
+    monkeypatch.setattr(end, "_step", "")
+    assert end._farewell().splitlines()[1] == "Stopped."
 
 
 @pytest.mark.parametrize(
