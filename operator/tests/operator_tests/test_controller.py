@@ -251,7 +251,7 @@ def test_no_object_installs_into_a_namespace_that_does_not_allow_it(
         assert "finalizers" not in live(api, "x")["metadata"], "nothing was done, so nothing holds it"
         assert operator.executor.started.empty()
         api.faults.append(Fault("status", "GET", "/api/v1/namespaces/b", status=403, times=3))
-        until(lambda: not api.faults)
+        until(lambda: api.faults[0].times == 0)
         assert condition(api, "Paused") == "True MissingPermission"
         allowed = {"name": "b", "annotations": {wishes.ALLOWED_FROM: "other, a"}}
         api.put("api/v1/namespaces", {"kind": "Namespace", "metadata": allowed})
