@@ -43,6 +43,7 @@ LEFT_OUT = (
     "./dev",
 )
 USER = "karmada:x:65532:65532::/nonexistent:/usr/sbin/nologin\n"
+IDENTITY, ENTRYPOINT = "65532:65532", ["python", "-m", "karmada_operator"]
 SETTINGS = {
     "PATH": f"{newest.VENV}/bin:/usr/bin:/bin",
     "PYTHONPATH": "/opt/karmada/operator:/opt/karmada/collections",
@@ -135,9 +136,9 @@ def write(target: Path, reference: str, layers: Sequence[Path]) -> None:
             "architecture": "amd64",
             "os": "linux",
             "config": {
-                "User": "65532:65532",
+                "User": IDENTITY,
                 "Env": [f"{name}={text}" for name, text in SETTINGS.items()],
-                "Entrypoint": ["python", "-m", "karmada_operator"],
+                "Entrypoint": ENTRYPOINT,
             },
             "rootfs": {"type": "layers", "diff_ids": digests},
         }

@@ -144,7 +144,9 @@ class Controller:
         self._writer.tell(
             key,
             seen.uid,
-            lambda told: replace(told, unready=verdict.unready, unanswered=found.trouble, members=found.members),
+            lambda told: replace(
+                told, unready=verdict.unready, unanswered=found.trouble, members=found.members, listed=seen.members
+            ),
         )
 
     def _look_at_inputs(self, key: Key) -> None:

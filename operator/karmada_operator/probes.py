@@ -142,6 +142,9 @@ class Probes:
                 news, target.finding = followed and found != target.finding, found
                 if followed:
                     self._add(target, pause * random.uniform(0.9, 1.1))  # noqa: S311 - as above
+            if not followed and target.client:
+                # Opened while it was forgotten.
+                target.client.close()
             if news:
                 self._listener(target.instance)
 

@@ -57,7 +57,8 @@ class Seen:
     """What of an object decides. ``version`` orders what was seen and decides nothing.
 
     ``settled``: its status says that this generation was carried out. ``elsewhere`` is the namespace of this cluster
-    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names.
+    that it asks for, if that is not its own. ``references`` are (kind, name) of what its document names, ``members``
+    the names of its members.
     """
 
     uid: str
@@ -69,6 +70,7 @@ class Seen:
     settled: bool = False
     elsewhere: str = ""
     references: tuple[tuple[str, str], ...] = ()
+    members: frozenset[str] = frozenset()
     version: str = field(default="", compare=False)
 
 

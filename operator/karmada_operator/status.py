@@ -58,6 +58,8 @@ class Told:
     #: Reason why the control plane does not answer now; and its members now, None if they were not listed.
     unanswered: str = ""
     members: tuple[Member, ...] | None = None
+    #: Names of the members that the document lists: others may be lost without the control plane being unready.
+    listed: frozenset[str] = frozenset()
 
     def having(self, *conditions: Condition) -> Told:
         """The same with these conditions."""
@@ -182,6 +184,8 @@ def composed(
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     if told.members is not None:
         base["members"] = _members(base, former, told.members, moment)
+        total = str(base.get("membersReady") or "").partition("/")[2] or len(told.members)
+        base["membersReady"] = f"{sum(each.ready for each in told.members)}/{total}"
     conditions.update(_now(base, conditions, told))
     base["conditions"] = [
         {**each, "lastTransitionTime": _since(each, before.get(kind), moment)}
@@ -223,11 +227,12 @@ def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], t
 
     found = {}
     if told.members is not None:
-        lost = [str(each["name"]) for each in base["members"] if not each.get("ready")]
+        listed = [each for each in base["members"] if each["name"] in told.listed]
+        lost = [str(each["name"]) for each in listed if not each.get("ready")]
         if lost:
             text = f"not ready, or not as listed: {', '.join(lost)}"
             found["MembersReady"] = condition("MembersReady", False, "NotReady", text)
-        elif not any(each.get("message") for each in base["members"]):
+        elif not any(each.get("message") for each in listed):
             found["MembersReady"] = condition("MembersReady", True, "AllReady", "all listed members are ready")
     if told.unready:
         found["ComponentsReady"] = condition("ComponentsReady", False, "ComponentsNotReady", "; ".join(told.unready))

@@ -47,6 +47,7 @@ def seen_of(obj: Object, finalizer: str) -> Seen:
         keep=any(labels.get(name) == "true" for name in KEEP_LABELS),
         elsewhere=_elsewhere(obj),
         references=inputs.references(obj.get("spec")),
+        members=frozenset(str(each.get("name")) for each in (obj.get("spec") or {}).get("members") or ()),
         settled=ready and status.get("observedGeneration") == generation,
         version=str(meta.get("resourceVersion", "")),
     )

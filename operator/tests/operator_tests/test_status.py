@@ -75,10 +75,12 @@ WORKING = {
 
 
 def test_a_member_that_is_lost_between_runs_is_told_with_the_time_and_so_is_its_return() -> None:
-    lost = Told(report=WORKING, members=(Member("m1", False, "ClusterNotReachable"),))
+    unreachable = (Member("m1", False, "ClusterNotReachable"),)
+    lost = Told(report={**WORKING, "membersReady": "1/1"}, members=unreachable, listed=frozenset({"m1"}))
     first = composed({}, lost, NOW)
     member = {"name": "m1", "ready": False, "reason": "ClusterNotReachable"}
     assert first["members"] == [{**member, "lastTransitionTime": "2026-11-23T00:00:00Z"}]
+    assert first["membersReady"] == "0/1"
     assert conditions(first)["MembersReady"]["message"] == "not ready, or not as listed: m1"
     assert conditions(first)["Ready"]["reason"] == "NotReady"
     assert conditions(first)["ComponentsReady"]["status"] == "True"
@@ -93,17 +95,24 @@ def test_a_member_that_becomes_ready_after_the_run_makes_the_control_plane_ready
     parts = [{**each, "status": "False"} if each["type"] in ("Ready", "MembersReady") else each for each in PARTS]
     joining = {"name": "m1", "ready": False, "reason": "ClusterNotReachable"}
     report = {**REPORT, "conditions": parts, "members": [joining]}
-    now_ready = (Member("m1", True, "ClusterReady"),)
-    found = composed({}, Told(report=report, members=now_ready), NOW)
+    now_ready, listed = (Member("m1", True, "ClusterReady"),), frozenset({"m1", "m2"})
+    found = composed({}, Told(report=report, members=now_ready, listed=listed), NOW)
     assert {kind: each["status"] for kind, each in conditions(found).items()} == {
         each["type"]: "True" for each in PARTS
     }
     broken = {**report, "members": [{**joining, "message": "its registration failed"}]}
-    found = composed({}, Told(report=broken, members=now_ready), NOW)
+    found = composed({}, Told(report=broken, members=now_ready, listed=listed), NOW)
     assert conditions(found)["MembersReady"]["status"] == "False", "a run has to mend it"
-    unlisted = {**report, "members": [{"name": "m2", "ready": False, "reason": "NotJoined"}]}
-    found = composed({}, Told(report=unlisted, members=now_ready), NOW)
+    absent = {**report, "members": [{"name": "m2", "ready": False, "reason": "NotJoined"}]}
+    found = composed({}, Told(report=absent, members=now_ready, listed=listed), NOW)
     assert conditions(found)["Ready"]["status"] == "False"
+
+
+def test_a_member_that_the_document_does_not_list_may_be_lost() -> None:
+    told = Told(report=WORKING, members=(Member("m1", False, "ClusterNotReachable"),), listed=frozenset({"m2"}))
+    found = composed({}, told, NOW)
+    assert found["members"][0]["ready"] is False
+    assert conditions(found)["Ready"]["status"] == "True"
 
 
 def test_a_control_plane_that_does_not_answer_is_not_ready_with_the_reason() -> None:
