@@ -225,6 +225,34 @@ def test_a_first_process_that_is_killed_alone_shows_what_goes_on_without_it(tmp_
     assert ("It went on when its first process was gone" in done.stdout) is bool(survivors)
 
 
+#: Ends in order when it is asked to, and its child with it.
+_OBEYS = """
+import os, signal, sys, time
+child = os.fork()
+if child == 0:
+    time.sleep(600)
+def end(number, frame):
+    open("in-order", "w").close()
+    os.kill(child, signal.SIGKILL)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+signal.signal(getattr(signal, "SIG" + sys.argv[1]), end)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("HUP", 129)])
+def test_a_first_process_may_be_asked_to_end(tmp_path, name, code):
+    words = [sys.executable, TOOLS / "interrupt.py", "--at-line", "ready", "--first-alone", "--signal", name, "--"]
+    done = subprocess.run(
+        ["nohup", *words, sys.executable, "-c", _OBEYS, name], cwd=tmp_path,
+        capture_output=True, text=True, timeout=IN_VAIN_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (tmp_path / "in-order").exists()
+
+
 @pytest.mark.parametrize(("command", "code"), [("echo one; touch there; sleep 600", 137), ("exit 5", 5)])
 def test_a_command_is_killed_when_its_witness_says_so(tmp_path, command, code):
     words = [sys.executable, TOOLS / "interrupt.py", "--when", "sh -c 'test -e there'", "--", "sh", "-c", command]

@@ -3,14 +3,16 @@
 
     interrupt.py --record COURSE -- COMMAND...
     interrupt.py (--after SECONDS | --at-line PATTERN | --when WITNESS | --course COURSE --at SHARE) [--report FILE]
-        [--first-alone] -- COMMAND...
+        [--first-alone [--signal NAME]] -- COMMAND...
 
 Processes are found by their parents, as /proc has them, never by name. This program is the reaper of what its command
 leaves behind, so a process that made a session of its own, or whose parent is gone, is still found. Exit code 137 when
 the command was killed, else its own.
 
 --first-alone kills only the first process, as the kernel does that runs out of memory, and whoever cancels a job by its
-process group. The others are given a while to end by themselves; exit code 98 when one does not.
+process group. The others are given a while to end by themselves; exit code 98 when one does not. --signal sends it
+another signal than KILL, such as TERM or HUP, which it may act upon; the exit code is then 128 and the number of the
+signal.
 
 A playbook that goes on where another was killed is faster there, so time alone says little about how far it is.
 --record notes when an undisturbed run came to each of its tasks. --course and --at then find which task it was in
@@ -38,7 +40,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
-_KILLED = 137
+_SIGNALLED = 128
 _SURVIVED = 98
 #: How long what is left may take to notice that the first process is gone.
 _NOTICE_SECONDS = 20.0
@@ -95,10 +97,12 @@ def kill_all() -> int:
     return len(killed)
 
 
-def kill_first(first: int, seconds: float = _NOTICE_SECONDS) -> tuple[int, list[str]]:
-    """Kill one process; how many there were with its descendants, and the commands of those that do not end with it."""
+def kill_first(
+    first: int, sign: signal.Signals = signal.SIGKILL, seconds: float = _NOTICE_SECONDS
+) -> tuple[int, list[str]]:
+    """Signal one process; how many there were with its descendants, and the commands of those that outlive it."""
     there = [first, *descendants(parents(), first)]
-    os.kill(first, signal.SIGKILL)
+    os.kill(first, sign)
     deadline = time.monotonic() + seconds
     while (left := descendants(parents(), os.getpid())) and time.monotonic() < deadline:
         _reap()
@@ -189,7 +193,9 @@ def within_course(course: Course, share: float) -> tuple[str, float]:
     return line, round(max(0.0, at - seconds), 2)
 
 
-def run(command: list[str], trigger: Trigger, *, first_alone: bool = False) -> tuple[dict[str, object], Course]:
+def run(
+    command: list[str], trigger: Trigger, *, first_alone: bool = False, sign: signal.Signals = signal.SIGKILL
+) -> tuple[dict[str, object], Course]:
     """Run it with its output passed on, until its end or until it is to be killed, with all it started or alone."""
     become_reaper()
     started = time.monotonic()
@@ -216,13 +222,13 @@ def run(command: list[str], trigger: Trigger, *, first_alone: bool = False) -> t
     seconds = round(time.monotonic() - started, 2)
     finished = child.returncode
     trigger.close()
-    count, survivors = kill_first(child.pid) if first_alone and finished is None else (0, [])
+    count, survivors = kill_first(child.pid, sign) if first_alone and finished is None else (0, [])
     # What it left running in the background when it ended by itself is not ours to keep either.
     killed = kill_all() + count - len(survivors)
     reader.join(5)
     if finished is not None:
         return {"killed": False, "seconds": seconds, "rc": finished, "left_running": killed}, course
-    code = _SURVIVED if survivors else _KILLED
+    code = _SURVIVED if survivors else _SIGNALLED + sign
     found = {"killed": True, "seconds": seconds, "rc": code, "processes": killed, "last_line": last[0]}
     found |= {"survivors": survivors} if first_alone else {}
     return found | {"last_mark": course[-1][1] if course else ""}, course
@@ -240,14 +246,22 @@ def main() -> int:
     parser.add_argument("--at", type=float, default=0.5, metavar="SHARE", help="of the course, from 0 to 1")
     parser.add_argument("--report", type=Path, metavar="FILE", help="what happened, as JSON")
     parser.add_argument("--first-alone", action="store_true", help="kill the first process of the command only")
+    parser.add_argument(
+        "--signal", type=lambda name: signal.Signals[f"SIG{name}"], default=signal.SIGKILL, metavar="NAME"
+    )
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
+    if options.signal != signal.SIGKILL and not options.first_alone:
+        parser.error("--signal is for --first-alone: what everything is killed with is KILL")
+    if options.signal != signal.SIGKILL:
+        # What this program was told to ignore, as by nohup, its command would ignore as well.
+        signal.signal(options.signal, signal.SIG_DFL)
     trigger = Trigger(after=options.after, at_line=options.at_line, when=options.when or ())
     if options.course:
         task, after = within_course([(at, line) for at, line in json.loads(options.course.read_text())], options.at)
         trigger = Trigger(task=task, after=after)
         print(f"To be killed {after} s after: {task}", flush=True)
-    found, course = run(options.command, trigger, first_alone=options.first_alone)
+    found, course = run(options.command, trigger, first_alone=options.first_alone, sign=options.signal)
     if options.record:
         options.record.write_text(json.dumps(course) + "\n")
     if found["killed"]:
