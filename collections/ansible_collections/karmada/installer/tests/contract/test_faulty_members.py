@@ -22,9 +22,20 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import j
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
 from ansible_collections.karmada.installer.tests.contract.test_bulk_join import check_joined
 from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
-from ansible_collections.karmada.installer.tests.unit.support.simulated_members import FAULTY, WORDS, SimulatedMembers
+from ansible_collections.karmada.installer.tests.unit.support.simulated_members import (
+    FAULTY,
+    NAMESPACES,
+    WORDS,
+    SimulatedMembers,
+)
 
 GOOD = [f"sound-{number}" for number in range(6)]
+#: Nobody asks a member for a date, so one is sound with dates that do not exist.
+IMPOSSIBLE_DATES = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "kube-system", "uid": "id-of-the-first", "creationTimestamp": "2026-02-31T25:61:61+99:00"},
+}
 BAD = {f"faulty-{way}": way for way in FAULTY}
 #: This one, as a process of its own knows it.
 MODULE = "ansible_collections.karmada.installer.tests.contract.test_faulty_members"
@@ -50,6 +61,7 @@ def joined(api_server: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """The result of a join of all of them, and the names of what is on each."""
     folder = tmp_path_factory.mktemp("faulty")
     with SimulatedMembers(GOOD, BAD) as simulated:
+        simulated.members[GOOD[0]].put(NAMESPACES, IMPOSSIBLE_DATES)
         simulated.write_secrets(folder / "secrets")
         call = f"import sys; from {MODULE} import join_here; join_here(*sys.argv[1:])"
         arguments = (str(api_server.kubeconfig), str(folder / "secrets"), f"bulk-{uuid.uuid4().hex[:8]}")

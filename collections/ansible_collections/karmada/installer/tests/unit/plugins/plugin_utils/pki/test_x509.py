@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import re
 import socket
 import ssl
 import subprocess
@@ -286,6 +287,15 @@ def test_missing_and_unreadable():
     assert reasons(CLIENT, KeyPair(good.certificate, locked)) == ["The private key cannot be read."]
     with pytest.raises(ValueError, match="cannot be read"):
         reasons(CLIENT, good, KeyPair(b"junk", b""))
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["begin", "end"])
+def test_a_certificate_with_a_date_that_does_not_exist_is_unreadable(which):
+    good = issue(CLIENT)
+    content = ssl.PEM_cert_to_DER_cert(good.certificate.decode())
+    moment = re.findall(rb"[0-9]{12}Z", content)[which]
+    of_nobody = ssl.DER_cert_to_PEM_cert(content.replace(moment, moment[:2] + b"0231" + moment[6:])).encode()
+    assert reasons(CLIENT, KeyPair(of_nobody, good.key)) == ["The certificate cannot be read."]
 
 
 def flipped(pem: bytes, position: int, bit: int) -> bytes:
