@@ -34,7 +34,7 @@ GOOD = [f"sound-{number}" for number in range(6)]
 IMPOSSIBLE_DATES = {
     "apiVersion": "v1",
     "kind": "Namespace",
-    "metadata": {"name": "kube-system", "uid": "id-of-the-first", "creationTimestamp": "2026-02-31T25:61:61+99:00"},
+    "metadata": {"name": "kube-system", "uid": f"id-of-{GOOD[0]}", "creationTimestamp": "2026-02-31T25:61:61+99:00"},
 }
 BAD = {f"faulty-{way}": way for way in FAULTY}
 #: This one, as a process of its own knows it.
