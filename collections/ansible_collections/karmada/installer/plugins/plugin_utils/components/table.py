@@ -130,6 +130,8 @@ ETCD = Component(
     settings_file="etcd.yaml",
     keeps_data=True,
     metrics_port="metrics",
+    metrics_apart=True,
+    notifies_systemd=True,
     certificates=(_ETCD_SERVER, _ETCD_PEER, _ETCD_PEER_CLIENT),
     file_sets=(
         _certificate_files(_ETCD_SERVER, "server"),

@@ -242,6 +242,10 @@ class Component:
     for_everybody: bool = False
     #: Key of ``ports`` that serves metrics.
     metrics_port: str = ""
+    #: True if that port is at an address of its own.
+    metrics_apart: bool = False
+    #: True if it tells systemd that it has started.
+    notifies_systemd: bool = False
     #: It becomes ready only once its API is registered, so it must be reachable before.
     ready_when_registered: bool = False
     #: Names of files that it reads anew for each connection, so that a change restarts nothing. It reads all others
@@ -262,9 +266,13 @@ class Component:
         return self.name.removesuffix(f"-{self.member}") if self.member else self.name
 
     @property
-    def peers(self) -> bool:
-        """True if its processes form one cluster, in which each connects to the others."""
-        return any(call.component == self.name for call in self.calls)
+    def peer_ports(self) -> list[str]:
+        """Keys of ``ports`` at which its processes, which form one cluster, connect to one another; else empty."""
+        return [call.port for call in self.calls if call.component == self.name]
+
+    def address(self, where: Layout, port: str) -> str:
+        """Address at which it listens on a port of ``ports``."""
+        return where.metrics_address if self.metrics_apart and port == self.metrics_port else where.bind_address
 
     def for_member(self, member: str, place: int) -> Component:
         """Component of one member. ``place`` numbers those that share a host, so that each has its own ports."""

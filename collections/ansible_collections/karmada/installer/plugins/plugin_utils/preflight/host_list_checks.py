@@ -71,14 +71,8 @@ def _unheard(instance: Instance) -> Iterator[Problem]:
 def _looked_for(instance: Instance, host: Host, component: Component) -> list[tuple[str, int]]:
     """Addresses and ports at which others connect to a component of this host, and at which its health is checked."""
     where, ports = units.layout(instance, host, component, ""), component.listens(instance.spec)
-    if component is ETCD:
-        return [
-            (where.bind_address, ports["client"]),
-            (where.bind_address, ports["peer"]),
-            (where.metrics_address, ports["metrics"]),
-        ]
-    names = dict.fromkeys(name for name in (component.served_port, component.health.port) if name)
-    return [(where.bind_address, ports[name]) for name in names]
+    looked_for = (component.served_port, *component.peer_ports, component.health.port)
+    return [(component.address(where, name), ports[name]) for name in dict.fromkeys(looked_for) if name]
 
 
 def _direct_endpoint(instance: Instance) -> Iterator[Problem]:

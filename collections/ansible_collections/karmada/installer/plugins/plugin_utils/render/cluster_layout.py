@@ -89,7 +89,7 @@ def _server_names(instance: Instance, endpoint_hosts: Sequence[str]) -> dict[str
     def own(component: Component, leaf: LeafCertificate) -> Names:
         if leaf.common_name == ETCD_PEER_COMMON_NAME:
             return _etcd_names(instance)
-        if component is ETCD:
+        if component.peer_ports:
             return loopback + _etcd_names(instance)
         return loopback + _service_names(instance, component.name) if component.served_port else loopback
 

@@ -120,7 +120,7 @@ def _spread(instance: Instance, component: Component) -> Object:
         # Otherwise a node whose taint keeps the pods away would count as empty, and all others as too full.
         "nodeTaintsPolicy": "Honor",
     }
-    if component.peers:
+    if component.peer_ports:
         # Two members on one node fail together, so they share a node only if there are fewer nodes than members.
         return {**spread, "whenUnsatisfiable": "DoNotSchedule"}
     # In a rollout the old pods do not count, or the new ones would be spread around them.

@@ -46,7 +46,7 @@ def on_host(instance: Instance, host: Host) -> list[Socket]:
 def of_component(instance: Instance, host: Host, component: Component) -> Iterator[Socket]:
     """Sockets of one component on this host."""
     where = units.layout(instance, host, component, "")
-    if component is ETCD:
+    if component.settings_file:
         yield from _of_etcd(instance, host, where)
         return
     flags = dict(each.removeprefix("--").partition("=")[::2] for each in component.flags(instance.spec, where))

@@ -92,7 +92,7 @@ def layout(instance: Instance, host: Host, component: Component, endpoint_host: 
         # Its own host's API server: a component that outlives it must not act on what it can no longer see.
         apiserver_url=url(host.address, KARMADA_APISERVER.listens(instance.spec)["https"]),
         # With etcd on the same host an API server uses that member only; members need all of them.
-        etcd_members=members if component.peers or not local else local,
+        etcd_members=members if component.peer_ports or not local else local,
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
         server_names=_server_names(instance, host, endpoint_host),
         service_subnet=instance.service_subnet,
@@ -247,8 +247,7 @@ def component_unit(
         (OWNER_KEY, instance.owner),
     ]
     service = [
-        # Only etcd notifies systemd when it has started.
-        ("Type", "notify" if component is ETCD else "exec"),
+        ("Type", "notify" if component.notifies_systemd else "exec"),
         ("User", user_name(instance, component)),
         ("Group", user_name(instance, component)),
         ("Environment", unit_text.environment(HASH_VARIABLE, digest)),
@@ -287,7 +286,7 @@ def _configuration(
         texts = configuration_files.contents(instance.spec, instance.config_maps)
         for name, text in sorted(texts.items()):
             yield configuration_file(where.path(configuration_files.directory, name), text.encode(), user)
-    if component is ETCD:
+    if component.settings_file:
         own = url(where.bind_address, ETCD.listens(instance.spec)["peer"])
         member = next(each for each in where.etcd_members if each.peer_url == own)
         configuration = etcd_configuration.of_member(
@@ -358,11 +357,11 @@ def _own_folders(where: Layout, files: Iterable[Mapping[str, Any]]) -> list[str]
 
 def _health(instance: Instance, component: Component, where: Layout) -> dict[str, str]:
     health = component.health
-    listens = where.metrics_address if component is ETCD else where.bind_address
     ports = component.listens(instance.spec)
     if health.opens_when_ready:
+        listens = component.address(where, health.opens_when_ready)
         return {"url": f"tcp://{bracketed(listens)}:{ports[health.opens_when_ready]}", "authority": ""}
-    address = f"{bracketed(listens)}:{ports[health.port]}{health.ready}"
+    address = f"{bracketed(component.address(where, health.port))}:{ports[health.port]}{health.ready}"
     if health.scheme is Scheme.HTTP:
         return {"url": f"http://{address}", "authority": ""}
     return {"url": f"https://{address}", "authority": where.path("pki", "server", "ca.crt")}

@@ -91,7 +91,7 @@ def outline(instance: Instance, where: Layout, etcd: EtcdState) -> list[Object]:
 def _component_objects(
     instance: Instance, component: Component, where: Layout, config_hash: str, etcd: EtcdState
 ) -> list[Object]:
-    if component is ETCD:
+    if component.keeps_data:
         return [
             *etcd_pods.host_volumes(instance, etcd),
             etcd_pods.config_map(instance, where, etcd),

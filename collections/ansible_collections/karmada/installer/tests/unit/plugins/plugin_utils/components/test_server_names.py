@@ -42,6 +42,16 @@ def test_an_aggregated_server_has_the_name_of_its_api_service() -> None:
 
 
 def test_what_the_table_says_of_etcd_is_of_etcd_alone() -> None:
-    rows = {name: (row.peers, row.keeps_data, bool(row.settings_file), row.read_again) for name, row in BY_NAME.items()}
-    assert rows.pop(ETCD.name) == (True, True, True, ("tls.crt", "tls.key"))
-    assert set(rows.values()) == {(False, False, False, ())}
+    rows = {
+        name: (
+            row.peer_ports,
+            row.keeps_data,
+            row.settings_file,
+            row.read_again,
+            row.metrics_apart,
+            row.notifies_systemd,
+        )
+        for name, row in BY_NAME.items()
+    }
+    assert rows.pop(ETCD.name) == (["peer"], True, "etcd.yaml", ("tls.crt", "tls.key"), True, True)
+    assert all(row == ([], False, "", (), False, False) for row in rows.values())
