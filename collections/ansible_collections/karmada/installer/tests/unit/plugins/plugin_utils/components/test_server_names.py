@@ -42,16 +42,7 @@ def test_an_aggregated_server_has_the_name_of_its_api_service() -> None:
 
 
 def test_what_the_table_says_of_etcd_is_of_etcd_alone() -> None:
-    rows = {
-        name: (
-            row.peer_ports,
-            row.keeps_data,
-            row.settings_file,
-            row.read_again,
-            row.metrics_apart,
-            row.notifies_systemd,
-        )
-        for name, row in BY_NAME.items()
-    }
+    fields = ("peer_ports", "keeps_data", "settings_file", "read_again", "metrics_apart", "notifies_systemd")
+    rows = {name: tuple(getattr(row, field) for field in fields) for name, row in BY_NAME.items()}
     assert rows.pop(ETCD.name) == (["peer"], True, "etcd.yaml", ("tls.crt", "tls.key"), True, True)
     assert all(row == ([], False, "", (), False, False) for row in rows.values())
