@@ -15,13 +15,14 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State, from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import (
     account,
     marked,
     role,
     role_with_all_rights,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import findings, member_checks
+from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import findings
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import status
@@ -75,7 +76,7 @@ def test_what_follows_from_the_wrong_cluster_is_not_told_beside_it(
     """A member of the control plane that was meant seems to be another one's, and its remedy is to uninstall that."""
     foreign = role_with_all_rights(role("member1"), account("member1"))
     member = FakeCluster("member member1", SYSTEM, *marked(foreign, "another", "karmada/prod"))
-    monkeypatch.setattr(member_checks.member_join, "connected", lambda *_: nullcontext(member))
+    monkeypatch.setattr(join, "connected", lambda *_: nullcontext(member))
     spec = {"members": [{"name": "member1", "secretRef": {"name": "member1"}}]}
 
     def found(cluster: str) -> list[Problem]:
