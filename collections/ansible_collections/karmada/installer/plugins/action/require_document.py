@@ -65,17 +65,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
     def _reasons_of(self, path: str) -> list[Problem]:
         """Problems of a source that gave no hosts: its own, or Ansible's reason for not reading it."""
+        found = inventory_source.misnamed(path)
         try:
             inventory_source.load(path)
         except ProblemsError as error:
-            return error.problems
-        if not inventory_source.has_our_name(path):
-            what = "is not read by the inventory plugin because of its name"
-            return [
-                _not_loaded(
-                    what, inventory_source.short(path), "Call it karmada.yml or something that ends in .karmada.yml."
-                )
-            ]
+            found += error.problems
+        if found:
+            return found
         plugin = inventory_loader.get("karmada.installer.karmada")
         try:
             plugin.fill(InventoryData(), self._loader, path)

@@ -44,7 +44,8 @@ description:
     Variables contain names of Secrets and never their content. Strings of the document are never taken for templates.
 notes:
   - >-
-    One run works on one control plane. Two sources of this plugin in the same inventory are an error.
+    One run works on one control plane. Two sources of this plugin in the same inventory are an error, as is a source
+    that is not called C(karmada.yml) or something that ends in C(.karmada.yml).
   - >-
     Ansible turns the failure of an inventory plugin into a warning. The playbooks of this collection begin with
     M(karmada.installer.require_document), which fails with the same message. When C(ansible-playbook) runs them, and
@@ -283,8 +284,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     NAME = "karmada.installer.karmada"
 
     def verify_file(self, path: str) -> bool:
-        """Return whether the file has the name of a source of this plugin."""
-        return bool(super().verify_file(path)) and inventory_source.has_our_name(path)
+        """Return whether the file is a source of this plugin, also one that it refuses by its name.
+
+        What no plugin takes is tried by all of Ansible's, and each tells why it cannot read it.
+        """
+        return bool(super().verify_file(path)) and inventory_source.is_meant(path)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Fill the inventory; problems of a document are left to a playbook that is certain to tell them.
@@ -298,16 +302,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             if not told_by_playbook.is_certain():
                 raise
             # Without any host, Ansible would warn of that.
-            inventory.add_host(NO_DOCUMENT)
+            if inventory.get_host(CONTROL) is None:
+                inventory.add_host(NO_DOCUMENT)
 
     def fill(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Fill the inventory. Raises AnsibleError, of class UnusableDocumentError for problems of the document."""
         super().parse(inventory, loader, path, cache)
         if inventory.get_host(CONTROL) is not None:
-            raise AnsibleParserError(
+            raise UnusableDocumentError(
                 "another source of this plugin was loaded before it; a run works on one control plane"
             )
         try:
+            if misnamed := inventory_source.misnamed(path):
+                raise ProblemsError(misnamed)
             source = inventory_source.load(path)
             self._read_config_data(path)
             registered = self._registered(source, path, cache) if source.membership == inventory_source.LIVE else None

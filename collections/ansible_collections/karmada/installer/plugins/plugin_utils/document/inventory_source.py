@@ -44,6 +44,8 @@ ENVIRONMENT = {"kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT
 
 _invalid = partial(Problem, reason=Reason.INVALID_INVENTORY_SOURCE)
 _FILE_NAME = re.compile(r"(.+\.)?karmada\.ya?ml")
+#: Line by which a file of another name says that it is meant for this plugin.
+_MEANT = re.compile(rb"""^plugin[ \t]*:[ \t]*["']?(karmada\.installer\.)?karmada["']?[ \t]*(#.*)?\r?$""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,29 @@ class Source:
 def has_our_name(path: str) -> bool:
     """Return whether the inventory plugin reads files of this name."""
     return _FILE_NAME.fullmatch(Path(path).name) is not None
+
+
+def is_meant(path: str) -> bool:
+    """Return whether the inventory plugin has to answer for a file: by its name, or by a line of a YAML file.
+
+    Cheap, as files of other plugins are looked at as well: bounded, and not parsed.
+    """
+    if has_our_name(path):
+        return True
+    try:
+        with Path(path).open("rb") as file:
+            return path.endswith((".yml", ".yaml")) and _MEANT.search(file.read(manifest.MAX_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def misnamed(path: str) -> list[Problem]:
+    """Problem of a source whose name other plugins could take for theirs."""
+    if has_our_name(path):
+        return []
+    what = "is not read by the inventory plugin because of its name"
+    remedy = "Call it karmada.yml or something that ends in .karmada.yml."
+    return [Problem(what, short(path), remedy, reason=Reason.DOCUMENT_NOT_LOADED)]
 
 
 def is_ours(path: str) -> bool:

@@ -201,8 +201,13 @@ def delete_all(
             return error
         return Change(ref, "deleted", found, diff(live, None))
 
+    # A cluster deletes the token of an account that goes: were both deleted at once, who does it would be chance.
+    accounts = {(ref.namespace, ref.name) for ref, _ in wanted if ref.kind == "ServiceAccount"}
+    tokens = [one for one in wanted if one[0].kind == "Secret" and (one[0].namespace, one[0].name) in accounts]
+    others = [one for one in wanted if one not in tokens]
     with _at_once(workers) as pool:
-        results = list(pool.map(start, wanted))
+        done = dict(zip([*tokens, *others], [*pool.map(start, tokens), *pool.map(start, others)], strict=True))
+        results = [done[one] for one in wanted]
         if wait and not check:
             began = time.monotonic()
             remaining = _Remaining(Progress(progress, began, timeout))

@@ -32,6 +32,7 @@ from ..redaction import printable
 from .answer import Answer, Limits, Seconds, TooMuchError, content, ending, parsed
 from .errors import ApiError, Invalid, Unreachable, explain, from_status, too_much, without_login
 from .kubeconfig import Access
+from .progress import Progress
 
 if not hasattr(urllib3, "BaseHTTPResponse"):
     # Older ones check the names in certificates in their own way, and not at all inside a port-forward.
@@ -68,9 +69,9 @@ class Transport:
 
     ``name`` is what people call it ("host cluster"); every error message begins with it. ``retry_seconds`` is how long
     a request is retried while the server is unreachable or overloaded. ``counts`` counts requests by verb.
-    ``on_trouble`` is called with a sentence while a request is being retried. ``before_write`` is called before each
-    attempt of a write and stops it by raising. ``limits`` bound what is read from this server. ``pool`` replaces the
-    pool of connections to the server of ``access``.
+    ``on_trouble`` is called with lines of a wait (``kube.progress``) while a request is being retried. ``before_write``
+    is called before each attempt of a write and stops it by raising. ``limits`` bound what is read from this server.
+    ``pool`` replaces the pool of connections to the server of ``access``.
     """
 
     def __init__(
@@ -247,6 +248,7 @@ class Transport:
         started = time.monotonic()
         connect = min(CONNECT_SECONDS, self._read_seconds)
         attempt, renewed = 0, False
+        told = Progress(self.on_trouble, started, patience)
         while True:
             attempt += 1
             if self.before_write and verb in WRITES:
@@ -286,21 +288,10 @@ class Transport:
                 if not crossed and (response.status not in RETRIED_STATUS or isinstance(trouble, Invalid)):
                     raise trouble
                 after = _retry_after(response)
-            self._wait_after(trouble, attempt, after, started, patience)
-
-    def _wait_after(
-        self, trouble: ApiError, attempt: int, after: float | None, started: float, patience: float
-    ) -> None:
-        """Pause before the next attempt. Raises the trouble if ``patience`` seconds since ``started`` end before it."""
-        seconds = pause(attempt, after)
-        tried = time.monotonic() - started
-        if tried + seconds > patience:
-            if attempt > 1:
-                trouble.message += f"; tried {attempt} times in {tried:.0f} s"
-            raise trouble from None
-        if self.on_trouble and attempt > 3:
-            self.on_trouble(f"{self.name}: {trouble.message}; trying for another {patience - tried:.0f} s")
-        time.sleep(seconds)
+            tried = time.monotonic() - started
+            next_in = _pause_within(patience, tried, trouble, attempt, after)
+            told.tell(f"{self.name}: {trouble.message}", started + tried)
+            time.sleep(next_in)
 
     def _count(self, verb: str) -> None:
         with self._lock:
@@ -326,6 +317,16 @@ class Transport:
 def _proxy_of_environment(scheme: str, host: str) -> str | None:
     proxy = urllib.request.getproxies().get(scheme)
     return None if proxy and urllib.request.proxy_bypass(host) else proxy
+
+
+def _pause_within(patience: float, tried: float, trouble: ApiError, attempt: int, after: float | None) -> float:
+    """Seconds until the next attempt; raises the trouble if ``patience`` ends before that, ``tried`` seconds over."""
+    seconds = pause(attempt, after)
+    if tried + seconds > patience:
+        if attempt > 1:
+            trouble.message += f"; tried {attempt} times in {tried:.0f} s"
+        raise trouble from None
+    return seconds
 
 
 def pause(attempt: int, after: float | None) -> float:

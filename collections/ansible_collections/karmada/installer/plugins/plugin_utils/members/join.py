@@ -273,13 +273,17 @@ def _join(
         if member_mode.had_agent(entry, run.state, live):
             member.take(agent_join.end(run, name, member.cluster))
             inside.take(agent_join.forget(run, name, inside.cluster))
+        estimator = _has_estimator(run, entry)
         credentials = member.late(
-            lambda: _credentials(run, member.cluster, entry), lambda: _wait_for_credentials(run, cluster, entry)
+            lambda: _credentials(member.cluster, name, estimator),
+            lambda: _wait_for_credentials(cluster, name, estimator),
         )
         wanted = registration.cluster(entry, run.instance.owner, identity)
         if live and not inside.writes:
-            new_token = credentials is None or former_connections.is_new_token(
-                inside.cluster, _secrets(run, entry, credentials, None)[0]
+            # That its estimator is to get an account leaves the control plane's own token as it is.
+            own = credentials or _credentials(member.cluster, name, False)
+            new_token = own is None or former_connections.is_new_token(
+                inside.cluster, _secrets(run, entry, own, None)[0]
             )
             outcome.holders = former_connections.of_change(entry, live, wanted, new_token=new_token)
         _register(run, entry, live, wanted, credentials, inside)
@@ -447,8 +451,7 @@ def _of_estimator(run: Run, entry: MemberEntry) -> list[Target]:
     return [(ref, recorded[str(ref)]) for ref in refs if str(ref) in recorded]
 
 
-def _credentials(run: Run, member: Cluster, entry: MemberEntry) -> registration.Credentials | None:
-    name, estimator = entry.name, _has_estimator(run, entry)
+def _credentials(member: Cluster, name: str, estimator: bool) -> registration.Credentials | None:
     secrets = {
         each: secret
         for each in registration.token_secrets(name, estimator=estimator)
@@ -457,7 +460,7 @@ def _credentials(run: Run, member: Cluster, entry: MemberEntry) -> registration.
     return registration.credentials_from(secrets, name, estimator=estimator)
 
 
-def _wait_for_credentials(run: Run, member: Cluster, entry: MemberEntry) -> registration.Credentials:
+def _wait_for_credentials(member: Cluster, name: str, estimator: bool) -> registration.Credentials:
     place = f"namespace {MEMBER_NAMESPACE}"
-    look = partial(_credentials, run, member, entry)
+    look = partial(_credentials, member, name, estimator)
     return account_tokens.wait_for(look, member, "the tokens of its service accounts", place)

@@ -62,13 +62,13 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = 
     members = selected_members.entries(run)
     with ThreadPoolExecutor(min(len(members), MEMBERS_AT_ONCE) + 6) as pool:
         # Checks that need the host cluster wait for its first answer, so that a failure is reported only once.
-        access = pool.submit(collected, partial(_place_access, run))
+        access = pool.submit(collected, partial(_place_access, run, host_cluster))
         registered = pool.submit(lambda: Clusters() if access.result() else member_checks.registered_clusters(run))
         checks: list[Callable[[], Iterable[Problem]]] = [
             partial(_version, run),
             partial(_hosts, run, abandoned_hosts)
             if not run.place.in_pods
-            else partial(_with_host, access, partial(_host, run, host_cluster)),
+            else partial(_with_host, access, partial(_host, run)),
             *((partial(_with_host, access, partial(host_preflight.problems, run)),) if run.place.etcd_apart else ()),
             partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
             partial(_with_host, access, partial(_crds, run)),
@@ -127,16 +127,17 @@ def _version(run: Run) -> Iterable[Problem]:
     return ()
 
 
-def _place_access(run: Run) -> Iterable[Problem]:
-    """Problems that make the host cluster unusable. Plain hosts are checked one by one."""
+def _place_access(run: Run, host_cluster: str) -> Iterable[Problem]:
+    """Problems that make the host cluster unusable, such as being another one. Plain hosts are checked one by one."""
     if not run.place.in_pods:
         return
     run.host_cluster.version(retry_seconds=5)
-    yield from account_rights.problems(run)
+    lacking = list(account_rights.problems(run))
+    # Without rights, the state that may name the cluster cannot be read either.
+    yield from lacking or host_cluster_identity.problems(run, host_cluster)
 
 
-def _host(run: Run, host_cluster: str) -> Iterable[Problem]:
-    yield from host_cluster_identity.problems(run, host_cluster)
+def _host(run: Run) -> Iterable[Problem]:
     yield from cluster_checks.clock(run.host_cluster, "host cluster")
     version = run.host_cluster.version()
     minor = cluster_checks.minor(version)

@@ -197,6 +197,23 @@ def test_files_are_recognized_by_name(tmp_path: Path, name: str, wanted: bool) -
     assert plugin.InventoryModule().verify_file(str(tmp_path / "absent" / name)) is False
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("plugin: karmada.installer.karmada\nmanifest: prod.yaml\n", True),
+        ("---\nmanifest: prod.yaml\nplugin:  'karmada'  # ours\n", True),
+        ("plugin: karmada.installer.karmada2\n", False),
+        ("all: {hosts: {plugin: karmada}}\n", False),
+        ("all:\n  vars:\n    plugin: karmada\n", False),
+        ("", False),
+    ],
+)
+def test_a_file_of_another_name_that_says_so_is_answered_for(tmp_path: Path, text: str, wanted: bool) -> None:
+    for name, answered in (("hosts.yml", wanted), ("hosts.yaml", wanted), ("hosts", False), ("hosts.json", False)):
+        (tmp_path / name).write_text(text)
+        assert plugin.InventoryModule().verify_file(str(tmp_path / name)) is answered
+
+
 # -- the inventory, by Ansible itself ----------------------------------------------------------------------------------
 
 

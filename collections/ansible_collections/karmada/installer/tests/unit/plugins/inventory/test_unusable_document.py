@@ -51,6 +51,29 @@ def test_a_playbook_tells_it_once_and_fails(site: Path, playbook: str) -> None:
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.parametrize(
+    ("sources", "sentence"),
+    [
+        (["hosts.yml"], "hosts.yml: is not read by the inventory plugin because of its name. Call it karmada.yml"),
+        (["good.karmada.yml", "more.karmada.yml"], "a run works on one control plane, and these name more."),
+        (["good.karmada.yml", "hosts.yml"], "good.karmada.yml, hosts.yml: a run works on one control plane"),
+        (["hosts.yml", "good.karmada.yml"], "hosts.yml, good.karmada.yml: a run works on one control plane"),
+    ],
+    ids=["another name", "two", "second of another name", "first of another name"],
+)
+def test_a_source_that_cannot_be_used_is_told_once(site: Path, sources: list[str], sentence: str) -> None:
+    (site / "prod.yaml").write_text(DOCUMENT.replace("modee: Binary", "mode: Container"))
+    for name in sources:
+        (site / name).write_text("plugin: karmada.installer.karmada\nmanifest: prod.yaml\n")
+    given = [argument for name in sources for argument in ("-i", name)]
+    done = ansible_commands.run("ansible-playbook", *given, OURS, directory=site, **CALLBACK)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, said
+    assert said.count(sentence) == 1, said
+    assert "WARNING" not in said
+    assert len((done.stdout + done.stderr).splitlines()) <= 7
+
+
 def test_the_default_callback_fails_as_well(site: Path) -> None:
     done, said = run("ansible-playbook", OURS, site=site)
     assert done.returncode == 2

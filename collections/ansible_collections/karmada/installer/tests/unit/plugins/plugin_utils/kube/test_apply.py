@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -213,6 +214,25 @@ def test_many_that_stay_are_told_of_in_one_line(
     assert len([line for line in said if "2 more" in line]) == 1
     for line in said:
         assert re.fullmatch(r"ConfigMap c\d (is|and [12] more are) not gone: finalizers: a.io/wait", line)
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_the_token_of_an_account_is_deleted_before_the_cluster_does_it(
+    cluster: Cluster, api: StubApi, workers: int
+) -> None:
+    """A member's token controller deletes what belongs to an account that has gone; the same is counted each time."""
+    made = apply_all(cluster, [thing("a", kind="ServiceAccount"), thing("a", kind="Secret"), thing("b", kind="Secret")])
+    api.requests.clear()
+
+    def as_the_token_controller(method: str, path: str) -> None:
+        if method == "DELETE" and path.partition("?")[0].endswith("/serviceaccounts/a"):
+            with suppress(KeyError):
+                api.remove("api/v1/secrets", "ns", "a")
+
+    api.on_request = as_the_token_controller
+    done = delete_all(cluster, [(one.ref, one.uid) for one in made], workers=workers)
+    assert actions(done) == ["deleted"] * 3
+    assert [one.ref for one in done] == [one.ref for one in made]
 
 
 def test_deletion_can_be_asked_for_without_waiting(cluster: Cluster, api: StubApi) -> None:

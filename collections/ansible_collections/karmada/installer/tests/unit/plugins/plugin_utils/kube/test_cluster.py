@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import errors as api_errors
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import transport
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube import progress, transport
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.kubeconfig import from_parts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.said import Kind, Said
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import Fault, StubApi
 
@@ -115,6 +116,19 @@ def test_a_minute_of_darkness_ends_at_the_deadline_with_the_reason(cluster: Clus
         cluster.get("v1", "ConfigMap", "one", "ns")
     assert caught.value.status == 503
     assert 0.2 < time.monotonic() - start < 20
+
+
+def test_a_retry_is_told_as_a_wait_and_not_as_a_fact_that_stays(
+    cluster: Cluster, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    said: list[str] = []
+    cluster.on_trouble = said.append
+    api.faults.append(Fault("status", status=503, times=4))
+    cluster.get("v1", "ConfigMap", "one", "ns")
+    (line,) = said
+    assert line.startswith(f"[0/90 s] {cluster.name}: ")
+    assert Said.by_step(line).kind is Kind.PROGRESS
 
 
 def test_retry_after_is_kept(cluster: Cluster, api: StubApi) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry, Spec
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import FORMER_MODE
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import MEMBER_NAMESPACE
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, former_connections, registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
@@ -26,6 +27,7 @@ from ansible_collections.karmada.installer.tests.unit.support.changing_member im
     Site,
     SiteOnHosts,
 )
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 BOTH_WAYS = pytest.mark.parametrize(
@@ -242,6 +244,22 @@ def test_who_holds_a_former_connection_starts_again_one_after_the_other(
     site.token = "a third"
     site.run({**entry, "region": "eu"})
     assert site.remembered.restarts[holders[-1]] == 2
+
+
+def test_an_account_for_an_estimator_is_no_new_token_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(monkeypatch).joined(PUSH)
+
+    def credentials(member: FakeCluster, name: str, estimator: bool) -> registration.Credentials | None:
+        account = registration.estimator_account(name)
+        if estimator and not member.get("v1", "Secret", account, MEMBER_NAMESPACE):
+            return None
+        return registration.Credentials(site.token, "t", b"c", "e" if estimator else "")
+
+    monkeypatch.setattr(member_join, "_credentials", credentials)
+    monkeypatch.setattr(member_join, "has_estimators", lambda _spec: True)
+    changed = site.run(PUSH)
+    assert "created Secret karmada-cluster/m1.scheduler-estimator" in changed
+    assert (site.said, site.remembered.restarts) == ([], {})
 
 
 @pytest.mark.parametrize(("kind", "what"), [(Site, "token"), (Site, "address"), (SiteOnHosts, "token")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts import
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import State, from_files, to_files
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Forbidden
+from ansible_collections.karmada.installer.plugins.plugin_utils.members import join
+from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import (
+    account,
+    marked,
+    role,
+    role_with_all_rights,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import findings
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import observe
@@ -31,8 +39,14 @@ def no_crds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crd_files, "crds", lambda *_: [])
 
 
-def run_with(report: Any, tmp_path: Path, cluster: FakeCluster | None = None, stored: State | None = None) -> Run:
-    run = fake_run(document(), cluster or host(SYSTEM), stored=stored)
+def run_with(
+    report: Any,
+    tmp_path: Path,
+    cluster: FakeCluster | None = None,
+    stored: State | None = None,
+    spec: dict[str, Any] | None = None,
+) -> Run:
+    run = fake_run(document(spec), cluster or host(SYSTEM), stored=stored)
     path = tmp_path / "prod.report.json"
     run.connection = replace(Connection(), report_output=str(path))
     if report is not None:
@@ -54,6 +68,22 @@ def test_a_document_whose_report_names_another_cluster_is_refused_there(tmp_path
         )
         assert problem.where == "host cluster at https://192.0.2.1:6443"
         assert f"-e karmada_confirm_host_cluster={HERE}" in problem.remedy
+
+
+def test_what_follows_from_the_wrong_cluster_is_not_told_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of the control plane that was meant seems to be another one's, and its remedy is to uninstall that."""
+    foreign = role_with_all_rights(role("member1"), account("member1"))
+    member = FakeCluster("member member1", SYSTEM, *marked(foreign, "another", "karmada/prod"))
+    monkeypatch.setattr(join, "connected", lambda *_: nullcontext(member))
+    spec = {"members": [{"name": "member1", "secretRef": {"name": "member1"}}]}
+
+    def found(cluster: str) -> list[Problem]:
+        return findings.findings(run_with({"hostClusterUID": cluster}, tmp_path, spec=spec)).all
+
+    assert [each.reason for each in found(HERE)] == [Reason.OTHER_CONTROL_PLANE]
+    assert [each.reason for each in found(THERE)] == [Reason.OTHER_HOST_CLUSTER]
 
 
 def test_a_state_that_came_from_another_cluster_is_refused(tmp_path: Path) -> None:
