@@ -69,6 +69,8 @@ class Controller:
         self._troubles: dict[Key, int] = {}
         self._inputs: dict[Key, str] = {}
         self._refused: dict[Key, str] = {}
+        #: Id of the last run of an object whose processes were seen gone, unless it came to its end.
+        self._dead: dict[Key, str] = {}
         #: Control planes that worked until a run of this process failed.
         self._suspects: set[Key] = set()
         self._watchers = watchers(self.changed)
@@ -280,6 +282,7 @@ class Controller:
             self._memory.pop(key, None)
             self._inputs.pop(key, None)
             self._refused.pop(key, None)
+            self._dead.pop(key, None)
             self._suspects.discard(key)
         self._trust(Instance(key.namespace, key.name))
         self._writer.forget(key)
@@ -309,7 +312,7 @@ class Controller:
         if not self._may_go_on():
             return
         kind, order = self._kinds[key.kind], action.order
-        spec = self._spec(key, kind, seen, order)
+        spec = self._spec(key, kind, seen, order, dead=self._dead.get(key, ""))
         log = {"object": str(key), "run": spec.run_id}
         with self._guard:
             before = self._memory.get(key, Memory())
@@ -330,6 +333,12 @@ class Controller:
             # What has changed before the run could be found.
             self._reconsider(key)
             ending = self._followed(key, seen, kind, run, silent=action.lane is Lane.ROUTINE)
+            with self._guard:
+                # Its processes are gone; one that came to its end has given its lock back.
+                if ending.outcome is Outcome.SUCCEEDED:
+                    self._dead.pop(key, None)
+                else:
+                    self._dead[key] = spec.run_id
         except OSError as error:
             ending = Ending(Outcome.LOST, f"it could not be started: {error}")
         finally:
@@ -377,14 +386,16 @@ class Controller:
                 self._suspects.add(key)
 
     @staticmethod
-    def _spec(key: Key, kind: Kind, seen: Seen, order: reconcile.Order) -> RunSpec:
+    def _spec(key: Key, kind: Kind, seen: Seen, order: reconcile.Order, *, dead: str) -> RunSpec:
         removing = order.operation is Operation.REMOVE
         variables: dict[str, Any] = dict(seen.wishes.variables)
         if removing:
             # Deleting the object is what removal asks to be confirmed by.
             variables["karmada_confirm"] = key.name
+        if dead:
+            variables["karmada_confirm_dead"] = dead
         return RunSpec(
-            run_id=f"{key.name[:40]}-{uuid.uuid4().hex[:12]}",
+            run_id=f"{key.name[:40].replace('.', '-')}-{uuid.uuid4().hex[:12]}",
             namespace=key.namespace,
             name=key.name,
             playbook=kind.finalizer_playbook if removing else kind.playbook,

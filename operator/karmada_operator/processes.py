@@ -13,10 +13,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import RUN_ID
+
 from . import process_tree
 from .executor import LONGEST_LINE, Ending, RunSpec, Task, parsed, told
 from .reconcile import Outcome
-from .worker import ARTIFACTS, GRACE, MARK, PARENT
+from .worker import ARTIFACTS, GRACE, PARENT
 
 #: Variables of this process that runs get. No secret is among them, and a proxy with a password is not passed on.
 PASSED = (
@@ -106,7 +108,8 @@ class ProcessExecutor:
             "ANSIBLE_CONFIG": str(Path(__file__).with_name("ansible.cfg")),
             # ansible-runner switches it off unless it is there.
             "ANSIBLE_HOST_KEY_CHECKING": "True",
-            MARK: spec.run_id,
+            # Locks and requests of the run carry it, and it marks all of its processes.
+            RUN_ID: spec.run_id,
             PARENT: str(os.getpid()),
         }
 
@@ -197,7 +200,7 @@ class ProcessRun:
 
 def _marked(run_id: str) -> list[int]:
     """Processes below us that have the mark of a run."""
-    mark = f"{MARK}={run_id}".encode()
+    mark = f"{RUN_ID}={run_id}".encode()
     found = []
     for pid in process_tree.living(os.getpid()):
         with contextlib.suppress(OSError):

@@ -22,8 +22,6 @@ from . import process_tree
 from .executor import LONGEST_LINE, RunSpec, told
 from .reconcile import Outcome
 
-#: Variable that marks all processes of a run with its id.
-MARK = "KARMADA_OPERATOR_RUN"
 PARENT = "KARMADA_OPERATOR_PARENT"
 #: Variable with the directory of artifacts that were prepared.
 ARTIFACTS = "KARMADA_OPERATOR_ARTIFACTS"

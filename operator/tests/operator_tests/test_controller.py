@@ -89,6 +89,22 @@ def test_edits_during_a_run_make_one_more(api: StubApi, cluster: Cluster) -> Non
         assert operator.executor.order == ["x"] * 3
 
 
+def test_the_run_after_one_that_died_may_take_its_lock(api: StubApi, cluster: Cluster) -> None:
+    api.put(PREFIX, widget("x"))
+    with operating(cluster) as operator:
+        lost = operator.executor.next()
+        assert "karmada_confirm_dead" not in lost.spec.variables
+        lost.end(Outcome.LOST)
+        second = operator.executor.next()
+        assert second.spec.variables == {"karmada_confirm_dead": lost.spec.run_id}
+        second.end()
+        until(lambda: condition(api, "Progressing") == "False Idle")
+        edited(api, "x", generation=2)
+        third = operator.executor.next()
+        assert "karmada_confirm_dead" not in third.spec.variables, "the second has given its lock back"
+        third.end()
+
+
 def test_deletion_in_the_middle_of_an_install(api: StubApi, cluster: Cluster) -> None:
     api.put(PREFIX, widget("x"))
     with operating(cluster) as operator:
@@ -96,7 +112,8 @@ def test_deletion_in_the_middle_of_an_install(api: StubApi, cluster: Cluster) ->
         edited(api, "x", deletionTimestamp="2026-01-01T00:00:00Z")
         remove = operator.executor.next()
         assert install.cancelled == "the object is being deleted"
-        assert (remove.spec.playbook, remove.spec.variables) == ("remove.yml", {"karmada_confirm": "x"})
+        assert remove.spec.playbook == "remove.yml"
+        assert remove.spec.variables == {"karmada_confirm": "x", "karmada_confirm_dead": install.spec.run_id}
         until(lambda: phase(api) == "Deleting")
         assert live(api, "x")["metadata"]["finalizers"] == [FINALIZER]
         remove.end()

@@ -10,7 +10,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access, host_answer
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
-from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead
+from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead, is_holder
 
 
 class ActionModule(HostAction):
@@ -38,7 +38,7 @@ class ActionModule(HostAction):
             asked = time.time()
             found, refusal = self._ask(question)
         holder = found.get("holder", "")
-        if refusal and holder and (holder == arguments["confirm_dead"] or holder_is_dead(holder)):
+        if refusal and holder and (is_holder(holder, arguments["confirm_dead"]) or holder_is_dead(holder)):
             asked, question["dead_holder"] = time.time(), holder
             found, refusal = self._ask(question)
         answered = time.time()

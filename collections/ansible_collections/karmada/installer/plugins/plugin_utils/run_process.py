@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import sys
@@ -19,6 +20,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from .problems import Problem, ProblemsError, Reason
+
+#: Environment variable with the id that whoever started the run gave it.
+RUN_ID = "KARMADA_RUN_ID"
+_RUN_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PR_SET_PDEATHSIG = 1
 #: Resolved before the first fork: as little as possible may happen between fork and exec.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
@@ -44,6 +50,43 @@ def holder_identity(pid: int | None = None) -> str:
     return f"{host}/{boot_id()}/{pid}/{_start_time(pid) or 0}"
 
 
+def run_id() -> str:
+    """Id that this run was given in ``RUN_ID``; empty if none. Raises ProblemsError for a text that is no id."""
+    given = os.environ.get(RUN_ID, "")
+    if given and not _RUN_ID.fullmatch(given):
+        raise ProblemsError(
+            Problem(
+                f"cannot be the id of a run: {given[:64]!r}",
+                f"environment variable {RUN_ID}",
+                "Give it at most 63 lower-case letters, digits and hyphens, with no hyphen at either end.",
+                reason=Reason.INVALID_ARGUMENT,
+            )
+        )
+    return given
+
+
+def run_holder() -> str:
+    """Name under which this run holds locks: the identity of its first process, then ``/<run id>`` if it has one."""
+    given = run_id()
+    return holder_identity(main_pid()) + (f"/{given}" if given else "")
+
+
+def is_holder(holder: str, name: str) -> bool:
+    """Return whether ``name`` names this holder: in full, or by the id of its run."""
+    return name != "" and name in (holder, _run_id_of(holder))
+
+
+def holder_in_words(holder: str) -> str:
+    """Process and machine of a holder, and its run if that has an id; a holder of another form as it is."""
+    parts, given = holder.split("/"), _run_id_of(holder)
+    words = f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
+    return f"run {given}, {words}" if given else words
+
+
+def _run_id_of(holder: str) -> str:
+    return "/".join(holder.split("/")[4:])
+
+
 def holder_is_dead(identity: str) -> bool:
     """Return whether this was a run on this machine without any living process. False if that cannot be known here."""
     parts = identity.split("/")
@@ -52,7 +95,7 @@ def holder_is_dead(identity: str) -> bool:
         return False
     if parts[0] != socket.gethostname().replace("/", "_") or parts[1] != boot:
         return False
-    return _start_time(int(parts[2])) != int(parts[3]) and not _is_marked(identity)
+    return _start_time(int(parts[2])) != int(parts[3]) and not _is_marked("/".join(parts[:4]))
 
 
 def mark_alive() -> None:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from ..api_object import Object
 from ..labels import FIELD_MANAGER, MANAGED_BY_LABEL
 from ..problems import Problem, ProblemsError, Reason
-from ..run_process import holder_is_dead
+from ..run_process import holder_in_words, holder_is_dead, is_holder
 from .cluster import Cluster
 from .errors import ApiError, Conflict, NotFound
 from .progress import Progress
@@ -44,14 +44,23 @@ class LockLost(Exception):  # noqa: N818 - reads as what happened
 class Lock:
     """The lock of one instance; ``name`` is that of the Lease (``<instance>-installer``).
 
+    ``dead`` names a holder, or its run, that somebody has seen end: the lock is taken from it at once.
+
     Not thread-safe, apart from ``renew``, which runs in the background inside ``held``.
     """
 
     def __init__(
-        self, cluster: Cluster, namespace: str, name: str, holder: str, duration_seconds: int = DURATION_SECONDS
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        holder: str,
+        duration_seconds: int = DURATION_SECONDS,
+        *,
+        dead: str = "",
     ) -> None:
         self.cluster, self.namespace, self.name, self.holder = cluster, namespace, name, holder
-        self.duration_seconds = duration_seconds
+        self.duration_seconds, self._dead = duration_seconds, dead
         self.lost = threading.Event()
         self.released = False
         self._own = _unguarded(cluster, cluster.retry_seconds)
@@ -92,14 +101,15 @@ class Lock:
             if now >= deadline:
                 raise ProblemsError(
                     Problem(
-                        f"another run is writing: {_told(current[0])}, last heard of at {current[1]}",
+                        f"another run is writing: {holder_in_words(current[0])}, last heard of at {current[1]}",
                         f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
                         "Wait until it has finished. If it has died, its lock is free "
-                        f"{spec.get('leaseDurationSeconds') or self.duration_seconds} s after that.",
+                        f"{spec.get('leaseDurationSeconds') or self.duration_seconds} s after that. If it is certain "
+                        f"that it is dead, run again with its name: -e karmada_confirm_dead={current[0]}",
                         reason=Reason.LOCKED,
                     )
                 )
-            told.tell(f"the lock {self.namespace}/{self.name} is held by {_told(current[0])}", now)
+            told.tell(f"the lock {self.namespace}/{self.name} is held by {holder_in_words(current[0])}", now)
             time.sleep(min(POLL_SECONDS, max(0.05, deadline - now)))
 
     def is_ours(self) -> bool:
@@ -198,7 +208,7 @@ class Lock:
 
     def _is_free(self, lease: Object) -> bool:
         holder = (lease.get("spec") or {}).get("holderIdentity") or ""
-        return holder in ("", self.holder) or holder_is_dead(holder)
+        return holder in ("", self.holder) or is_holder(holder, self._dead) or holder_is_dead(holder)
 
     def _take(self, lease: Object | None) -> bool:
         """Write our name into the Lease as it was read; returns False when somebody was faster."""
@@ -277,12 +287,6 @@ def _unguarded(cluster: Cluster, retry_seconds: float, read_seconds: float = REA
     own = cluster.with_patience(retry_seconds=retry_seconds, read_seconds=read_seconds)
     own.before_write = None
     return own
-
-
-def _told(holder: str) -> str:
-    """The holder in words: process and machine."""
-    parts = holder.split("/")
-    return f"process {parts[2]} on {parts[0]}" if len(parts) >= 4 else holder
 
 
 def _clock() -> float:

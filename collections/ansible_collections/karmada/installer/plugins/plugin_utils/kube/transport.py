@@ -29,6 +29,7 @@ from ..api_object import Object
 from ..labels import FIELD_MANAGER
 from ..problems import Problem, ProblemsError, Reason
 from ..redaction import printable
+from ..run_process import run_id
 from .answer import Answer, Limits, Seconds, TooMuchError, content, ending, parsed
 from .errors import ApiError, Invalid, Unreachable, explain, from_status, too_much, without_login
 from .kubeconfig import Access
@@ -88,6 +89,9 @@ class Transport:
         self.before_write: Callable[[], None] | None = None
         self._lock = threading.Lock()
         parts = urlsplit(self.server)
+        given = run_id()
+        # Audit logs of API servers keep it, so that a change can be traced to its run.
+        self._user_agent = f"{FIELD_MANAGER} (run {given})" if given else FIELD_MANAGER
         self._base_path = parts.path.rstrip("/")
         self._proxy = access.proxy or _proxy_of_environment(parts.scheme, parts.hostname or "") or ""
         self._pool = pool or self._make_pool()
@@ -254,7 +258,7 @@ class Transport:
             if self.before_write and verb in WRITES:
                 self.before_write()
             self._count(verb if attempt == 1 else "retry")
-            headers = {"Accept": accept, "User-Agent": FIELD_MANAGER, **self.access.headers()}
+            headers = {"Accept": accept, "User-Agent": self._user_agent, **self.access.headers()}
             if data is not None:
                 headers["Content-Type"] = content_type
             after: float | None = None

@@ -105,7 +105,16 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         if not deployment:
             raise ProblemsError([_no_document()])
         connection = arguments.get("connection") or known.get("karmada_connection")
-        return make_run(deployment, connection, variables, check=bool(self._task.check_mode))
+        run = make_run(deployment, connection, variables, check=bool(self._task.check_mode))
+        run.confirmed_dead = self._confirmed_dead()
+        return run
+
+    def _confirmed_dead(self) -> str:
+        """Dead holder that the role of this task was told of, or the whole run."""
+        role = getattr(self._task, "_role", None)
+        option = f"{role.get_name(include_role_fqcn=False)}_confirm_dead" if role else ""
+        name = option if option in self.variables else "karmada_confirm_dead"
+        return str(self._templar.template(self.variables[name]) or "") if name in self.variables else ""
 
 
 class KarmadaAction(StepAction):
@@ -128,7 +137,7 @@ def make_run(deployment: Any, connection: Any, task_vars: Mapping[str, Any], *, 
     common: dict[str, Any] = {
         "operation": str(task_vars.get("karmada_operation", "apply")),
         # Actions run in forks; the process that forked them identifies the run.
-        "holder": run_process.holder_identity(run_process.main_pid()),
+        "holder": run_process.run_holder(),
         "check": check,
         "say": say,
         "selected": selected_members.of_variables(task_vars),
@@ -155,7 +164,7 @@ def give_back(lock: Mapping[str, Any]) -> None:
         lock["deployment"],
         Connection(**lock["connection"]),
         operation="",
-        holder=run_process.holder_identity(run_process.main_pid()),
+        holder=run_process.run_holder(),
         check=False,
         say=lambda _message: None,
     )

@@ -35,6 +35,8 @@ class Facts(ABC):
 
     #: References of images whose tags may lead to another digest than the recorded one.
     confirmed_images: Collection[str] = frozenset()
+    #: Holder of the lock, or id of its run, that is certainly dead; empty if none was named.
+    confirmed_dead: str = ""
 
     def __init__(
         self,

@@ -210,7 +210,8 @@ REASONS: tuple[Refusal, ...] = (
         Reason.LOCKED,
         r"(?P<holder>\S+) is working on (?P<instance>\S+) "
         r"\(last seen (?P<seconds>\d+) s ago, free after (?P<left>\d+) s more",
-        "another run works on this control plane: {holder} (machine/boot/process/start), last seen {seconds} s ago",
+        "another run works on this control plane: {holder} (machine/boot/process/start[/run]), last seen "
+        "{seconds} s ago",
         "wait for it to end; if it has died, the host is free after {left} s more of silence. If it is certain that it "
         "is dead, run again with its name: -e karmada_confirm_dead={holder}",
     ),
@@ -218,7 +219,7 @@ REASONS: tuple[Refusal, ...] = (
         "locked by a step",
         Reason.LOCKED,
         r"(?P<holder>\S+) has a step at work on (?P<instance>\S+) here",
-        "a step of another run is at work there, that of {holder} (machine/boot/process/start)",
+        "a step of another run is at work there, that of {holder} (machine/boot/process/start[/run])",
         "run again in a minute: it ends by itself, also where its run was killed. If it does not, see what holds up "
         "systemctl there",
     ),

@@ -115,7 +115,7 @@ class SecretStore(StateStore):
     @cached_property
     def _lock(self) -> Lock:
         facts = self._facts
-        return Lock(self._cluster, facts.namespace, f"{facts.name}-installer", facts.holder)
+        return Lock(self._cluster, facts.namespace, f"{facts.name}-installer", facts.holder, dead=facts.confirmed_dead)
 
     def _read(self) -> State | None:
         name, namespace = f"{self._facts.name}-installer-state", self._facts.namespace

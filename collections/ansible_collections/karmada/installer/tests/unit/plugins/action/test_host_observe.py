@@ -40,13 +40,24 @@ def looked(tmp_path: Path, holder: str, confirmed: str) -> tuple[dict[str, Any],
     ("holder", "confirmed", "expected"),
     [
         (HOLDER, HOLDER, [HOLDER]),
+        (f"{HOLDER}/nightly-1", "nightly-1", [f"{HOLDER}/nightly-1"]),
+        (f"{HOLDER}/nightly-1", "nightly-2", []),
         (HOLDER, "", []),
         (HOLDER, f"{HOLDER}0", []),
         (GONE, "", [GONE]),
         (GONE, HOLDER, [GONE]),
         (holder_identity(), "", []),
     ],
-    ids=["named", "elsewhere", "named otherwise", "gone here", "gone here and another one named", "alive here"],
+    ids=[
+        "named",
+        "named by its run",
+        "another run",
+        "elsewhere",
+        "named otherwise",
+        "gone here",
+        "gone here and another one named",
+        "alive here",
+    ],
 )
 def test_the_lock_is_taken_from_the_dead_alone(
     tmp_path: Path, holder: str, confirmed: str, expected: list[str]

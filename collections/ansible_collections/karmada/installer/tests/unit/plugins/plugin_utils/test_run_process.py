@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
 
 PRELUDE = """
@@ -190,3 +191,26 @@ def test_every_fork_says_the_same_of_the_run() -> None:
     fork.start()
     assert answers.get() == os.getpid()
     fork.join()
+
+
+def test_a_run_holds_locks_by_its_process_and_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KARMADA_RUN_ID", raising=False)
+    assert run_process.run_holder() == run_process.holder_identity()
+    monkeypatch.setenv("KARMADA_RUN_ID", "nightly-1")
+    assert run_process.run_holder() == f"{run_process.holder_identity()}/nightly-1"
+    assert not run_process.holder_is_dead(run_process.run_holder())
+
+
+def test_an_id_does_not_hide_that_a_fork_of_the_run_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(run_process, "_is_marked", lambda identity: asked.append(identity) or True)
+    gone = run_process.holder_identity().rpartition("/")[0] + "/1"
+    assert not run_process.holder_is_dead(f"{gone}/nightly-1")
+    assert asked == [gone], "the mark of a run is that of its first process"
+
+
+@pytest.mark.parametrize("given", ["Nightly", "-a", "a-", "a/b", "a b", "a\n", "a" * 64])
+def test_a_text_that_is_no_id_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("KARMADA_RUN_ID", given)
+    with pytest.raises(ProblemsError, match="KARMADA_RUN_ID: cannot be the id of a run"):
+        run_process.run_holder()

@@ -51,7 +51,7 @@ class NoLock:
 
 @pytest.fixture(autouse=True)
 def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "Lock", lambda *_: NoLock())
+    monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
 
 
 def recorded(run: Run) -> Run:

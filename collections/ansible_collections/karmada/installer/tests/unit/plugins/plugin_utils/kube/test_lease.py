@@ -144,6 +144,29 @@ def test_it_is_renewed_while_the_work_lasts_and_released_after_it(cluster: Clust
     assert spec(cluster)["holderIdentity"] == ""
 
 
+@pytest.mark.parametrize("dead", [f"{ELSEWHERE}/nightly-1", "nightly-1"], ids=["holder", "run"])
+def test_it_is_taken_at_once_from_the_holder_that_is_called_dead(cluster: Cluster, dead: str) -> None:
+    lock(cluster, f"{ELSEWHERE}/nightly-1").acquire()
+    Lock(cluster, "ns", "prod-installer", holder_identity(), dead=dead).acquire()
+    assert spec(cluster)["holderIdentity"] == holder_identity()
+
+
+@pytest.mark.parametrize("dead", ["", "nightly", "nightly-2", "12", ELSEWHERE, "other-host"])
+def test_calling_another_one_dead_changes_nothing(cluster: Cluster, dead: str) -> None:
+    lock(cluster, f"{ELSEWHERE}/nightly-1").acquire()
+    told = "run nightly-1, process 12 on other-host.*-e karmada_confirm_dead=other-host/other-boot/12/34/nightly-1$"
+    with pytest.raises(ProblemsError, match=told):
+        Lock(cluster, "ns", "prod-installer", holder_identity(), dead=dead).acquire()
+    assert spec(cluster)["holderIdentity"] == f"{ELSEWHERE}/nightly-1"
+
+
+def test_requests_carry_the_id_of_their_run(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KARMADA_RUN_ID", "nightly-1")
+    with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as cluster:
+        lock(cluster, ELSEWHERE).acquire()
+    assert {each["User-Agent"] for each in api.headers} == {"karmada-installer (run nightly-1)"}
+
+
 def test_of_two_takers_one_gets_it(cluster: Cluster) -> None:
     lock(cluster, dead_process()).acquire()
     locks = [lock(cluster, f"host{index}/b/1/1") for index in range(8)]

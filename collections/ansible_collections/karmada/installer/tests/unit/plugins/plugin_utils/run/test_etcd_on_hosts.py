@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.template import Templar
 from ansible_collections.karmada.installer.plugins.action import workloads
 from ansible_collections.karmada.installer.plugins.action.ssh_files import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdState, State
@@ -172,6 +173,34 @@ def test_on_other_hosts_than_ours_the_document_is_found(own: Object) -> None:
     action.variables = {**own, "hostvars": {}}
     with pytest.raises(ProblemsError, match="no KarmadaDeployment is known here"):
         action._make_run({})
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "dead"),
+    [
+        ("", {}, ""),
+        ("", {"karmada_confirm_dead": "run-1"}, "run-1"),
+        ("preflight", {"karmada_confirm_dead": "run-1", "uninstall_confirm_dead": "run-2"}, "run-1"),
+        ("uninstall", {"karmada_confirm_dead": "run-1", "uninstall_confirm_dead": "run-2"}, "run-2"),
+        ("uninstall", {"uninstall_confirm_dead": ""}, ""),
+    ],
+)
+def test_the_lock_knows_who_is_called_dead(role: str, given: dict[str, str], dead: str) -> None:
+    action: Any = ActionModule.__new__(ActionModule)
+    named = SimpleNamespace(
+        get_name=lambda *, include_role_fqcn: f"karmada.installer.{role}" if include_role_fqcn else role
+    )
+    action._task = SimpleNamespace(check_mode=True, _role=named if role else None)
+    action.variables = {"karmada_deployment": document(), "hostvars": {}, **given}
+    action._templar = Templar(loader=None, variables=action.variables)
+    store = action._make_run({}).store
+    store._cluster_of = lambda: FakeCluster("host")
+    assert store._lock._is_free(lease("elsewhere/boot/1/1/run-1")) is (dead == "run-1")
+    assert store._lock._is_free(lease("elsewhere/boot/1/1/run-2")) is (dead == "run-2")
+
+
+def lease(holder: str) -> Object:
+    return {"kind": "Lease", "metadata": {"name": "x"}, "spec": {"holderIdentity": holder}}
 
 
 def test_a_first_state_says_that_etcd_is_on_hosts(runs: Runs) -> None:

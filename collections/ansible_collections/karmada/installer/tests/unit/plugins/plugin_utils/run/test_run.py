@@ -173,7 +173,7 @@ class NoLock:
 @pytest.fixture
 def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     NoLock.taken, NoLock.lost = 0, False
-    monkeypatch.setattr(store_module, "Lock", lambda *_: NoLock())
+    monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
 
 
 def webhook() -> list[dict[str, Any]]:
