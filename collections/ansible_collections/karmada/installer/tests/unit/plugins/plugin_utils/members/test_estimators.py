@@ -24,9 +24,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import j
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    EXTERNAL,
-)
 from ansible_collections.karmada.installer.tests.unit.support.estimators import (
     ON,
     ROW,
@@ -36,6 +33,7 @@ from ansible_collections.karmada.installer.tests.unit.support.estimators import 
     pushed,
 )
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import EXTERNAL
 from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, rendered, state
 
 

@@ -14,13 +14,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    HOSTS,
-    Runs,
-    deployment,
-    remembered,
-    seen,
-)
 from ansible_collections.karmada.installer.tests.unit.support.estimators import (
     ON,
     ROW,
@@ -28,6 +21,13 @@ from ansible_collections.karmada.installer.tests.unit.support.estimators import 
     entry,
     nothing_of_them,
     pushed,
+)
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
+    HOSTS,
+    Runs,
+    deployment,
+    remembered,
+    seen,
 )
 from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER
 
