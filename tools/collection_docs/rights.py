@@ -81,7 +81,7 @@ The account of a member's kubeconfig, when the member is joined:
 
 Joining hands rights on the member to the account of the control plane, and Kubernetes lets only those hand out rights
 who have them. So preflight also asks for these: all rights, or with
-[scopedRights](../guides/members.md#less-than-all-rights) those below. In practice the kubeconfig is that of an
+[scopedRights](../guides/member-rights.md#less-than-all-rights) those below. In practice the kubeconfig is that of an
 administrator of the member (ClusterRole cluster-admin). It is used for joining and for removing, and the control plane
 never gets it. What is made on a member: [members](../guides/members.md).
 

@@ -21,11 +21,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import agent_units, units
 from ansible_collections.karmada.installer.tests.contract import conftest
 from ansible_collections.karmada.installer.tests.contract.conftest import ApiServer
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import (
-    BOTH,
-    deployment,
-)
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import BOTH, deployment
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, OWNER, authorities
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"

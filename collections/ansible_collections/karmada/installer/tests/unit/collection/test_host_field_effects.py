@@ -14,12 +14,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.collection.test_field_effects import ON_HOSTS, put
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import ACCESS
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    Runs,
-    remembered,
-    seen,
-)
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import ACCESS
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 Object = dict[str, Any]

@@ -21,7 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.collection import test_field_effects as fields
 from ansible_collections.karmada.installer.tests.unit.collection import test_host_field_effects as host_fields
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 Object = dict[str, Any]

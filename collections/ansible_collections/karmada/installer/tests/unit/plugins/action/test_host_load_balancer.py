@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action.host_load_balancer import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     HOSTS,
     VIRTUAL,
     Runs,

@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import HOSTS, Runs
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs
 
 HOLDER = "elsewhere/1f0e.4026531836/4711/815"
 GONE = holder_identity().rpartition("/")[0] + "/1"

@@ -10,13 +10,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.action.hosts_leaving import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import ssh, ssh_folder
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    FORMER,
-    HOSTS,
-    Runs,
-    remembered,
-    seen,
-)
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import FORMER, HOSTS, Runs, remembered, seen
 
 FINGERPRINT = "SHA256:" + "A" * 43
 ENTRY = {**FORMER, "port": 2222, "hostKeyFingerprint": FINGERPRINT}

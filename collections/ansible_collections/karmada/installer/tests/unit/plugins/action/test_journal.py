@@ -12,12 +12,8 @@ import pytest
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import Asked
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    Runs,
-    remembered,
-    seen,
-)
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
 
 
 @pytest.fixture

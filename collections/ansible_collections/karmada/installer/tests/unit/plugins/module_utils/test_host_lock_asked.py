@@ -24,8 +24,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock import ANNA, BEN
-from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_tree import Host, tree
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import HOSTS, Runs
+from ansible_collections.karmada.installer.tests.unit.support.host_tree import Host, tree
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs
 
 Object = dict[str, Any]
 ROOT = Path(__file__).parents[4]

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils import host_tree
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError
-from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_tree import (
-    FOLDER,
-    USER,
-    Host,
-    file,
-    tree,
-)
+from ansible_collections.karmada.installer.tests.unit.support.host_tree import FOLDER, USER, Host, file, tree
 
 
 @pytest.fixture

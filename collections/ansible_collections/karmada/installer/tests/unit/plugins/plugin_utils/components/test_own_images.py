@@ -23,15 +23,10 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.render import un
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render.test_agent_units import entry
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    Runs,
-    deployment,
-    remembered,
-    seen,
-)
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import entry
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host, installed, problems
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, spec_of
 
 RELEASE = releases.Release(karmada="v1.18.2", kubernetes="v1.35.4", etcd="v3.6.16")

@@ -8,78 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.action.member_leave import ActionModule
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube import apply
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.transport import READ_SECONDS
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import leave as member_leave
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import works as member_works
-from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
-from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support import karmada_in_memory as memory
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.moments import Clock
-from ansible_collections.karmada.installer.tests.unit.support.samples import OWNER, document, state
-
-RECORD = {"mode": "Push", "secretRef": {"name": "m1"}, "context": None}
-APPLICATIONS = {"web", "db"}
-
-
-class World:
-    """One control plane with one member that is not listed any more; ``leave`` is one run of the step."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, on_leave: str = "Retain", **how: bool) -> None:
-        self.control_plane, self.member = memory.joined(**how)
-        self.reachable = True
-        uids = {
-            f"{each['kind']} {each['metadata']['name']}": each["metadata"]["uid"]
-            for each in self.member.objects.values()
-            if "installer.karmada.io/owner" in (each["metadata"].get("labels") or {})
-        }
-        record = {**RECORD, "onLeave": on_leave, "mode": "Pull" if how.get("pull") else "Push"}
-        self.state = state(members={"m1": record}, owned={"member/m1": uids})
-        self.said: list[str] = []
-        for module in (member_leave, member_cleanup):
-            monkeypatch.setattr(module, "connected", lambda *_: memory.to(self.member))
-        #: of the step; what it hands to others takes no time at all
-        self.clock = Clock()
-        monkeypatch.setattr(member_leave, "time", self.clock)
-        monkeypatch.setattr(apply, "LONGEST_PAUSE", 0)
-
-    def run(self, *, check: bool = False) -> Run:
-        run = fake_run(document(), FakeCluster("host cluster"), stored=self.state, check=check)
-        run.__dict__["control_plane"] = self.control_plane
-        run.say = self.said.append
-        return run
-
-    def leave(self, do: Any = member_leave.leave, *, timeout: float = 60, check: bool = False) -> Outcome:
-        run = self.run(check=check)
-        if not check:
-            for each in member_works.policies(OWNER):
-                self.control_plane.put(each)
-        cluster = member_join.registered_clusters(run).get("m1") if not check else self._cluster()
-        (entry,) = member_leave.entries(run, ["m1"])
-        (outcome,) = member_join.of_each([entry], lambda each, out: do(run, each, cluster, timeout, out))
-        return outcome
-
-    def _cluster(self) -> Any:
-        return self.control_plane.get(registration.CLUSTER_API, "Cluster", "m1")
-
-    @property
-    def applications(self) -> set[str]:
-        return self.member.names("Deployment")
-
-    def assert_gone(self) -> None:
-        assert self.control_plane.names("Cluster") == set()
-        assert self.control_plane.names("Work") == set()
-        assert self.control_plane.names("Secret") == set()
-        assert self.control_plane.names("Namespace") == set()
-        left = {(each["kind"], each["metadata"]["name"]) for each in self.member.objects.values()}
-        assert left - {("Deployment", name) for name in APPLICATIONS} == {("Namespace", "kube-system")}
+from ansible_collections.karmada.installer.tests.unit.support.leaving import APPLICATIONS, RECORD, World
+from ansible_collections.karmada.installer.tests.unit.support.samples import state
 
 
 @pytest.mark.parametrize(("on_leave", "left"), [("Retain", APPLICATIONS), ("Delete", set())])
@@ -381,131 +317,6 @@ def test_works_that_are_changed_back_for_ever_end_with_the_time_of_the_member(mo
 
 
 # -- the action ------------------------------------------------------------------------------------------------
-
-
-def act(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    check: bool = False,
-    selected: tuple[str, ...] = (),
-    **arguments: Any,
-) -> dict[str, Any]:
-    run = world.run(check=check)
-    run.selected = selected
-
-    @contextlib.contextmanager
-    def writing(_step: str) -> Any:
-        yield
-
-    def save(saved: Any, **_: Any) -> None:
-        world.state = saved
-
-    monkeypatch.setattr(run, "writing", writing)
-    monkeypatch.setattr(run, "save", save)
-    if check:
-        monkeypatch.setattr(type(run), "control_plane_exists", True)
-    perform: Any = ActionModule.perform
-    given = {"stage": "leave", "confirm": "", "abandon": [], "timeout": 5, "on_broken_member": "fail", **arguments}
-    result: dict[str, Any] = perform(None, run, given)
-    return result
-
-
-def test_the_member_is_forgotten_when_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    result = act(world, monkeypatch)
-    assert result["changed"] is True
-    assert [(each["name"], each["gone"], each["workloads"]) for each in result["members"]] == [("m1", True, "Retain")]
-    assert (world.state.members, world.state.owned) == ({}, {})
-    world.control_plane.log.clear()
-    nothing = {"changed": False, "members": [], "broken_members": [], "now": [], "has_agents_on_hosts": False}
-    assert act(world, monkeypatch) == nothing
-    assert world.control_plane.log == []
-
-
-@pytest.mark.parametrize("check", [True, False])
-def test_what_stays_on_a_member_is_counted_and_what_its_return_needs_is_said(
-    check: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(monkeypatch)
-    settings = {**memory.application("settings"), "apiVersion": "v1", "kind": "ConfigMap"}
-    world.member.put(settings)
-    world.control_plane.put(memory.work_for(settings))
-    result = act(world, monkeypatch, check=check)
-    assert result["members"][0]["stays"] == 3
-    assert result["now"] == [
-        "m1 would leave; 2 workloads and 1 other object would stay on it"
-        if check
-        else "m1 has left; 2 workloads and 1 other object stay on it"
-    ]
-    (hint,) = [line for line in world.said if "conflictResolution: Overwrite" in line]
-    assert hint.startswith("hint: member m1: 2 workloads and 1 other object")
-
-
-def test_nothing_is_said_of_a_return_where_nothing_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, on_leave="Delete")
-    assert act(world, monkeypatch)["now"] == ["m1 has left"]
-    assert not [line for line in world.said if "conflictResolution" in line]
-
-
-def test_one_that_could_not_leave_is_not_forgotten_and_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    world.member.dead = True
-    result = act(world, monkeypatch)
-    assert result["failed"] is True
-    assert "1 of 1 members that leave are not gone" in result["msg"]
-    assert "left on it: ClusterRole karmada-controller-manager:karmada-m1" in result["msg"]
-    assert '"member_leave_abandon": ["m1"]' in result["msg"]
-    assert list(world.state.members) == ["m1"]
-    told = act(world, monkeypatch, on_broken_member="tell")
-    assert "failed" not in told
-    assert "it has not left: member m1: no answer" in told["broken_members"][0]["problem"]
-    assert "left on it: ClusterRole karmada-contr" in told["broken_members"][0]["problem"]
-    world.control_plane.reaches = False
-    given_up = act(world, monkeypatch, abandon=["m1"])
-    assert given_up["members"][0]["gone"] is True
-    assert any("left on member m1: " in line for line in world.said)
-    assert world.state.members == {}
-
-
-def test_to_forget_a_member_that_somebody_removed_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    world.control_plane.objects.clear()
-    world.state = state(members=world.state.members)
-    world.member.dead = True
-    result = act(world, monkeypatch, abandon=["m1"])
-    assert (result["changes"], result["changed"]) == ([], True)
-    assert world.state.members == {}
-
-
-@pytest.mark.parametrize("stage", ["confirm", "leave"])
-def test_two_at_once_are_asked_for_before_anything_is_done(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    world.state = state(members={**world.state.members, "m2": RECORD}, owned=world.state.owned)
-    with pytest.raises(ProblemsError, match="karmada_confirm_leave=m1,m2"):
-        act(world, monkeypatch, stage=stage)
-    assert world.control_plane.log == []
-    found = act(world, monkeypatch, stage="confirm", confirm="m1,m2")
-    assert [each["name"] for each in found["members"]] == ["m1", "m2"]
-
-
-def test_of_two_the_one_that_was_selected_leaves_and_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    world.state = state(members={**world.state.members, "m2": RECORD}, owned=world.state.owned)
-    assert act(world, monkeypatch, selected=("m3",))["members"] == []
-    asked = act(world, monkeypatch, stage="confirm", selected=("m1",))
-    assert [each["name"] for each in asked["members"]] == ["m1"]
-    left = act(world, monkeypatch, selected=("m1",))
-    assert [(each["name"], each["gone"]) for each in left["members"]] == [("m1", True)]
-    assert list(world.state.members) == ["m2"]
-
-
-def test_check_mode_asks_nothing_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    result = act(world, monkeypatch, check=True)
-    assert "deleted Cluster m1" in result["changes"]
-    assert world.control_plane.log == []
-    assert list(world.state.members) == ["m1"]
 
 
 def test_works_are_let_go_at_once_only_when_nobody_can_make_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:

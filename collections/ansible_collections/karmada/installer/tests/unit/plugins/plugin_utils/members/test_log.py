@@ -17,13 +17,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import log as member_log
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import ready as member_ready
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    HOSTS,
-    Runs,
-    deployment,
-    seen,
-)
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs, deployment, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import document, state
 
 SAID = "karmada-controller-manager: Failed to do cluster health check for cluster: "

@@ -29,16 +29,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.problems import 
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_reach import certificate, server
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.render import test_agent_units as of_agents
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    Runs,
-    deployment,
-    remembered,
-    seen,
-)
+from ansible_collections.karmada.installer.tests.unit.support import agent_hosts as of_agents
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.moments import closed_port
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host, problems
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, authorities, document, state
 
 NAME = "karmada.example.com"

@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_programs
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.preflight import test_host_checks as checks
+from ansible_collections.karmada.installer.tests.unit.support import host_facts as checks
 from ansible_collections.karmada.installer.tests.unit.support import observations
 
 NO_PROGRAM = Problem(

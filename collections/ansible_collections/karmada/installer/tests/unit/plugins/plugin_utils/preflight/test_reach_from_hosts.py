@@ -24,14 +24,9 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Fault, Target, sentences
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    HOSTS,
-    Runs,
-    deployment,
-    seen,
-)
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
 from ansible_collections.karmada.installer.tests.unit.support.preflight_samples import host
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs, deployment, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, document
 
 CA = x509.new_authority(x509.Authority("ca", "ca"), "ECDSA-P256", NOW).certificate.decode()

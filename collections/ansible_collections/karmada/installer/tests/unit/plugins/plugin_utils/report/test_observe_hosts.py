@@ -24,12 +24,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.report import ob
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.report import ComponentStatus, Observation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
-    Runs,
-    deployment,
-    remembered,
-    seen,
-)
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, deployment, remembered, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, authorities
 
 NAMES = ("cp1", "cp2", "cp3")

@@ -15,8 +15,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 TOKEN = "abcdef.0123456789abcdef"

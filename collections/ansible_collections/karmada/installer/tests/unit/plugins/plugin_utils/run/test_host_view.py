@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_on_hosts import (
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import (
     HOSTS,
     Runs,
     deployment,

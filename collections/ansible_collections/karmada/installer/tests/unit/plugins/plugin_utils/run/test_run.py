@@ -1,30 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run decides by itself, and when it writes."""
+"""What a run decides by itself, when it writes, and what it records."""
 
 from __future__ import annotations
 
-import json
-from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import endpoint
-from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import MemberEntry
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
-from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import (
-    Connection,
-    cluster_from_secret,
-)
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Conflict
-from ansible_collections.karmada.installer.plugins.plugin_utils.kube.lease import LockLost
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
-from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
-from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import workloads
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import (
     FakeCluster,
@@ -41,11 +26,7 @@ from ansible_collections.karmada.installer.tests.unit.support.samples import (
     rendered,
     state,
 )
-
-
-def fresh(spec: dict[str, Any] | None = None, *objects: Any) -> Run:
-    return fake_run(document(spec), FakeCluster("host cluster", *objects))
-
+from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock, fresh, webhook
 
 # -- decided once ------------------------------------------------------------------------------------------------------
 
@@ -150,37 +131,6 @@ def test_a_router_that_refuses_says_why() -> None:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-class NoLock:
-    """Stands for the Lease, which has tests of its own; ``taken`` counts, ``lost`` says that another run has it."""
-
-    taken = 0
-    lost = False
-
-    def acquire(self, *_: Any) -> None:
-        NoLock.taken += 1
-
-    def check(self) -> None:
-        if NoLock.lost:
-            raise LockLost("lost the lock")
-
-    def held(self, *, release: bool) -> Any:  # noqa: ARG002
-        return nullcontext()
-
-    def release(self) -> None:
-        pass
-
-
-@pytest.fixture
-def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    NoLock.taken, NoLock.lost = 0, False
-    monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
-
-
-def webhook() -> list[dict[str, Any]]:
-    found = rendered()
-    return [found.one("Deployment", "prod-webhook"), found.one("Service", "prod-webhook")]
-
-
 @pytest.mark.usefixtures("unlocked")
 def test_a_second_run_sends_nothing_and_takes_no_lock() -> None:
     objects = webhook()
@@ -235,154 +185,6 @@ def test_the_journal_is_written_before_the_first_object() -> None:
 
 
 # -- two writers -------------------------------------------------------------------------------------------------------
-
-STATE = ("v1", "Secret", "karmada", "prod-installer-state")
-
-
-def read_by_two(host: FakeCluster) -> tuple[Run, Run]:
-    """Two runs that have both taken the lock, the second while the first stood still."""
-    runs = fake_run(document(), host), fake_run(document(), host)
-    for run, holder in zip(runs, ("first", "second"), strict=True):
-        run.holder = holder
-    return runs
-
-
-@pytest.mark.usefixtures("unlocked")
-def test_who_lost_the_lock_unawares_replaces_no_state_of_another_run() -> None:
-    host = FakeCluster("host", storage_class("standard"))
-    first, second = read_by_two(host)
-    fake_run(document(), host, stored=state())
-    with first.writing("begins"):
-        with second.writing("takes over"):
-            second.save(replace(second.state, endpoint_host="192.0.2.9"))
-        written = json.dumps(host.objects[STATE])
-        with pytest.raises(LockLost, match=r"somebody else has written Secret karmada/prod-installer-state\. It was"):
-            first.save(replace(first.state, endpoint_host="192.0.2.1"))
-    assert json.dumps(host.objects[STATE]) == written
-    assert fake_run(document(), host).state.endpoint_host == "192.0.2.9"
-
-
-@pytest.mark.usefixtures("unlocked")
-def test_of_two_first_installs_one_has_its_keys_stored_and_the_other_writes_none() -> None:
-    host = FakeCluster("host", storage_class("standard"))
-    first, second = read_by_two(host)
-    assert (first.stored_state, second.stored_state) == (None, None)
-    second.save(second.state)
-    with pytest.raises(LockLost):
-        first.save(first.state)
-    assert fake_run(document(), host).state.authorities == second.state.authorities
-
-
-@pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize("again", [False, True], ids=["gone", "there again"])
-def test_a_state_that_was_removed_meanwhile_is_not_brought_back(again: bool) -> None:
-    host = FakeCluster("host", storage_class("standard"))
-    run = fake_run(document(), host, stored=state())
-    with run.writing("begins"):
-        gone = host.objects.pop(STATE)
-        if again:
-            host.put({**gone, "metadata": {**gone["metadata"], "uid": "of another instance"}})
-        with pytest.raises(LockLost):
-            run.save(replace(run.state, endpoint_host="192.0.2.1"))
-    assert (STATE in host.objects) is again
-
-
-@pytest.mark.usefixtures("unlocked")
-def test_a_write_that_is_refused_although_nobody_wrote_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy, or an API server that was asked twice."""
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    host = FakeCluster("host", storage_class("standard"))
-    run = fake_run(document(), host, stored=state())
-    real, refusals = host.apply, [2]
-
-    def apply(obj: Any, **more: Any) -> Any:
-        if obj["kind"] == "Secret" and refusals[0]:
-            refusals[0] -= 1
-            raise Conflict("host", "PATCH", "/", 409, "Conflict", "somebody else was faster")
-        return real(obj, **more)
-
-    monkeypatch.setattr(host, "apply", apply)
-    with run.writing("begins"):
-        refusals[0] = 2
-        run.save(replace(run.state, endpoint_host="192.0.2.1"))
-    assert fake_run(document(), host).state.endpoint_host == "192.0.2.1"
-    with run.writing("goes on"):
-        refusals[0] = 100
-        with pytest.raises(Conflict):
-            run.save(replace(run.state, endpoint_host="192.0.2.2"))
-
-
-@pytest.mark.usefixtures("unlocked")
-def test_each_write_of_a_run_goes_on_from_its_last_one() -> None:
-    host = FakeCluster("host", storage_class("standard"))
-    run = fake_run(document(), host)
-    with run.writing("begins"):
-        for passage_of in ("Ingress", "Route"):
-            run.save(replace(run.state, passages=(passage_of,)))
-    with run.writing("goes on"):
-        assert run.state.passages == ("Route",)
-
-
-class Unheard(FakeCluster):
-    """The answer to the next apply of a Secret is lost; it is sent again, as the client does."""
-
-    lost = False
-
-    def apply(self, obj: dict[str, Any], **options: Any) -> Any:
-        if self.lost and obj["kind"] == "Secret":
-            self.lost = False
-            super().apply(obj, **options)
-        return super().apply(obj, **options)
-
-
-@pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize("stored", [None, state()], ids=["first", "later"])
-def test_a_write_that_got_through_unheard_is_taken_for_ours(stored: Any) -> None:
-    host = Unheard("host", storage_class("standard"))
-    run = fake_run(document(), host, stored=stored)
-    host.lost = True
-    with run.writing("begins"):
-        assert not host.lost
-        run.save(replace(run.state, endpoint_host="192.0.2.1"))
-    assert fake_run(document(), host).state.endpoint_host == "192.0.2.1"
-
-
-def lease(name: str, holder: str = "another run") -> dict[str, Any]:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": f"{name}-installer", "namespace": "karmada"},
-        "spec": {"holderIdentity": holder},
-    }
-
-
-@pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize(("ours", "theirs"), [("prod", "prod-kube"), ("prod-aggregated", "prod")])
-@pytest.mark.parametrize("installed", [True, False])
-def test_of_two_first_installs_whose_names_meet_one_gives_way(ours: str, theirs: str, installed: bool) -> None:
-    host = FakeCluster("host", storage_class("standard"), lease(theirs, "" if installed else "another run"))
-    if installed:
-        metadata = {"name": f"{theirs}-installer-state", "namespace": "karmada"}
-        host.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-    with pytest.raises(ProblemsError, match=f"nothing was installed:\n.*control plane {theirs} is being installed"):
-        fake_run(document(name=ours), host).apply_to_host_cluster("start", webhook)
-    assert not host.names("Deployment")
-    assert f"{ours}-installer-state" not in host.names("Secret")
-
-
-@pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize("there", [lease("prod-kube", ""), lease("other")], ids=["gave way", "another name"])
-def test_a_first_install_goes_on_beside_others(there: dict[str, Any]) -> None:
-    host = FakeCluster("host", storage_class("standard"), there)
-    fake_run(document(), host).apply_to_host_cluster("start", webhook)
-    assert "prod-webhook" in host.names("Deployment")
-
-
-@pytest.mark.usefixtures("unlocked")
-def test_an_instance_that_is_there_gives_way_to_none() -> None:
-    host = FakeCluster("host", storage_class("standard"), lease("prod-kube"))
-    fake_run(document(), host, stored=state()).apply_to_host_cluster("start", webhook)
-    assert "prod-webhook" in host.names("Deployment")
 
 
 @pytest.mark.usefixtures("unlocked")
@@ -484,22 +286,6 @@ def test_an_uninstall_takes_the_passage_along() -> None:
 
 
 @pytest.mark.usefixtures("unlocked")
-def test_every_cluster_of_a_run_asks_the_lock_before_it_writes() -> None:
-    run = fake_run(document(), FakeCluster("host", storage_class("standard")), stored=state())
-    member = FakeCluster("member m1")
-    run.attend(member)  # type: ignore[arg-type]
-    NoLock.lost = True
-    member.before_write()
-    NoLock.lost = False
-    with run.writing("start"):
-        member.before_write()
-        NoLock.lost = True
-        with pytest.raises(LockLost):
-            member.before_write()
-        NoLock.lost = False
-
-
-@pytest.mark.usefixtures("unlocked")
 def test_a_check_run_writes_nothing() -> None:
     host = FakeCluster("host", storage_class("standard"))
     run = fake_run(document(), host, check=True)
@@ -508,160 +294,3 @@ def test_a_check_run_writes_nothing() -> None:
     assert NoLock.taken == 0
     with pytest.raises(AssertionError, match="check run"), run.writing("start"):
         pass
-
-
-# -- Secrets -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_directory_stands_for_the_secrets_of_a_file_run(tmp_path: Path) -> None:
-    (tmp_path / "m1").mkdir()
-    (tmp_path / "m1" / "kubeconfig").write_text("content")
-    run = fresh()
-    run.connection = Connection(secrets=str(tmp_path))
-    assert run.secret("m1", "here") == {"kubeconfig": b"content"}
-    for name in ("m2", "../m1", "m1/../m1", "/etc", "m1/kubeconfig"):
-        with pytest.raises(ProblemsError, match=r"there is no directory|is not a name that a Secret can have"):
-            run.secret(name, "here")
-
-
-def test_without_a_directory_a_secret_that_is_not_there_is_told_with_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    metadata = {"name": "m1", "namespace": "karmada-system"}
-    there = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"kubeconfig": "Y29udGVudA=="}}
-    monkeypatch.setattr(Run, "_home", FakeCluster("home cluster", there))
-    run = fresh()
-    run.deployment["metadata"]["namespace"] = "karmada-system"
-    assert run.secret("m1", "here") == {"kubeconfig": b"content"}
-    with pytest.raises(ProblemsError, match=r"spec\.x: there is no Secret karmada-system/m2"):
-        run.secret("m2", "spec.x")
-
-
-def test_a_directory_stands_for_the_config_maps_of_a_file_run(tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "policy.yaml").write_text("text")
-    for name, expected in (("own", {"own": {"policy.yaml": "text"}}), ("other", {})):
-        run = fake_run(document({"audit": {"configMapRef": {"name": name}}}), FakeCluster("host"))
-        run.connection = Connection(config_maps=str(tmp_path))
-        assert run.config_maps == expected
-    assert fresh().config_maps == {}
-
-
-def test_without_a_directory_config_maps_are_read_where_the_document_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own", "namespace": "karmada"}}
-    home = FakeCluster("home cluster", {**there, "data": {"policy.yaml": "text"}})
-    monkeypatch.setattr(Run, "_home", home)
-    for name, expected in (("own", {"own": {"policy.yaml": "text"}}), ("other", {})):
-        run = fake_run(document({"audit": {"configMapRef": {"name": name}}}), FakeCluster("host"))
-        assert run.config_maps == expected
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {},
-        {"kubeconfig": b"\xff"},
-        {"kubeconfig": b"- 1"},
-        {"kubeconfig": b"{"},
-        {"server": b"https://x", "token": b"t"},
-    ],
-)
-def test_a_secret_that_describes_no_cluster_is_refused_without_showing_it(files: dict[str, bytes]) -> None:
-    with pytest.raises(ProblemsError) as refused:
-        cluster_from_secret(files, None, "member m1", "spec.members[m1].secretRef")
-    assert refused.value.problems[0].where.startswith("spec.members[m1].secretRef")
-
-
-# -- members -----------------------------------------------------------------------------------------------------------
-
-
-def registered(**ids: str) -> Clusters:
-    return Clusters.of({"metadata": {"name": name}, "spec": {"id": each}} for name, each in ids.items())
-
-
-def test_one_cluster_has_one_name_and_one_name_one_cluster() -> None:
-    here = registration.Registration("id-1", "https://192.0.2.1")
-    member_join.check_identity("m1", here, Clusters())
-    member_join.check_identity("m1", here, registered(m1="id-1", m2="id-2"))
-    with pytest.raises(ProblemsError, match="registered already, as m2"):
-        member_join.check_identity("m1", here, registered(m2="id-1"))
-    with pytest.raises(ProblemsError, match="belongs to another cluster"):
-        member_join.check_identity("m1", here, registered(m1="id-2"))
-
-
-def test_one_member_that_fails_spoils_no_other() -> None:
-    def work(entry: Any, outcome: member_join.Outcome) -> None:
-        outcome.on_member.append(member_join.Change(Any, "created"))  # type: ignore[arg-type]
-        if entry.name == "m2":
-            raise ProblemsError(member_join.Problem("no answer", "m2", "mend it", reason=Reason.MEMBER_UNREACHABLE))
-
-    found = member_join.of_each([MemberEntry({"name": f"m{number}"}) for number in (1, 2, 3)], work)
-    assert [outcome.name for outcome in found] == ["m1", "m2", "m3"]
-    assert [bool(outcome.problem) for outcome in found] == [False, True, False]
-    assert all(outcome.changes for outcome in found), "what was changed before it failed stays known"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RecursionError("maximum recursion depth exceeded"),
-        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-        ValueError("month must be in 1..12"),
-        KeyError("status"),
-        AttributeError("'str' object has no attribute 'get'"),
-        MemoryError(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_whatever_goes_wrong_with_one_member_is_its_own_problem(error: Exception) -> None:
-    traces: list[str] = []
-
-    def work(entry: Any, outcome: member_join.Outcome) -> None:
-        outcome.on_member.append(member_join.Change(Any, "created"))  # type: ignore[arg-type]
-        if entry.name == "m2":
-            raise error
-
-    found = member_join.of_each([MemberEntry({"name": f"m{number}"}) for number in (1, 2, 3)], work, traces.append)
-    assert [bool(outcome.problem) for outcome in found] == [False, True, False]
-    assert found[1].problem.startswith("member m2: ")
-    assert type(error).__name__ in found[1].problem
-    assert "-vvv" in found[1].next_step
-    assert found[1].changes, "what was changed before it failed stays known"
-    (trace,) = traces
-    assert "in work" in trace, "whoever looks for a defect finds where it is"
-
-
-def test_what_an_error_quotes_is_shown_without_secrets_and_without_what_a_terminal_obeys() -> None:
-    def work(_entry: Any, _outcome: Any) -> None:
-        raise ValueError("\x1b]0;owned\x07cannot read password=hunter22\r\n" + "x" * 5000)
-
-    traces: list[str] = []
-    (found,) = member_join.of_each([MemberEntry({"name": "m1"})], work, traces.append)
-    assert "cannot read password=<redacted>" in found.problem
-    assert found.problem.isprintable()
-    assert len(found.problem) < 1000
-    assert "hunter22" not in traces[0] + found.problem
-    assert "\x1b" not in traces[0]
-
-
-def test_a_lock_that_is_lost_is_of_the_whole_run() -> None:
-    def work(_entry: Any, _outcome: Any) -> None:
-        raise LockLost("somebody else has it")
-
-    with pytest.raises(LockLost):
-        member_join.of_each([MemberEntry({"name": "m1"})], work)
-
-
-def test_how_a_member_was_joined_is_remembered() -> None:
-    entry = {"name": "m1", "mode": "Push", "secretRef": {"name": "s"}, "context": "c", "labels": {"a": "b"}}
-    reference = member_join.Ref("v1", "Secret", "x", "karmada-cluster")
-    after = member_join.recorded(state(), MemberEntry(entry), [member_join.Change(reference, "created", "uid-1")])
-    assert after.members == {"m1": {"mode": "Push", "secretRef": {"name": "s"}, "context": "c", "onLeave": "Retain"}}
-    assert after.uids("member/m1") == {"uid-1"}
-    assert json.dumps(after.members)
-
-
-def test_a_cluster_is_known_by_its_system_namespace() -> None:
-    system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "id-1"}}
-    found = member_join.registration_of(FakeCluster("m1", system, server="https://192.0.2.9:6443"))  # type: ignore[arg-type]
-    assert found == registration.Registration("id-1", "https://192.0.2.9:6443")
-    with pytest.raises(ProblemsError, match="no namespace kube-system"):
-        member_join.registration_of(FakeCluster("m1"))  # type: ignore[arg-type]
