@@ -25,7 +25,7 @@ _VARIES = (
     (r"\bsha256:[0-9a-f]{12,64}", "sha256:<digest>"),
     (r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b", "<address>"),
     # How often something was tried in its time depends on how busy the machine is.
-    (r"\btried \d+ times?\b", "tried <count> times"),
+    (r"\btried(\s+)\d+(\s+)times?\b", r"tried\1<count>\2times"),
     # The kubelet tries, then waits, and has the words of whoever answers the nodes.
     (
         r"\b(?:ErrImagePull|ImagePullBackOff) of image(\s+)(\S+)\s+\((?:[^()]|\([^()]*\))*\)",

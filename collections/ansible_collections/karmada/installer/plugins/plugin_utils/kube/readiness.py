@@ -17,6 +17,8 @@ HOPELESS_WAITING = frozenset({"ErrImageNeverPull", "InvalidImageName"})
 # Waiting reasons of an image that is not pulled yet.
 UNPULLED_WAITING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 MAX_EVENTS = 3
+# Reasons of a container whose image cannot be pulled.
+_NOT_PULLED = ("ErrImagePull", "ImagePullBackOff")
 # Prefixes that an event puts before the text of a container's status or of a condition.
 _BEGINNING = re.compile(r'^(Error: |Error creating: |Failed to pull image "[^"]*": )')
 # Waiting reasons of a container that has only just begun.
@@ -319,7 +321,10 @@ def _warnings(related: Related, said: str) -> list[str]:
     for one in events:
         message = " ".join(str(one.get("message") or "").split())
         same = OWN_PORT.sub("", message)
-        if _BEGINNING.sub("", same) not in said:
+        bare = _BEGINNING.sub("", same)
+        # While a pod says the one, the last event may say the other: the kubelet tries, then waits, in turns.
+        known = bare in said or (bare in _NOT_PULLED and any(reason in said for reason in _NOT_PULLED))
+        if not known:
             reason = one.get("reason") or "Warning"
             told.setdefault(f"{reason}: {same}", f"event {reason}: {message}")
     return list(told.values())[:MAX_EVENTS]

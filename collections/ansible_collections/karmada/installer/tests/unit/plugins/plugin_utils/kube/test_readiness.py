@@ -212,6 +212,18 @@ def test_images_that_never_come_are_hopeless(reason: str) -> None:
     assert hopeless(deployment(), [pod(state={"waiting": {"reason": "ImagePullBackOff"}})]) is None
 
 
+@pytest.mark.parametrize(
+    ("reason", "other"), [("ErrImagePull", "ImagePullBackOff"), ("ImagePullBackOff", "ErrImagePull")]
+)
+def test_an_event_with_the_other_word_for_an_image_that_is_not_pulled_adds_nothing(reason: str, other: str) -> None:
+    about = {"kind": "Event", "metadata": {"name": "e"}, "type": "Warning", "reason": "Failed"}
+    waits = pod(state={"waiting": {"reason": reason, "message": "no such tag"}})
+    told = str(reason_not_ready(deployment(), [waits, {**about, "message": f"Error: {other}"}]))
+    assert told.endswith("(no such tag)")
+    told = str(reason_not_ready(deployment(), [waits, {**about, "message": "Error: no disk"}]))
+    assert told.endswith("event Failed: Error: no disk")
+
+
 def test_refused_pods_are_hopeless_unless_the_account_is_only_late() -> None:
     quota = 'pods "a" is forbidden: exceeded quota: q'
     assert hopeless(conditioned("Deployment", "ReplicaFailure", "True", quota)) == quota
