@@ -307,7 +307,7 @@ class Benchmark:
 
 
 def changed_tasks(output: str) -> int:
-    """How many tasks changed something, by the recap of a playbook."""
+    """Count of tasks that changed something, by the recap of a playbook."""
     counts = [word.partition("=")[2] for word in output.split() if word.startswith("changed=")]
     if not counts:
         raise BenchError("the playbook has printed no recap")
@@ -323,7 +323,7 @@ def _listed(things: Iterable[str]) -> str:
 
 
 def machine(clusters: Clusters) -> dict[str, str]:
-    """What the figures depend on, beside the programs compared, and which those were."""
+    """Conditions of the figures: the programs compared, and all else that the figures depend on."""
     facts = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
     model = next((value.strip() for name, value in facts.items() if name.strip() == "model name"), platform.machine())
     kibibytes = int(Path("/proc/meminfo").read_text().split()[1])
@@ -384,7 +384,7 @@ def measure(folder: Path, rounds: int) -> Record:
 
 
 def files(record: Record) -> dict[Path, str]:
-    """What is made of a record, and where it belongs."""
+    """Files made of a record, by where they belong."""
     return {RESULTS: _json(results(record["measurements"])), PAGE: page(record)}
 
 

@@ -115,7 +115,7 @@ class Clusters:
     # -- what both sides have to bring about -----------------------------------------------------------------------
 
     def missing(self, control_plane: Path, workloads: Check | None = None) -> list[str]:
-        """What a control plane does not do yet, of what an installation is for; empty when it does all of it.
+        """Functions that a control plane lacks yet, of what an installation is for; empty when it does all of it.
 
         ``workloads`` looks at what runs it, where that is not the host cluster.
         """
@@ -215,18 +215,18 @@ class Clusters:
         return {log: audit.mark(log) for log in logs}
 
     def writes_since(self, marks: Mapping[Path, str]) -> list[str]:
-        """What the installer wrote to the clusters of the lab since then."""
+        """Writes of the installer to the clusters of the lab since then."""
         return [
             line for log, mark in marks.items() for line in audit.writes(audit.lines_since(log, mark), audit.OUR_AGENT)
         ]
 
     def writes_inside(self) -> list[str]:
-        """What the installer has written to the control plane since its API server began, by the log of its pod."""
+        """Writes of the installer to the control plane since its API server began, by the log of its pod."""
         log = self._kubectl(self.kubeconfig(HOST), "logs", f"--namespace={NAMESPACE}", "deployment/karmada-apiserver")
         return list(writes_in_log(log.stdout))
 
     def left(self) -> list[str]:
-        """How the clusters differ from what they were at first, when what goes by itself has gone."""
+        """Differences of the clusters from what they were at first, when what goes by itself has gone."""
         return snapshot.settle(
             self._empty,
             self.work / "after.json",
@@ -281,7 +281,7 @@ class Clusters:
 
 
 def writes_in_log(log: str) -> Iterator[str]:
-    """What the installer wrote, by the log of an API server that has its audit events between its other lines."""
+    """Writes of the installer, by the log of an API server that has its audit events between its other lines."""
     events = (f"{line}\n" for line in log.splitlines() if line.startswith('{"kind":"Event"'))
     return audit.writes(events, audit.OUR_AGENT)
 

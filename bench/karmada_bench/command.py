@@ -32,7 +32,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did: seconds from start to end, exit code, output, and most memory of its processes together.
+    """Outcome of a command: seconds from start to end, exit code, output, and most memory of its processes together.
 
     cpu_seconds: user and system, of all its processes on this machine (see ``spend``).
     """

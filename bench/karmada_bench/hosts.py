@@ -174,7 +174,7 @@ def invocations(shown: str) -> dict[str, str]:
 
 
 def failed_requests(output: str) -> int:
-    """What poll.py says at its end. Raises BenchError when it says nothing, or has asked nothing."""
+    """Answer of poll.py at its end. Raises BenchError when it says nothing, or has asked nothing."""
     found = re.search(r"^poll: (\d+) answers, (\d+) failures", output, re.MULTILINE)
     if not found or not int(found[1]) + int(found[2]):
         raise BenchError("nobody asked the API server while the flag was changed")

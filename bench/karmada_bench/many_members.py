@@ -45,7 +45,7 @@ class Site:
     folder: Path
 
     def join(self, names: Sequence[str]) -> tuple[Figure, dict[str, Any]]:
-        """What the step takes in a process of its own, and what it answers."""
+        """Time and memory of the step in a process of its own, and its answer."""
         configuration = self.folder / "join.json"
         settings = {"kubeconfig": self.control_plane.kubeconfig, "secrets": self.control_plane.secrets}
         configuration.write_text(json.dumps({"names": names, **{key: str(each) for key, each in settings.items()}}))

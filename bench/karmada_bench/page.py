@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured as a page of the documentation, as results.json, and as a table for a screen. Pure."""
+"""Measurements as a page of the documentation, as results.json, and as a table for a screen. Pure."""
 
 from __future__ import annotations
 

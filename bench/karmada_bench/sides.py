@@ -137,12 +137,12 @@ class Ours(Contender):
         return self.runner.run(name, ["ansible-playbook", "--help"], settings=self._settings())
 
     def list_inventory(self, name: str) -> Ran:
-        """What the inventory makes of the document."""
+        """Inventory that the document becomes."""
         command = ["ansible-inventory", "-i", str(self.folder / "site.karmada.yml"), "--list"]
         return self.runner.run(name, command, settings=self._settings())
 
     def tasks(self) -> list[dict[str, Any]]:
-        """How long each task of the last playbook took."""
+        """Durations of the tasks of the last playbook."""
         return [json.loads(line) for line in self._times.read_text().splitlines()]
 
     def _playbook(

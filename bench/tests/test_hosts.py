@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read from the answers of plain hosts."""
+"""Figures read from the answers of plain hosts."""
 
 from __future__ import annotations
 

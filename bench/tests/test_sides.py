@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each side is told to do."""
+"""Commands that each side is given."""
 
 from __future__ import annotations
 

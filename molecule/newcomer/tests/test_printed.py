@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new user reads is compared without what varies, and is never too wide."""
+"""Output for a new user: compared without what varies, and never too wide."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def server(monkeypatch, tmp_path):
 
 
 def _during(store, command="true"):
-    """What it found while a command waited for enough writes and then did this."""
+    """Findings while a command waited for enough writes and then did this."""
     upstream = SimpleNamespace(host="127.0.0.1", port=store.server_address[1], tls=None)
     wait = f"until test -e {store.enough}; do sleep 0.05; done"
     return steady_client.during(upstream, ["sh", "-c", f"{wait}; {command}"], rate=50, before=0, after=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server should never answer: the bytes of it, a piece at a time, by the path that was asked for.
+"""Answers that an API server should never give: their bytes, a piece at a time, by the path that was asked for.
 
 Each has the form of ``stub_api.Fault.pieces``: from the path with its query to what is sent behind the request, status
 line and all. One that goes on for ever does so until whoever reads it goes away.

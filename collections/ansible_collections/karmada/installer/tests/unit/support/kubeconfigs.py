@@ -43,7 +43,7 @@ def config(cluster: Object | None = None, user: Object | None = None, **top: Any
 def accessed(
     content: Any, context: str | None = None, folder: Path | None = None, entry: Object | None = None, **files: bytes
 ) -> Access:
-    """What a member's Secret with this kubeconfig gives."""
+    """Access that a member's Secret with this kubeconfig gives."""
     text = content if isinstance(content, bytes) else yaml.safe_dump(content).encode()
     keys = {"kubeconfig": text, **{name.replace("_", "."): each for name, each in files.items()}}
     found = kubeconfig.from_secret(keys, context, FIELD, folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps tests from hanging on a clock: events that are waited for, clocks of their own, ports nobody else gets."""
+"""Means against tests that hang on a clock: events that are waited for, clocks of their own, ports nobody else gets."""
 
 from __future__ import annotations
 

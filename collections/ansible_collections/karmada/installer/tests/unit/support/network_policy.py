@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a connection gets through NetworkPolicies, written down from the API's documentation.
+"""Judgement of NetworkPolicies on a connection, written down from the API's documentation.
 
 https://kubernetes.io/docs/concepts/services-networking/network-policies/ as of Kubernetes 1.35. A policy selects pods
 of its namespace; pods that no policy of a direction selects are open in that direction; policies add up; a connection

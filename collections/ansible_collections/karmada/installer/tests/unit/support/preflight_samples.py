@@ -28,7 +28,7 @@ def host(*objects: Any) -> FakeCluster:
 
 
 def problems(run: Run) -> list[Problem]:
-    """What preflight finds; each with a place and a remedy, and without changing anything."""
+    """Findings of preflight; each with a place and a remedy, and without changing anything."""
     before = dict(run.host_cluster.objects)
     with mock.patch.object(crd_files, "crds", return_value=[]):
         found = findings.findings(run).all

@@ -80,7 +80,7 @@ def bring(
 
 
 def problems(source: Source, cache: Path, *args: Any, **more: Any) -> list[Problem]:
-    """What is refused; a check beforehand must not find more than the attempt."""
+    """Problems of a source that is refused; a check beforehand must not find more than the attempt."""
     with pytest.raises(ProblemsError) as error:
         bring(source, cache, *args, **more)
     assert all(problem.what and problem.remedy for problem in error.value.problems)

@@ -29,5 +29,5 @@ def left(host: Any) -> set[str]:
 
 
 def kept(spec: dict[str, Any]) -> list[Change]:
-    """What applying this spec reports: it is there, and stays."""
+    """Changes that applying this spec reports: all is there, and stays."""
     return [Change(Ref.of(each), "unchanged") for each in rendered(spec).objects]

@@ -52,7 +52,7 @@ def remembered(**fields: Any) -> State:
 
 
 def seen(stored: Stored, **more: Any) -> Object:
-    """What was seen of a host on which nothing is to be done."""
+    """Observation of a host on which nothing is to be done."""
     return {"stored": stored.plain, "files": {}, "programs": {}, "facts": {"architecture": "x86_64"}, **more}
 
 

@@ -169,7 +169,7 @@ def program(text: str = "program", machine: int = 62) -> bytes:
 
 
 class RegistryFiles:
-    """What a registry serves. ``login`` (user:password) is wanted if set, as ``Basic`` or for a token."""
+    """Content of a registry. ``login`` (user:password) is wanted if set, as ``Basic`` or for a token."""
 
     def __init__(self) -> None:
         self.paths: dict[str, tuple[bytes, str]] = {}

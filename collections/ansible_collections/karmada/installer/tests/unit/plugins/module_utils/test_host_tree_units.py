@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host does with units of a tree: start, wait for, watch, reload, restart only if allowed, and stop them."""
+"""Units of a tree on a host: started, waited for, watched, reloaded, restarted only if allowed, and stopped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded of releases, and servers that have them."""
+"""Checksums on record of releases, and servers that have them."""
 
 from __future__ import annotations
 

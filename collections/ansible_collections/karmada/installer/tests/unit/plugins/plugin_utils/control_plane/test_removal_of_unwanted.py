@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a document asks for no longer is taken away: components, budgets and policies; only what is ours."""
+"""Removal of what a document no longer asks for: components, budgets and policies, and only what is ours."""
 
 from __future__ import annotations
 

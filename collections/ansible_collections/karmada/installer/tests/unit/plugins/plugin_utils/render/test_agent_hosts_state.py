@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts of agents never get, and what ends on them: state and keys stay elsewhere, units go with their member."""
+"""Hosts of agents never get the state and its keys, and lose units, users and folders with their member."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each host is to be: its components and the end of others, certificates, addresses and flags."""
+"""Desired state of each host: its components and the end of others, certificates, addresses and flags."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs of hosts came out of: on record before any host has one, and held to until somebody accepts another."""
+"""Digests of images that programs of hosts come out of: on record first, and held to until somebody accepts another."""
 
 from __future__ import annotations
 
