@@ -108,7 +108,6 @@ _EXTERNAL_ETCD_FILES = FileSet("external-etcd-client", f"pki/{ETCD_CLIENT_DIRECT
 #: The administrator's identity. It belongs to the people who run the control plane, not to a component.
 ADMIN = LeafCertificate("admin", KARMADA_CA, "system:admin", organizations=(ADMINISTRATOR_GROUP,), client=True)
 
-_ENCRYPTION_FILES = FileSet("karmada-apiserver-encryption", "encryption", Holds.ENCRYPTION)
 _CLIENT_AUTHORITIES_FILES = FileSet("client-ca", "pki/client-ca", Holds.CLIENT_AUTHORITIES)
 
 _TO_ETCD, _TO_APISERVER = Call("etcd", "client"), Call("karmada-apiserver", "https")
@@ -166,7 +165,7 @@ KARMADA_APISERVER = Component(
         _certificate_files(_APISERVER_ETCD, ETCD_CLIENT_DIRECTORY),
         _certificate_files(_FRONT_PROXY, "front-proxy-client"),
         FileSet("karmada-apiserver-service-account", "pki/service-account", Holds.SERVICE_ACCOUNT_PAIR),
-        _ENCRYPTION_FILES,
+        FileSet("karmada-apiserver-encryption", "encryption", Holds.ENCRYPTION),
     ),
     config_files=(ConfigFiles("karmada-apiserver-audit", "audit", audit_policy.files),),
 )
