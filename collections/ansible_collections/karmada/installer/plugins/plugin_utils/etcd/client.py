@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small client of etcd: health of its members, and the few keys that the installer itself reads and writes.
+"""A small client of etcd: its members, changes of them, and the few keys that the installer itself reads and writes.
 
 It uses the JSON form of etcd's own API, which every member serves on its client port. It connects directly to the named
 address: proxies of the environment are ignored, and redirects are not followed.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import errno
 import http.client
 import json
@@ -22,6 +23,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
 from urllib3.util.ssltransport import SSLTransport
 
 from ..encoding import base64_text
@@ -29,8 +31,6 @@ from ..kube.errors import ApiError, explain
 from ..kube.kubeconfig import load_client_certificate, tls_context
 
 CONNECT_SECONDS = 5.0
-#: etcd itself gives up a request without a majority after seven seconds.
-ANSWER_SECONDS = 10.0
 _MAX_BYTES = 4 * 1024 * 1024
 _ALARM = re.compile(r"alarm:([A-Z]+)")
 #: Errors that say nothing about etcd, only about the network between: others may reach it.
@@ -46,10 +46,14 @@ class Cause(Enum):
 
 
 class EtcdError(Exception):
-    """Failure to get a useful answer. The message names no credentials."""
+    """Failure to get a useful answer. The message names no credentials.
 
-    def __init__(self, cause: Cause, message: str) -> None:
+    ``code`` is the gRPC code of etcd's answer (``etcd_requests`` names some), 0 if it gave none.
+    """
+
+    def __init__(self, cause: Cause, message: str, code: int = 0) -> None:
         self.cause = cause
+        self.code = code
         super().__init__(message)
 
 
@@ -67,6 +71,16 @@ class EndpointStatus:
     alarms: tuple[str, ...] = ()
     message: str = ""
     cause: Cause | None = None
+    #: ID of the member, hexadecimal as etcd prints it.
+    member_id: str = ""
+    learner: bool = False
+    #: Last entry of the log that this member has; compared with that of the leader, how far it is behind.
+    index: int = 0
+    #: Bytes of the database that hold something, and from etcd 3.6 on how many it may have (0: not told).
+    db_size_in_use: int = 0
+    db_quota: int = 0
+    #: Revision of its newest key.
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class EtcdClient:
 
     def _status_of(self, url: str) -> EndpointStatus:
         try:
-            found = self._post(url, "/v3/maintenance/status", {})
+            found = etcd_requests.status(self._poster(url))
         except EtcdError as error:
             return EndpointStatus(url, message=str(error), cause=error.cause)
         errors = [str(each) for each in found.get("errors") or []]
@@ -126,11 +140,65 @@ class EtcdClient:
             healthy=not message,
             version=str(found.get("version", "")),
             db_size=int(found.get("dbSize", 0)),
-            cluster_id=str(header.get("cluster_id", "")),
+            cluster_id=etcd_requests.hexadecimal(header.get("cluster_id")),
             leader=leader not in ("0", "") and leader == str(header.get("member_id", "")),
             alarms=alarms,
             message=message,
+            member_id=etcd_requests.hexadecimal(header.get("member_id")),
+            learner=bool(found.get("isLearner")),
+            index=int(found.get("raftIndex", 0)),
+            db_size_in_use=int(found.get("dbSizeInUse", 0)),
+            db_quota=int(found.get("dbSizeQuota", 0)),
+            revision=int(header.get("revision", 0)),
         )
+
+    # -- the members, and changes of them ------------------------------------------------------------------------------
+
+    def at(self, url: str) -> EtcdClient:
+        """Client of the member with this URL alone, for what has to be asked of one."""
+        found = copy.copy(self)
+        found.urls = (url,)
+        return found
+
+    def members(self) -> etcd_requests.Members:
+        """Members of the cluster, as a majority knows them. Raises EtcdError."""
+        return etcd_requests.members(self._ask_for)
+
+    def add_learner(self, peer_url: str) -> etcd_requests.Members:
+        """Add a member without a vote. Raises EtcdError."""
+        return etcd_requests.add_learner(self._ask_for, [peer_url])
+
+    def promote(self, identity: str) -> etcd_requests.Members:
+        """Give a learner its vote. Raises EtcdError."""
+        return etcd_requests.promote(self._ask_for, identity)
+
+    def remove(self, identity: str) -> etcd_requests.Members:
+        """Remove a member. Raises EtcdError."""
+        return etcd_requests.remove(self._ask_for, identity)
+
+    def move_leader(self, identity: str) -> None:
+        """Have this member lead; only the leader itself does that (``at``). Raises EtcdError."""
+        etcd_requests.move_leader(self._ask_for, identity)
+
+    def hash_at(self, revision: int = 0) -> etcd_requests.Hash:
+        """Hash over the keys of one member (``at``) at a revision, 0 for its newest. Raises EtcdError."""
+        return etcd_requests.hash_at(self._ask_for, revision)
+
+    def alarms(self) -> dict[str, tuple[str, ...]]:
+        """Alarms that are raised: member ID → their names. Raises EtcdError."""
+        return etcd_requests.alarms(self._ask_for)
+
+    def disarm(self, identity: str, alarm: str) -> None:
+        """Clear an alarm of a member. Raises EtcdError."""
+        etcd_requests.disarm(self._ask_for, identity, alarm)
+
+    def compact(self, revision: int) -> None:
+        """Discard what is older than a revision. Raises EtcdError."""
+        etcd_requests.compact(self._ask_for, revision)
+
+    def defragment(self) -> None:
+        """Give the free space of one member (``at``) back to its disk, while it answers nobody. Raises EtcdError."""
+        etcd_requests.defragment(self._ask_for)
 
     # -- keys --------------------------------------------------------------------------------------------------------
 
@@ -183,33 +251,40 @@ class EtcdClient:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._ask_for(path, body, etcd_requests.ANSWER_SECONDS)
+
+    def _ask_for(self, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Answer of the first member that can be reached; an error response is final."""
         last: EtcdError | None = None
         for url in self.urls:
             try:
-                return self._post(url, path, body)
+                return self._post(url, path, body, seconds)
             except EtcdError as error:
                 last = error if last is None or error.cause is not Cause.UNREACHED else last
         raise last or EtcdError(Cause.UNREACHED, "it has no endpoints")
 
-    def _post(self, url: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        status, text = self._exchange(url, "POST", path, json.dumps(body))
+    def _poster(self, url: str) -> etcd_requests.Post:
+        return lambda path, body, seconds: self._post(url, path, body, seconds)
+
+    def _post(self, url: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        status, text = self._exchange(url, "POST", path, json.dumps(body), seconds)
         found = _mapping(text)
         if status == http.client.OK and found is not None:
             return found
         message = str((found or {}).get("error") or (found or {}).get("message") or "")
         if message:
-            raise EtcdError(_cause_of(message), f"it answers: {message}")
+            code = (found or {}).get("code")
+            raise EtcdError(_cause_of(message), f"it answers: {message}", code if isinstance(code, int) else 0)
         if b"CommonName" in text:
             what = "it tells its users apart by their certificates (etcd auth), which its JSON API cannot do"
             raise EtcdError(Cause.NOT_ASKABLE, what)
-        version = _mapping(self._exchange(url, "GET", "/version", None)[1]) or {}
+        version = _mapping(self._exchange(url, "GET", "/version", None, etcd_requests.ANSWER_SECONDS)[1]) or {}
         if "etcdserver" in version:
             what = f"it is etcd {version['etcdserver']} with its JSON API off (HTTP {status} for {path})"
             raise EtcdError(Cause.NOT_ASKABLE, what)
         raise EtcdError(Cause.WRONG, f"what answers there is not etcd (HTTP {status} for {path})")
 
-    def _exchange(self, url: str, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+    def _exchange(self, url: str, method: str, path: str, body: str | None, seconds: float) -> tuple[int, bytes]:
         parts = urlsplit(url)
         host = parts.hostname or ""
         connection = http.client.HTTPSConnection(host, parts.port, timeout=CONNECT_SECONDS, context=self._tls)
@@ -219,7 +294,7 @@ class EtcdClient:
                 connection.sock = transport  # as much of a socket as http.client needs
             else:
                 connection.connect()
-            connection.sock.settimeout(ANSWER_SECONDS)
+            connection.sock.settimeout(seconds)
             _send(connection, method, path, body)
             response = connection.getresponse()
             return response.status, response.read(_MAX_BYTES)

@@ -131,7 +131,7 @@ def _endpoint_problems(run: Run, found: Sequence[EndpointStatus]) -> Iterable[Pr
     if len(clusters) > 1:
         yield Problem(
             "the endpoints belong to different etcd clusters: "
-            + ", ".join(f"{each.url} to {int(each.cluster_id):x}" for each in found if each.cluster_id),
+            + ", ".join(f"{each.url} to {each.cluster_id}" for each in found if each.cluster_id),
             f"{FIELD}.endpoints",
             "name the members of one cluster",
             reason=Reason.WRONG_CLUSTER,
