@@ -126,6 +126,9 @@ class Reason(StrEnum):
     ETCD_UNREACHABLE = "EtcdUnreachable", "An endpoint of etcd does not answer."
     ETCD_REFUSES = "EtcdRefuses", "etcd answers and does not let us in, or TLS with it fails."
     ETCD_UNHEALTHY = "EtcdUnhealthy", "A member of etcd is not healthy, or has raised an alarm."
+    ETCD_MEMBERS_DIFFER = "EtcdMembersDiffer", "Somebody else has added a member of etcd, or removed one."
+    ETCD_MAJORITY_AT_RISK = "EtcdMajorityAtRisk", "A change of etcd's members could cost it its majority."
+    ETCD_MAJORITY_LOST = "EtcdMajorityLost", "Fewer members of etcd answer than a majority."
     ETCD_PREFIX_TAKEN = "EtcdPrefixTaken", "Somebody else has keys at the key prefix."
     # -- members
     MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The next safe step from the members that etcd has to those that it should have. No I/O.
+
+A caller looks, asks for the next step, does it, and looks again, until there is none. So a run that was killed goes on
+by looking. The rules:
+
+* One change is in flight at a time. What was begun is finished, or taken back, before anything else begins.
+* What is meant goes on record before etcd is asked: so a member that somebody else added or removed is told from ours.
+* A member comes as a learner and gets its vote once it has nearly all of the log.
+* No step leaves less than a majority of voters healthy. A member whose data is lost is removed before another is added;
+  while any other member is not healthy, nothing is changed.
+* A member that leads gives that up before it goes, and clients forget a member before it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..problems import Reason
+from .plan_types import (
+    Add,
+    Adopt,
+    ClientsFollow,
+    Decide,
+    Known,
+    Leave,
+    Member,
+    MoveLeader,
+    Promote,
+    Refusal,
+    Remove,
+    Seen,
+    Start,
+    Step,
+    Stop,
+    Wait,
+)
+
+#: Entries of the log that a learner may be short of when it gets its vote. etcd itself allows a tenth of the log, which
+#: is less while the log is short (``isLearnerReady`` in server/etcdserver/server.go).
+NEARLY_ALL = 1000
+MEMBERS_FIELD = "spec.components.etcd.local.replicas"
+
+
+def next_step(seen: Seen, wanted: Sequence[str], replace: Collection[str] = ()) -> Step | Refusal | None:
+    """Next step towards the members ``wanted`` (names, in their order); None if there is nothing to do.
+
+    ``replace`` are the IDs of members that the user wants replaced although nothing proves that their data is lost.
+    """
+    if seen.members is None:
+        return _majority_lost(seen)
+    return _Plan(seen, seen.members, tuple(wanted), frozenset(replace)).step()
+
+
+class _Plan:
+    def __init__(
+        self, seen: Seen, members: tuple[Member, ...], wanted: tuple[str, ...], replace: frozenset[str]
+    ) -> None:
+        self.seen, self.members, self.wanted, self.replace = seen, members, wanted, replace
+        self.known = {each.name: each for each in seen.known}
+        self.by_id = {each.id: each for each in members}
+        self.voters = [each for each in members if not each.learner]
+        self.names = {known.id: known.name for known in seen.known if known.id}
+
+    def step(self) -> Step | Refusal | None:
+        """Step, in the order in which things may be done."""
+        return (
+            self._stranger()
+            or self._removed_by_others()
+            or self._in_flight()
+            or self._give_up_removed()
+            or self._lost()
+            or self._not_healthy()
+            or self._missing()
+            or self._unwanted()
+        )
+
+    # -- what is not ours ------------------------------------------------------------------------------------------
+
+    def _stranger(self) -> Refusal | None:
+        """Member that is listed, but neither on record nor decided on."""
+        deciding = {self.seen.peer_urls.get(each.name) for each in self.seen.known if not each.id}
+        for member in self.members:
+            if member.id not in self.names and not (member.learner and member.peer_url in deciding):
+                kind = "learner" if member.learner else "member"
+                return Refusal(
+                    Reason.ETCD_MEMBERS_DIFFER,
+                    f"etcd has a {kind} that this installer has not added: {member.name or member.peer_url} "
+                    f"(ID {member.id})",
+                    f"etcd member {member.id}",
+                    f"remove it (etcdctl member remove {member.id}) if nobody needs it; then run the playbook again",
+                )
+        return None
+
+    def _removed_by_others(self) -> Refusal | None:
+        """Member on record that etcd does not list any more, and that nobody has asked to replace."""
+        for known in self._gone():
+            if known.id not in self.replace and known.name in self.wanted:
+                return Refusal(
+                    Reason.ETCD_MEMBERS_DIFFER,
+                    f"somebody has removed the member {known.name} (ID {known.id}) from etcd",
+                    f"etcd member {known.name}",
+                    f"""ask for a new one in its place: -e '{{"etcd_replace": ["{known.name}"]}}'""",
+                )
+        return None
+
+    def _give_up_removed(self) -> Step | None:
+        gone = self._gone()
+        return Leave(gone[0].name, gone[0].lost) if gone else None
+
+    def _gone(self) -> list[Known]:
+        return [each for each in self.seen.known if each.id and each.id not in self.by_id and not each.leaving]
+
+    # -- what was begun --------------------------------------------------------------------------------------------
+
+    def _in_flight(self) -> Step | Refusal | None:
+        leaving = [each for each in self.seen.known if each.leaving]
+        if leaving:
+            return self._go(leaving[0])
+        for known in self.seen.known:
+            if not known.id:
+                return self._come(known)
+        for known in self.seen.known:
+            member = self.by_id.get(known.id)
+            if member and member.learner:
+                return self._learn(known, member)
+        return None
+
+    def _come(self, known: Known) -> Step | Refusal:
+        """Step for a member that is decided on and has no ID on record."""
+        url = self.seen.peer_urls.get(known.name)
+        added = [each for each in self.members if each.learner and each.peer_url == url and each.id not in self.names]
+        if added:
+            return Adopt(known.name, added[0].id)
+        if known.name not in self.wanted:
+            return Stop(known.name)
+        return self._not_healthy() or Add(known.name)
+
+    def _learn(self, known: Known, learner: Member) -> Step:
+        """Step for a member that has no vote yet."""
+        if known.name not in self.wanted or known.lost:
+            return Leave(known.name, known.lost)
+        if not learner.name:
+            return Start(known.name, known.id)
+        reason = self._reason_without_vote(known.name, learner)
+        return Wait(reason) if reason else Promote(known.name, known.id)
+
+    def _reason_without_vote(self, name: str, learner: Member) -> str:
+        """Reason why a learner that has started gets no vote yet; empty if it may have it."""
+        if not learner.healthy:
+            return f"member {name} does not answer yet"
+        leader = next((each for each in self.voters if each.leader), None)
+        if leader is None:
+            return "the members are choosing a leader"
+        behind = leader.index - learner.index
+        if behind > min(NEARLY_ALL, leader.index // 10):
+            return f"member {name} is {behind} entries of the log behind its leader"
+        return "" if self._majority_with(learner) else "another member is not healthy"
+
+    def _go(self, known: Known) -> Step | Refusal:
+        """Step for a member that is to go."""
+        member = self.by_id.get(known.id)
+        if member is None:
+            return Stop(known.name)
+        if member.leader:
+            return self._move_leader(known.name) or Wait("no other member can lead")
+        return self._at_risk(known.name, member) or self._clients_elsewhere(known.name) or Remove(known.name, known.id)
+
+    # -- what is to begin ------------------------------------------------------------------------------------------
+
+    def _lost(self) -> Step | Refusal | None:
+        for known in self.seen.known:
+            member = self.by_id.get(known.id)
+            if member is None or (member.healthy and known.id not in self.replace):
+                continue
+            proof = known.lost or ("you asked for it to be replaced" if known.id in self.replace else "")
+            if not proof:
+                continue
+            return self._at_risk(known.name, member) or Leave(known.name, proof)
+        return None
+
+    def _not_healthy(self) -> Refusal | None:
+        """Refusal of any change while a voter is not healthy; only if a change is wanted."""
+        ill = [each for each in self.voters if not each.healthy]
+        if not ill or {each.name for each in self.seen.known if each.id} == set(self.wanted):
+            return None
+        name = self.names[ill[0].id]
+        goes = name not in self.wanted and not set(self.wanted) - self.known.keys()
+        if goes and self._is_next_to_go(name):
+            return None
+        return Refusal(
+            Reason.ETCD_MAJORITY_AT_RISK,
+            f"member {name} is not healthy, and members change only while all others are: with {len(self.voters)} of "
+            f"them {_majority(len(self.voters))} must be healthy, and {len(self.voters) - len(ill)} are",
+            f"etcd member {name}",
+            f"""mend it; if its data is lost, ask for a new one in its place: -e '{{"etcd_replace": ["{name}"]}}'""",
+        )
+
+    def _missing(self) -> Step | None:
+        missing = [name for name in self.wanted if name not in self.known]
+        return Decide(missing[0]) if missing else None
+
+    def _unwanted(self) -> Step | Refusal | None:
+        unwanted = [each.name for each in self.seen.known if each.name not in self.wanted]
+        if not unwanted:
+            return None
+        if not self.seen.clients <= set(self.wanted):
+            return ClientsFollow(self.wanted)
+        name = unwanted[-1]
+        member = self.by_id[self.known[name].id]
+        return self._at_risk(name, member) or (self._move_leader(name) if member.leader else None) or Leave(name)
+
+    def _is_next_to_go(self, name: str) -> bool:
+        return name == [each.name for each in self.seen.known if each.name not in self.wanted][-1]
+
+    # -- majorities ------------------------------------------------------------------------------------------------
+
+    def _move_leader(self, name: str) -> MoveLeader | None:
+        """Move of the leader to the healthy voter that has most of the log, preferably one that stays."""
+        stay = [each for each in self.voters if each.healthy and self.names[each.id] != name]
+        best = max(stay, key=lambda each: (self.names[each.id] in self.wanted, each.index), default=None)
+        return MoveLeader(name, self.names[best.id], best.id) if best else None
+
+    def _clients_elsewhere(self, name: str) -> ClientsFollow | None:
+        """Step for clients that connect to no healthy member but this one, which goes."""
+        others = tuple(self.names[each.id] for each in self.voters if each.healthy and self.names[each.id] != name)
+        return None if self.seen.clients & set(others) or not self.seen.clients else ClientsFollow(others)
+
+    def _majority_with(self, learner: Member) -> bool:
+        healthy = sum(each.healthy for each in self.voters) + learner.healthy
+        return healthy >= _majority(len(self.voters) + 1)
+
+    def _at_risk(self, name: str, member: Member) -> Refusal | None:
+        """Refusal to remove a member, if those that are left would have no majority. A learner has no vote to lose."""
+        if member.learner:
+            return None
+        left = [each for each in self.voters if each.id != member.id]
+        healthy = sum(each.healthy for each in left)
+        if healthy >= _majority(len(left)) and left:
+            return None
+        ill = [self.names[each.id] for each in left if not each.healthy]
+        others = f"{', '.join(ill)} {'is' if len(ill) == 1 else 'are'} not healthy" if ill else "there is no other one"
+        return Refusal(
+            Reason.ETCD_MAJORITY_AT_RISK,
+            f"without the member {name}, {healthy} of {len(left)} members would be healthy, and a majority of "
+            f"{_majority(len(left))} is needed: {others}",
+            f"etcd member {name}",
+            "mend the others first; a single member whose data is lost comes back by a restore only",
+        )
+
+
+def _majority(members: int) -> int:
+    return members // 2 + 1
+
+
+def _majority_lost(seen: Seen) -> Refusal:
+    voters = [each for each in seen.known if each.id]
+    lost = {each.name: each.lost for each in voters if each.lost}
+    told = f"{len(seen.answering)} of {len(voters)} members of etcd answer, and {_majority(len(voters))} are needed"
+    if len(voters) - len(lost) >= _majority(len(voters)):
+        remedy = (
+            "their data is there: see why they do not start, and run the playbook again; nothing has to be restored"
+        )
+    else:
+        remedy = "too much of the data is lost for the members to go on: restore a backup"
+    return Refusal(
+        Reason.ETCD_MAJORITY_LOST,
+        told + (": " + "; ".join(f"{name}: {why}" for name, why in sorted(lost.items())) if lost else ""),
+        "etcd",
+        remedy,
+    )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plan of etcd's members is made of: what was seen, what is wanted, and the steps between them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..problems import Reason
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member as etcd lists it, and as it answers for itself. ``id`` is hexadecimal, as etcd prints it."""
+
+    id: str
+    #: Name; empty until it has started for the first time.
+    name: str
+    peer_url: str
+    learner: bool = False
+    #: Whether it answers, knows a leader and reports no error of its own.
+    healthy: bool = False
+    leader: bool = False
+    #: Last entry of the log that it has.
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """A member on record: from before it is added until after it is gone."""
+
+    name: str
+    #: Its ID; empty from the decision to add it until etcd has given it one.
+    id: str = ""
+    #: It is to be removed, and that is decided.
+    leaving: bool = False
+    #: Proof that its data is lost, in words; empty if there is none.
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Members of one etcd as they were seen at one time."""
+
+    #: Members as a majority lists them; None if no majority answers.
+    members: tuple[Member, ...] | None
+    known: tuple[Known, ...]
+    #: Name → peer URL, of all places that members have or are to have.
+    peer_urls: Mapping[str, str]
+    #: Names of members that etcd's clients connect to.
+    clients: frozenset[str] = frozenset()
+    #: Names of those that answer, whoever lists them; of use without a majority.
+    answering: frozenset[str] = field(default_factory=frozenset)
+
+
+class Step:
+    """One change, after which everything is looked at again."""
+
+
+@dataclass(frozen=True)
+class Decide(Step):
+    """Put on record that a member of this name is to be added, and make a place ready for it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Add(Step):
+    """Add a member of this name, without a vote."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Adopt(Step):
+    """Put the ID of an added member on record."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Start(Step):
+    """Start a member that was added."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Promote(Step):
+    """Give a learner its vote."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True)
+class ClientsFollow(Step):
+    """Have clients connect to these members only."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MoveLeader(Step):
+    """Have another member lead; ``leader`` and ``to`` are names."""
+
+    leader: str
+    to: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Leave(Step):
+    """Put on record that a member is to go; ``lost`` says why, if its data is lost."""
+
+    name: str
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class Remove(Step):
+    """Remove a member from the cluster."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Stop(Step):
+    """Stop what runs for a member that is none any more, and forget it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Wait(Step):
+    """Do nothing but look again; ``reason`` says what for."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Reason why nothing safe can be done: what is wrong, at which member (or field), how to mend it."""
+
+    reason: Reason
+    what: str
+    where: str
+    remedy: str

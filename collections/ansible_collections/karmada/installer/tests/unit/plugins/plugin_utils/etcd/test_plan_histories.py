@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories of an etcd whose members change while disks are lost, networks are cut, runs are killed, and people meddle.
+
+``ETCD_HISTORIES`` says how many of them are drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.plan import next_step
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.plan_types import Refusal
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from ansible_collections.karmada.installer.tests.unit.support.etcd_in_memory import EtcdInMemory
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+HISTORIES = int(os.environ.get("ETCD_HISTORIES", "300"))
+#: No way between two numbers of members is longer, waiting for a learner included.
+ENOUGH = 600
+SIZES = st.sampled_from([1, 3, 5, 7])
+
+
+def names(count: int) -> list[str]:
+    return [f"prod-etcd-{ordinal}" for ordinal in range(count)]
+
+
+def in_flight(etcd: EtcdInMemory) -> int:
+    deciding = {each.name for each in etcd.known.values() if not each.id}
+    leaving = {each.name for each in etcd.known.values() if each.leaving}
+    learning = {etcd.name_of(each.id) for each in etcd.members.values() if each.learner}
+    return len(deciding | leaving | learning)
+
+
+def one_step(etcd: EtcdInMemory, wanted: Sequence[str], replace: Sequence[str] = ()) -> steps.Step | Refusal | None:
+    """Ask for a step and do it, and see that no step costs what it must not cost."""
+    step = next_step(etcd.seen(), wanted, replace)
+    if step is None or isinstance(step, Refusal):
+        return step
+    had_majority, leader = etcd.has_majority(), etcd.leader()
+    served = bool(etcd.serving_clients())
+    etcd.do(step)
+    assert etcd.has_majority() or not had_majority, step
+    assert in_flight(etcd) <= 1, step
+    if isinstance(step, steps.Remove):
+        assert step.id != leader, "who leads was removed"
+    assert etcd.serving_clients() or not served, f"clients know only members that are gone: {step}"
+    return step
+
+
+def to_its_end(etcd: EtcdInMemory, wanted: Sequence[str], replace: Sequence[str] = ()) -> Refusal | None:
+    for _ in range(ENOUGH):
+        step = one_step(etcd, wanted, replace)
+        if step is None or isinstance(step, Refusal):
+            return step
+    raise AssertionError(f"no end after {ENOUGH} steps; the last one was {step}")
+
+
+@given(ways=st.lists(SIZES, min_size=2, max_size=6))
+@settings(max_examples=max(HISTORIES // 10, 30), deadline=None)
+def test_members_grow_and_shrink_to_any_number(ways: list[int]) -> None:
+    etcd = EtcdInMemory.of(names(ways[0]))
+    for count in ways[1:]:
+        while step := one_step(etcd, names(count)):
+            assert isinstance(step, steps.Step), step
+            if isinstance(step, steps.Remove):
+                assert step.name not in etcd.clients
+        etcd.clients = frozenset(names(count))  # the control plane's own steps follow
+        assert sorted(etcd.known) == sorted(names(count))
+        assert sorted(each.name for each in etcd.voters()) == sorted(names(count))
+        assert etcd.healthy_voters() == count
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("steps"), st.integers(1, 12)),
+    st.tuples(st.just("steps"), st.integers(1, 4)),
+    st.tuples(st.just("replace"), st.integers(0, 6)),
+    st.tuples(st.just("leads"), st.integers(0, 6)),
+    st.tuples(st.just("size"), SIZES),
+    st.tuples(st.just("lose disk"), st.integers(0, 6)),
+    st.tuples(st.just("cut"), st.integers(0, 6)),
+    st.tuples(st.just("mend"), st.integers(0, 6)),
+    st.tuples(st.just("write"), st.integers(1, 60_000)),
+    st.tuples(st.just("stranger"), st.integers(0, 1)),
+    st.tuples(st.just("meddler removes"), st.integers(0, 6)),
+)
+
+
+def happens(etcd: EtcdInMemory, event: str, number: int, wanted: Sequence[str]) -> None:
+    """One event of a history; ``number`` is how often it happens, or to which member."""
+    name = f"prod-etcd-{number}"
+    match event:
+        case "steps" | "replace":  # a run that is killed after some steps
+            replace = [each.id for each in etcd.voters() if each.name == name] if event == "replace" else []
+            for _ in range(number if event == "steps" else 3):
+                if not isinstance(one_step(etcd, wanted, replace), steps.Step):
+                    break
+        case "write":
+            etcd.write(number)
+        case "stranger":
+            etcd.add_stranger("stranger" * number)
+        case "mend":
+            etcd.cut(name, off=False)
+        case _:
+            {
+                "leads": etcd.choose_leader,
+                "lose disk": etcd.lose_disk,
+                "cut": etcd.cut,
+                "meddler removes": etcd.remove_by_others,
+            }[event](name)
+
+
+@example(  # A member is to go, and two others fall silent.
+    start=5, events=[("size", 3), ("steps", 2), ("cut", 0), ("cut", 1), ("steps", 3), ("mend", 0), ("mend", 1)]
+)
+@example(  # A member is to go, and becomes the leader.
+    start=3, events=[("size", 1), ("steps", 2), ("leads", 2), ("steps", 3)]
+)
+@given(start=SIZES, events=st.lists(EVENTS, min_size=3, max_size=25))
+@settings(max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_history_leads_below_a_majority_and_each_comes_to_an_end(start: int, events: list[tuple[str, int]]) -> None:
+    etcd, wanted = EtcdInMemory.of(names(start)), names(start)
+    for event, number in events:
+        if event == "size":
+            wanted = names(number)
+        else:
+            happens(etcd, event, number, wanted)
+    # In the end the networks work again, and the stranger is removed, as the refusal asks for.
+    for process in etcd.processes.values():
+        process.cut = False
+    etcd.members.pop("bad", None)
+    had_majority = etcd.has_majority()
+    # Asked for are those that somebody has removed, as the refusal says.
+    gone = [each.id for each in etcd.known.values() if each.id and each.id not in etcd.members]
+    end = to_its_end(etcd, wanted, gone)
+    assert etcd.has_majority() == had_majority
+    if had_majority and end is None:
+        assert sorted(each.name for each in etcd.voters()) == sorted(wanted)
+        assert etcd.healthy_voters() == len(wanted)
+        assert not in_flight(etcd)
+    elif had_majority:
+        assert end is not None
+        assert end.reason is Reason.ETCD_MAJORITY_AT_RISK
+    else:
+        assert end is not None
+        assert end.reason is Reason.ETCD_MAJORITY_LOST
+
+
+def test_the_model_itself_loses_its_majority_where_a_step_is_wrong() -> None:
+    etcd = EtcdInMemory.of(names(3))
+    etcd.cut("prod-etcd-1")
+    etcd.cut("prod-etcd-2")
+    assert not etcd.has_majority()
+    assert etcd.seen().members is None
