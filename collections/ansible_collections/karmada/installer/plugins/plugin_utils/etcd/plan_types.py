@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan of etcd's members is made of: what was seen, what is wanted, and the steps between them. No I/O."""
+"""Observations of etcd's members, and the steps that change them. No I/O."""
 
 from __future__ import annotations
 
