@@ -44,7 +44,8 @@ these, not the sentences.
 
 The results of actions have problems under `problems`, those of a failed step included, beside the text in `msg`; so has
 the status in the report's JSON. Each has the texts `severity`, `reason`, `what`, `where` and `remedy`; the last two may
-be empty. For example:
+be empty. A failed action also returns, for programs that want one answer, `phase` (of the report's phases), `reason`
+(that of the first problem) and `component` (the one that this problem names, or empty). For example:
 
 ```yaml
 - name: Install

@@ -101,7 +101,8 @@ def _ages(lines: Iterable[str]) -> list[str]:
         words = line.split()
         if "AGE" in words:
             inside = True
-        elif inside and not re.search(r" \d+[smhd](?:\d+[smh])?(?: |$)", line):
+        # What is not there has no age.
+        elif inside and not re.search(r" (?:\d+[smhd](?:\d+[smh])?|-)(?: |$)", line):
             inside = False
         if inside:
             line = re.sub(r" +\d+[smhd](?:\d+[smh])?( +|$)", "  <age>  ", line)  # noqa: PLW2901

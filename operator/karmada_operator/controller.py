@@ -332,7 +332,7 @@ class Controller:
                 self._runs[key] = run
             # What has changed before the run could be found.
             self._reconsider(key)
-            ending = self._followed(key, seen, kind, run, silent=action.lane is Lane.ROUTINE)
+            ending = self._followed(key, seen, run, silent=action.lane is Lane.ROUTINE)
             with self._guard:
                 # Its processes are gone; one that came to its end has given its lock back.
                 if ending.outcome is Outcome.SUCCEEDED:
@@ -405,16 +405,16 @@ class Controller:
             memory_limit=kind.memory_limit,
         )
 
-    def _followed(self, key: Key, seen: Seen, kind: Kind, run: Run, *, silent: bool) -> Ending:
+    def _followed(self, key: Key, seen: Seen, run: Run, *, silent: bool) -> Ending:
         reached = ""
         for each in run.follow():
             if isinstance(each, Ending):
                 return each
-            phase = status.phase_of(kind, each)
+            phase = each.phase
             if phase and phase != reached and not silent:
                 self._events.send(key, seen.uid, phase, each.task or each.play)
             reached = phase or reached
-            self._writer.tell(key, seen.uid, lambda told, task=each: status.at_task(told, kind, task))  # type: ignore[misc]
+            self._writer.tell(key, seen.uid, lambda told, task=each: status.at_task(told, task))  # type: ignore[misc]
         return Ending(Outcome.LOST, "it ended without a word")
 
     def _say_begun(self, key: Key, seen: Seen, action: Start, spec: RunSpec) -> None:

@@ -46,11 +46,17 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended. ``problems`` are in the plain form of a ``Problem``; ``report`` is a status, if there is one."""
+    """How a run ended. ``problems`` are in the plain form of a ``Problem``; ``report`` is a status, if there is one.
+
+    ``phase``, ``reason`` and ``component`` are those of the task that failed, as the collection's actions return them.
+    """
 
     outcome: Outcome
     message: str = ""
     failed_task: str = ""
+    phase: str = ""
+    reason: str = ""
+    component: str = ""
     ok: int = 0
     changed: int = 0
     failed: int = 0
@@ -66,11 +72,12 @@ class Ending:
 
 @dataclass(frozen=True)
 class Task:
-    """A task that has begun."""
+    """A task that has begun; ``phase`` is the one that the object enters with it, empty if that does not tell."""
 
     play: str
     role: str
     task: str
+    phase: str = ""
 
 
 class Run(Protocol):
@@ -99,7 +106,7 @@ def parsed(line: bytes) -> Task | Ending | None:
         found = json.loads(line)
         kind = found.pop("event")
         if kind == "task":
-            return Task(*(printable(found[key], 200) for key in ("play", "role", "task")))
+            return Task(*(printable(found[key], 200) for key in ("play", "role", "task", "phase")))
         if kind != "result":
             return None
         found["outcome"] = Outcome(found["outcome"])

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +13,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.document import 
 
 SCHEMAS = Path(manifest.__file__).parents[3] / "schemas"
 DEFAULT = Path(__file__).with_name("watches.yaml")
-#: Order in which phases may follow each other within a run; Failed ends any.
-PHASES = ("Preflight", "Upgrading", "Installing", "Waiting", "InstallCRD", "Completed", "Deleting")
 
 
 class Lane(StrEnum):
@@ -50,7 +47,6 @@ class Kind:
     period: float = 21600.0
     time_limit: float = 7200.0
     memory_limit: int = 1024
-    phases: Mapping[str, str] = field(default_factory=dict)
     #: Fields of the status that the schema knows; empty if no schema is named, and every field is written.
     status_fields: frozenset[str] = frozenset()
 
@@ -76,13 +72,10 @@ def _row(row: dict[str, Any]) -> Kind:
         period=float(row.pop("reconcilePeriod", Kind.period)),
         time_limit=float(row.pop("runTimeout", Kind.time_limit)),
         memory_limit=int(row.pop("runMemoryMiB", Kind.memory_limit)),
-        phases=row.pop("phases", {}),
         status_fields=_status_fields(row.pop("schema", None)),
     )
     if unknown := [*row, *finalizer]:
         raise ValueError(f"unknown words: {', '.join(unknown)}")
-    if strange := set(made.phases.values()) - set(PHASES):
-        raise ValueError(f"no phases: {', '.join(sorted(strange))}")
     return made
 
 

@@ -18,9 +18,10 @@ from typing import Any
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import ApiError, Conflict, Invalid, NotFound
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from .executor import Ending, Task
-from .kinds import PHASES, Key, Kind, Lane
+from .kinds import Key, Kind, Lane
 from .probes import Member
 from .reconcile import Operation, Order, Outcome
 
@@ -101,16 +102,11 @@ def begun(told: Told, order: Order, lane: Lane, why: str) -> Told:
     return found.having(Condition("Progressing", True, reason, why), Condition("Paused", False, "NotPaused", ""))
 
 
-def phase_of(kind: Kind, task: Task) -> str:
-    """Phase to which a task belongs, by its role; empty if to none."""
-    return kind.phases.get(task.role.rpartition(".")[2], "")
-
-
-def at_task(told: Told, kind: Kind, task: Task) -> Told:
+def at_task(told: Told, task: Task) -> Told:
     """Status when a task begins: its phase, never one before that of an earlier task, and what is done."""
-    phase = phase_of(kind, task)
-    if told.phase in PHASES and phase and told.phase not in ("Completed", "Deleting"):
-        phase = max(phase, told.phase, key=PHASES.index)
+    phase = task.phase
+    if told.phase in phases.ORDER and phase in phases.ORDER and told.phase not in ("Completed", "Deleting"):
+        phase = max(phase, told.phase, key=phases.ORDER.index)
     else:
         phase = told.phase
     progressing = told.conditions.get("Progressing")
@@ -122,7 +118,9 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
     """Status when a run has ended; ``run`` are its id, playbook and times."""
     failed = ending.outcome not in (Outcome.SUCCEEDED, Outcome.CANCELLED)
     counts = {"ok": ending.ok, "changed": ending.changed, "failed": ending.failed, "outcome": ending.outcome.value}
-    tail = {key: text for key, text in (("failedTask", ending.failed_task), ("message", ending.message)) if text}
+    failure = {"failedTask": ending.failed_task, "failedPhase": ending.phase, "message": ending.message}
+    failure |= {"reason": ending.reason, "component": ending.component}
+    tail = {key: text for key, text in failure.items() if text}
     idle = Condition("Progressing", False, "Idle" if not failed else "Failed", f"the last run {_ended(ending)}")
     found = replace(told, last_run={**run, **counts, **tail}).having(idle)
     if ending.outcome is Outcome.CANCELLED:
@@ -131,12 +129,14 @@ def after(told: Told, order: Order, ending: Ending, run: Mapping[str, Any]) -> T
         drift = f"a dry run would change {ending.changed} tasks' objects" if ending.changed else "nothing would change"
         return found.having(Condition("Drifted", bool(ending.changed), "DryRun", drift))
     if failed:
+        # The task that ends a run with broken members is Ansible's own, and has its problems from earlier steps.
         reasons = [each.get("reason", "") for each in ending.problems if each.get("severity") == "error"]
-        text = f"{ending.failed_task}: {ending.message}" if ending.failed_task else ending.message
+        reason = next(filter(None, (ending.reason, *reasons)), "RunFailed")
+        text = ": ".join(part for part in (ending.failed_task, ending.component, ending.message) if part)
         # Members that are not as they should be do not make the control plane one that failed.
         stands = ending.report is not None or order.dry_run or order.operation is Operation.REMOVE
         phase = found.phase if stands else "Failed"
-        degraded = Condition("Degraded", True, (reasons or ["RunFailed"])[0] or "RunFailed", text[:1024])
+        degraded = Condition("Degraded", True, reason, text[:1024])
         # A report has the problems of members, and warnings beside them.
         told_problems = None if ending.report is not None else list(ending.problems)
         found = replace(found, phase=phase, problems=told_problems).having(degraded)
@@ -241,6 +241,8 @@ def _now(base: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], t
     if not found:
         return found
     parts = [{**conditions, **found}.get(kind, {}) for kind in ("ComponentsReady", "ControlPlaneReady", "MembersReady")]
+    # Reports of older versions do not have it, and it is unknown where etcd cannot be asked.
+    parts += filter(None, [conditions.get("EtcdHealthy")])
     bad = [each for each in parts if each.get("status") == "False"]
     if bad:
         text = "; ".join(str(each.get("message", "")) for each in bad)

@@ -11,17 +11,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.manifest import GROUP
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.redaction import printable
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import manager
 
-PREFIX = "installer.karmada.io/"
+PREFIX = f"{GROUP}/"
 #: Labels that keep an instance when its object is deleted: ours, and those of other installers that users know.
 KEEP_LABELS = (
-    f"{PREFIX}disable-cascading-deletion",
+    manager.KEEP_LABEL,
     "operator.karmada.io/disable-cascading-deletion",
     "karmada.install.io/disable-cascading-deletion",
 )
-PAUSED, DRY_RUN, RUN_NOW = (f"{PREFIX}{each}" for each in ("paused", "dry-run", "run-now"))
+PAUSED = manager.PAUSED
+DRY_RUN, RUN_NOW = (f"{PREFIX}{each}" for each in ("dry-run", "run-now"))
 #: Annotation → variables of playbooks that get its list of names.
 CONFIRMATIONS = {
     f"{PREFIX}confirm-leave": ("karmada_confirm_leave",),

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import ansible_runner
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 
 from . import process_tree
 from .executor import LONGEST_LINE, RunSpec, told
@@ -31,6 +33,7 @@ GRACE = 10.0
 LOOK = 1.0
 #: Problems that are passed on.
 MOST_PROBLEMS = 64
+_REASONS = frozenset(each.value for each in Reason)
 #: Bytes of a result, with room for its other fields.
 _LONGEST_REPORT = LONGEST_LINE - 512 * 1024
 
@@ -52,19 +55,24 @@ class _Stop:
 class _Heard:
     """What ansible-runner says on the way."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self, out: TextIO, operation: str) -> None:
+        self._out, self._operation = out, operation
         self.stats: dict[str, int] | None = None
         self.failed_task = self.message = ""
+        #: phase, reason and component of the failure
+        self.failure: dict[str, str] = {}
         self.problems: list[dict[str, str]] = []
 
     def event(self, event: dict[str, Any]) -> bool:
         """Take one event; False keeps ansible-runner from writing it to a file."""
         kind, data = event.get("event", ""), event.get("event_data") or {}
         if kind == "playbook_on_task_start":
-            self.say("task", **{key: str(data.get(key) or "") for key in ("play", "role", "task")})
+            role, path = str(data.get("role") or ""), str(data.get("task_path") or "")
+            names = {key: str(data.get(key) or "") for key in ("play", "role", "task")}
+            self.say("task", **names, phase=phases.begun(role, path, self._operation))
         elif kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
             result = data.get("res") or {}
+            self.failure = self._for_programs(kind, data, result)
             host, text = data.get("host", ""), result.get("msg") or "it failed without a message"
             self.failed_task, self.message = str(data.get("task") or ""), f"{host}: {text}"
             self.problems += [each for each in result.get("problems") or () if isinstance(each, dict)]
@@ -74,6 +82,25 @@ class _Heard:
                 for name, key in (("ok", "ok"), ("changed", "changed"), ("failed", "failures"), ("dark", "dark"))
             }
         return False
+
+    def _for_programs(self, kind: str, data: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
+        """Phase, reason and component of a failed task, as an action of the collection returns them.
+
+        Others' actions and hidden results have none, and a loop has those of its turns: then the phase is that of the
+        task, and a host that was lost is a reason.
+        """
+        turns = [each for each in result.get("results") or () if isinstance(each, dict) and each.get("failed")]
+        # Ansible's own results have texts of these names.
+        found = next((each for each in (result, *turns) if each.get("reason") in _REASONS), {})
+        action, role, path = (str(data.get(key) or "") for key in ("task_action", "role", "task_path"))
+        phase = found.get("phase") if found.get("phase") in phases.ORDER else ""
+        phase = phase or phases.of(action, role, path, self._operation)
+        lost = Reason.HOST_UNREACHABLE.value if kind == "runner_on_unreachable" else ""
+        return {
+            "phase": phase,
+            "reason": found.get("reason") or lost,
+            "component": told(found.get("component") or ""),
+        }
 
     def say(self, event: str, **fields: Any) -> None:
         """Write one line; nobody may be listening any more."""
@@ -95,7 +122,7 @@ def main() -> int:
     if not process_tree.end_with_parent(int(os.environ[PARENT])):
         return 1
     spec = RunSpec.of(sys.stdin.read(LONGEST_LINE))
-    heard, peak = _Heard(out), _Peak(spec, stop)
+    heard, peak = _Heard(out, spec.playbook.rpartition(".")[2]), _Peak(spec, stop)
     over = threading.Event()
     guards = [threading.Thread(target=each, args=(over,), daemon=True) for each in (peak.watch, _ender(stop))]
     for each in guards:
@@ -145,7 +172,6 @@ def _play(spec: RunSpec, heard: _Heard) -> int:
         "plugin": "karmada.installer.karmada",
         "namespace": spec.namespace,
         "name": spec.name,
-        "kubeconfig_output": str(here / "admin.kubeconfig"),
         "report_output": str(here / "report.json"),
     }
     if directory := os.environ.get(ARTIFACTS):
@@ -178,6 +204,7 @@ def _result(rc: int, heard: _Heard, stop: _Stop) -> dict[str, Any]:
         "outcome": outcome.value,
         "message": told(message),
         "failed_task": told(heard.failed_task) if outcome is not Outcome.SUCCEEDED else "",
+        **(heard.failure if outcome is Outcome.FAILED and not stop.why else {}),
         "ok": stats.get("ok", 0),
         "changed": stats.get("changed", 0),
         "failed": stats.get("failed", 0) + stats.get("dark", 0),

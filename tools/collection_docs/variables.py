@@ -63,6 +63,7 @@ PURPOSES = {
     "break_glass": "make a kubeconfig for an emergency",
     "cordon": "place nothing new on members",
     "drain": "move everything away from members",
+    "etcd_maintenance": "give free space of etcd back, and clear its alarm NOSPACE",
     "install": "install, or bring an instance to what the document says now",
     "members": "join members and let members go, and nothing else",
     "preflight": "check first, and change nothing",
@@ -87,12 +88,20 @@ BESIDES: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
         "Images whose [tag leads elsewhere](../guides/settings.md#which-image-a-tag-means) than at first, and may.",
         ("install",),
     ),
+    "karmada_confirm_manager": (
+        "str",
+        "",
+        "UID of an object that [manages](../guides/operator.md#beside-runs-from-files) it, is not seen, and is gone.",
+        ("install", "members", "preflight", "uninstall"),
+    ),
 }
 
 _NAMED = re.compile(r"(?<!\.)\b(karmada_\w+) *\| *default\(([^()]*)\)")
 _READ = re.compile(r"""variables(?:\.get\(|\[)["'](karmada_\w+)["']""")
-#: Read by the engine and set by the inventory plugin.
-_FROM_INVENTORY = frozenset({"karmada_host", "karmada_member_ready", "karmada_deployment", "karmada_connection"})
+#: Read by the engine and set by the inventory plugin, or by each play.
+_FROM_INVENTORY = frozenset(
+    {"karmada_host", "karmada_member_ready", "karmada_deployment", "karmada_connection", "karmada_operation"}
+)
 
 
 @functools.cache

@@ -35,6 +35,12 @@ changed      104 things in 3 min 2 s
 """
 
 
+def test_a_row_without_an_age_ends_no_table() -> None:
+    row = "  member1  v1.35.4  Push  34s  Ready\n"
+    text = printed.plain(FIRST.replace(row, f"  member9  -        -     -    not registered\n{row}"), {})
+    assert "  member9  -  -  -  not registered\n  member1  v1.35.4  Push  <age>  Ready\n" in text
+
+
 def test_two_runs_of_one_way_say_the_same() -> None:
     assert printed.plain(FIRST, {}) == printed.plain(SECOND, {})
     assert printed.differences(printed.plain(FIRST, {}), printed.plain(SECOND, {}), "a") == []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster import Cluster
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 from ansible_collections.karmada.installer.tests.unit.support import moments
 from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 from karmada_operator.controller import Controller
@@ -28,7 +29,7 @@ GROUP = "test.example/v1"
 PREFIX = f"apis/{GROUP}/widgets"
 EVENTS = "apis/events.k8s.io/v1/events"
 FINALIZER = "test.example/finalizer"
-KIND = Kind(GROUP, "Widget", "install.yml", FINALIZER, "remove.yml", phases={"members": "InstallCRD"})
+KIND = Kind(GROUP, "Widget", "install.yml", FINALIZER, "remove.yml")
 BOUNDS = {Lane.QUICK: 4, Lane.CHANGES: 3, Lane.DELETIONS: 2, Lane.ROUTINE: 1}
 
 
@@ -76,7 +77,7 @@ class FakeRun:
                 return
 
     def task(self, role: str) -> None:
-        self.said.put(Task("Play", role, f"does {role}"))
+        self.said.put(Task("Play", role, f"does {role}", phases.begun(role, "", "install")))
 
     def end(self, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> None:
         self.over = True

@@ -168,8 +168,14 @@ def test_failures_are_told_and_tried_again(api: StubApi, cluster: Cluster) -> No
     api.put(PREFIX, widget("x"))
     problem = {"severity": "error", "reason": "ImageNotAvailable", "what": "no image", "where": "w", "remedy": "mend"}
     with operating(cluster) as operator:
-        operator.executor.next().end(Outcome.FAILED, message="no image", failed_task="Check", problems=(problem,))
+        failure = {"failed_task": "Check", "phase": "Waiting", "reason": "ImageNotAvailable", "component": "etcd"}
+        operator.executor.next().end(Outcome.FAILED, message="no image", problems=(problem,), **failure)
         until(lambda: condition(api, "Degraded") == "True ImageNotAvailable")
+        last = live(api, "x")["status"]["lastRun"]
+        assert (last["failedTask"], last["failedPhase"]) == ("Check", "Waiting")
+        assert (last["reason"], last["component"]) == ("ImageNotAvailable", "etcd")
+        degraded = next(each for each in live(api, "x")["status"]["conditions"] if each["type"] == "Degraded")
+        assert degraded["message"] == "Check: etcd: no image"
         assert condition(api, "Ready") == "False ImageNotAvailable"
         assert live(api, "x")["status"]["problems"] == [problem]
         again = operator.executor.next()

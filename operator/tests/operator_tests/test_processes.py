@@ -117,6 +117,17 @@ def test_check_mode_reaches_the_playbook(executor: ProcessExecutor, tmp_path: Pa
     assert not file.exists()
 
 
+def test_a_failed_action_of_ours_says_phase_reason_and_component(executor: ProcessExecutor, tmp_path: Path) -> None:
+    """Outside of a play with a document; and a text of Ansible's own that bears the same name is no reason."""
+    tasks = "- {name: Checks, karmada.installer.preflight: {}}"
+    _, ending = followed(executor, spec(tmp_path, tasks))
+    assert (ending.failed_task, ending.phase, ending.reason) == ("Checks", "Preflight", "DocumentNotLoaded")
+    assert ending.component == ""
+    others = "- {name: Breaks, ansible.builtin.include_tasks: nowhere.yml}"
+    _, ending = followed(executor, spec(tmp_path, others))
+    assert (ending.outcome, ending.phase, ending.reason) == (Outcome.FAILED, "", "")
+
+
 def test_a_failure_says_which_task_and_why_without_secrets(executor: ProcessExecutor, tmp_path: Path) -> None:
     tasks = """
     - name: Breaks

@@ -7,7 +7,7 @@ import time
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
-from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access, host_answer
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_access
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import HostObservation
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_is_dead, is_holder
@@ -43,7 +43,6 @@ class ActionModule(HostAction):
             found, refusal = self._ask(question)
         answered = time.time()
         seen: dict[str, Any] = {key: found[key] for key in ("stored", "files", "facts", "programs") if key in found}
-        refusal = refusal or host_answer.refusal(seen)
         self.note(refusal=refusal)
         if not refusal:
             known = HostObservation.of(seen)

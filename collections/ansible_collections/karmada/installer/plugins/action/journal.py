@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_observation import Lost
@@ -28,6 +30,12 @@ OPTIONS: dict[str, Any] = {
     "required": {"type": "bool", "default": True},
 }
 
+#: Note of the report on a host that an earlier version of this collection gave the whole state.
+KEYS_TAKEN = (
+    "it had the keys of all authorities from an earlier time, and has no API server; this run took them away. If "
+    "others could read them there, renew the authorities"
+)
+
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
     """Journal step, taken with the state of the control plane or with the copy on one host."""
@@ -37,7 +45,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the step; a task for a host, or delegated to one, is about the copy and the lock on that host."""
-        state, for_host = self._task.args.get("state"), self._task.delegate_to or "karmada_host" in (task_vars or {})
+        state = self._task.args.get("state")
+        for_host = self._task.delegate_to or inventory_variables.is_plain_host(task_vars or {})
         part = OnHost if state in OF_HOSTS or (state == "released" and for_host) else OfControlPlane
         step = part(
             task=self._task,
@@ -79,6 +88,15 @@ def _note(run: Run, event: str) -> None:
         run.hosts_left()
     elif event == "restarted":
         former_connections.ended(run)
+
+
+def _told(before: Kept, after: Stored, kept: Mapping[str, Any]) -> Iterator[str]:
+    """Texts for the report about the state that a host had ``before`` it was given what it keeps now."""
+    # The one that each host had is among the predecessors of the new one.
+    if before.digest not in after.lineage and (said := before.unlike(after)):
+        yield said
+    if before.copies and not kept["files"]:
+        yield KEYS_TAKEN
 
 
 class OnHost(HostAction):
@@ -123,7 +141,7 @@ class OnHost(HostAction):
                 self.note(lost=Lost(self._task.name, refusal))
                 return {"changed": False}
         if stored and state == "written" and not found.get("failed"):
-            self.note(stored=Kept.of(kept))
+            self.note(stored=Kept.of(kept), told=(*seen.told, *_told(seen.stored, stored, kept)))
         return {**found, "changed": bool(found.get("changed")) and state == "absent"}
 
     def _stored(self, *, needed: bool) -> Stored | None:

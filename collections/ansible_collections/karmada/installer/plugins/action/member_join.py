@@ -18,6 +18,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import r
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.join import Outcome
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import selection as selected_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
@@ -28,6 +29,7 @@ STAGES = ("all", "registration", "agents", "readiness", "reasons")
 class ActionModule(KarmadaAction):
     """Join listed members, change what differs, leave the rest alone; every member on its own."""
 
+    FAILURE: ClassVar[Reason] = Reason.MEMBER_NOT_READY
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "all", "choices": list(STAGES)},
         "noted": {"type": "bool", "default": False},

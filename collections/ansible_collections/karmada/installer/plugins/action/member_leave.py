@@ -30,6 +30,7 @@ STAGES = ("confirm", "leave")
 class ActionModule(KarmadaAction):
     """Remove members that are ours and no longer listed; every member on its own."""
 
+    FAILURE: ClassVar[Reason] = Reason.MEMBER_LEAVING
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "default": "leave", "choices": list(STAGES)},
         "confirm": {"type": "str", "default": ""},

@@ -41,6 +41,7 @@ class ActionModule(KarmadaAction):
     # It writes no state, and its changes do not interfere with a run that does.
     KEEPS_LOCK: ClassVar[bool] = False
 
+    FAILURE: ClassVar[Reason] = Reason.NOT_READY_IN_TIME
     OPTIONS: ClassVar[dict[str, Any]] = {
         "state": {"type": "str", "required": True, "choices": list(member_scheduling.TAINTS)},
         "members": {"type": "list", "elements": "str", "default": []},
@@ -141,13 +142,13 @@ def _control_plane(run: Run) -> Iterator[Cluster]:
             )
         yield run.control_plane
         return
-    path = Path(str(run.connection.kubeconfig_output))
+    path = Path(run.connection.kubeconfig_output or "")
     if not path.is_file():
         remedy = "name it in the inventory source (kubeconfig_output: …), or run karmada.installer.install"
         raise ProblemsError(
             Problem(
                 "it is not there",
-                f"{path}: kubeconfig of the control plane",
+                f"{f'{path}: ' if run.connection.kubeconfig_output else ''}kubeconfig of the control plane",
                 remedy,
                 reason=Reason.KUBECONFIG_NOT_FOUND,
             )

@@ -14,6 +14,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
     reach_from_pods,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight.findings import (
+    EtcdMembersAsked,
     Findings,
     findings,
     uninstall_problems,
@@ -35,6 +36,8 @@ class ActionModule(KarmadaAction):
         "scope": {"type": "str", "default": "install", "choices": ["install", "uninstall"]},
         "abandon_hosts": {"type": "list", "elements": "str", "default": []},
         "confirm_host_cluster": {"type": "str", "default": ""},
+        "confirm_etcd_members": {"type": "int", "default": 0},
+        "etcd_replace": {"type": "list", "elements": "str", "default": []},
         "on_broken_member": broken_members.OPTION,
         "pull_images": {"type": "bool", "default": False},
         "pull_timeout": {"type": "int", "default": 120},
@@ -47,7 +50,8 @@ class ActionModule(KarmadaAction):
         if arguments["scope"] == "uninstall":
             _refuse(uninstall_problems(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"]))
             return {"changed": False, "installed": run.stored_state is not None}
-        found = findings(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"])
+        etcd_members = EtcdMembersAsked(arguments["confirm_etcd_members"], tuple(arguments["etcd_replace"]))
+        found = findings(run, arguments["abandon_hosts"], arguments["confirm_host_cluster"], etcd_members)
         if arguments["reach_members"] and run.check:
             run.tell(
                 Problem.hint("what pods reach is not tried in check mode, because it takes pods", Reason.CHECK_SKIPPED)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils import private_file, run_process
-from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
 from ansible_collections.karmada.installer.plugins.plugin_utils.document.inventory_source import short
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember, listing
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
@@ -50,7 +49,6 @@ def _about(run: Run, observed: report.Observation, made: list[str]) -> block.Abo
         installed=run.stored_state is not None,
         changes=made,
         address=run.public_url if there else "",
-        images=image_pins.notice(run.instance),
     )
     if run.check:
         return about

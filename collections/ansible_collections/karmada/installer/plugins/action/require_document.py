@@ -17,6 +17,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import forms
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import phases
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.inventory_names import CONTROL, HOSTS, MEMBERS
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.selection import SHOWN
 
@@ -53,7 +54,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         problems = [*libraries.all_missing(), *_of_debugging(), *_of_report(arguments["report"]), *problems]
         if problems:
             told = [each.plain for each in problems]
-            return {**result, "failed": True, "changed": False, "msg": str(ProblemsError(problems)), "problems": told}
+            of_programs = phases.failure(self._task, known.get("karmada_operation", ""), problems[0].reason)
+            said = {"msg": str(ProblemsError(problems)), "problems": told}
+            return {**result, "failed": True, "changed": False, **said, **of_programs}
         return {**result, "changed": False}
 
     def _reasons(self, sources: list[str], ours: list[str]) -> list[Problem]:

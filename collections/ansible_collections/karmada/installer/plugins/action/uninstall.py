@@ -30,6 +30,7 @@ STAGES = ("confirm", "components", "members", "control_plane", "state")
 class ActionModule(KarmadaAction):
     """Remove one part of an instance. One that does not exist counts as removed."""
 
+    FAILURE: ClassVar[Reason] = Reason.REMOVAL_BLOCKED
     OPTIONS: ClassVar[dict[str, Any]] = {
         "stage": {"type": "str", "required": True, "choices": list(STAGES)},
         "confirm": {"type": "str", "default": ""},

@@ -12,6 +12,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
     pod_components,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import removal
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members as etcd_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.apply import Change
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.objects import Ref
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady, wait_until
@@ -62,6 +63,7 @@ class ActionModule(KarmadaAction):
 def _end_bootstrap(run: Run) -> list[Change]:
     """End etcd's bootstrap: from now on a member without its disk waits for replacement and founds no cluster."""
     run.etcd_bootstrapped()
+    etcd_members.note(run)
     changes = run.apply_to_host_cluster("end the bootstrap of etcd", lambda: run.workloads([ETCD.name]))
     return [change for change in changes if change.ref == Ref("v1", "ConfigMap", _config_map(run), run.namespace)]
 

@@ -43,4 +43,7 @@ options:
       report_output:
         description: File for the report, as JSON. A page is beside it if it was asked for.
         type: path
+      object_uid:
+        description: UID of the object that the document was read from, which manages the instance. A file has none.
+        type: str
 """

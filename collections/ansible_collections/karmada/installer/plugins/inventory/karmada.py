@@ -148,7 +148,10 @@ options:
     description:
       - >-
         File that the installation writes the kubeconfig of the new control plane to. Relative to the inventory file.
-      - Without it, C(<name of the deployment>.kubeconfig) beside the document.
+      - >-
+        Without it, C(<name of the deployment>.kubeconfig) beside a document from a file. For an object of a cluster
+        nothing is written then; in mode Container the kubeconfig is in the Secret C(<name>-admin-config) of the host
+        cluster.
     type: str
 seealso:
   - module: karmada.installer.require_document

@@ -39,9 +39,18 @@ options:
       - >-
         V(released) ends that, and leaves these units disabled. V(present) does the same, should a run have been killed,
         and so does an uninstall.
+      - V(looked_for) changes nothing and tells the packages whose program is not there (RV(missing)).
+      - >-
+        V(installed) installs O(packages), as M(ansible.builtin.package) does. Of what the host answers to either,
+        nothing becomes a variable of Ansible.
     type: str
-    choices: [present, ended, held, released]
+    choices: [present, ended, held, released, looked_for, installed]
     default: present
+  packages:
+    description: Packages to install, for O(state=installed).
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds to wait.
     type: int
@@ -72,6 +81,12 @@ in_turn:
   type: list
   elements: str
   sample: [cp1, cp2]
+missing:
+  description: The packages whose program is not there.
+  returned: O(state=looked_for)
+  type: list
+  elements: str
+  sample: [keepalived]
 changes:
   description: What was done, or in check mode would be done, a line each.
   returned: success

@@ -59,6 +59,21 @@ options:
       or the installer's state names another one. Usually given as C(-e karmada_confirm_host_cluster=UID).
     type: str
     default: ''
+  confirm_etcd_members:
+    description: >-
+      The number of members of etcd in the document, where it is smaller than the one that there is. Usually given as
+      C(-e etcd_confirm_members=3).
+    type: int
+    default: 0
+    version_added: 0.1.0
+  etcd_replace:
+    description: >-
+      Names of members of etcd that are to be replaced, so that it is told whether they can be. Usually given as
+      C(-e '{"etcd_replace": ["prod-etcd-1"]}').
+    type: list
+    elements: str
+    default: []
+    version_added: 0.1.0
   on_broken_member:
     description:
       - What to do if something is wrong with single members, and with nothing else.
@@ -197,6 +212,21 @@ problems:
       what: "the account may not: create pods"
       where: host cluster
       remedy: grant these rights
+phase:
+  description: Phase of the control plane in which the step failed, in the words of the report.
+  returned: failure
+  type: str
+  sample: Preflight
+reason:
+  description: Reason of the first problem. The reference has all.
+  returned: failure
+  type: str
+  sample: InvalidFlag
+component:
+  description: Component that the first problem names; empty if it names none.
+  returned: failure
+  type: str
+  sample: karmada-apiserver
 etcd_storage:
   description: >-
     Where etcd keeps its data, C(volumeClaim), C(hostPath), C(emptyDir) or C(external), as the document says or as was

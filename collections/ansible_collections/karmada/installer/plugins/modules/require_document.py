@@ -73,4 +73,19 @@ msg:
   sample: |-
     1 problem; nothing was changed:
       - prod.yaml: spec.modee: is not a field of this document. Did you mean mode?
+phase:
+  description: Phase of the control plane in which the step failed, in the words of the report.
+  returned: failure
+  type: str
+  sample: Preflight
+reason:
+  description: Reason of the first problem. The reference has all.
+  returned: failure
+  type: str
+  sample: InvalidDocument
+component:
+  description: Always empty here, as in other actions whose problem names no component.
+  returned: failure
+  type: str
+  sample: ""
 """

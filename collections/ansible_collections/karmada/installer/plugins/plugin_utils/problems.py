@@ -72,6 +72,7 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken", "Something of this name is there that is not of this control plane."
     OTHER_CONTROL_PLANE = "OtherControlPlane", "Another control plane is in the place, or on the member."
     OTHER_HOST_CLUSTER = "OtherHostCluster", "The control plane of the document is in another host cluster."
+    MANAGED_BY_OBJECT = "ManagedByObject", "Another object than this run's document manages the control plane."
     NOT_INSTALLED = "NotInstalled", "There is no control plane yet."
     LOCKED = "Locked", "Another run is working on this control plane."
     LOCK_LOST = "LockLost", "The run lost its lock, and stopped writing."
@@ -129,6 +130,7 @@ class Reason(StrEnum):
     ETCD_MEMBERS_DIFFER = "EtcdMembersDiffer", "Somebody else has added a member of etcd, or removed one."
     ETCD_MAJORITY_AT_RISK = "EtcdMajorityAtRisk", "A change of etcd's members could cost it its majority."
     ETCD_MAJORITY_LOST = "EtcdMajorityLost", "Fewer members of etcd answer than a majority."
+    ETCD_NEARLY_FULL = "EtcdNearlyFull", "The database of etcd takes half of its quota or more."
     ETCD_PREFIX_TAKEN = "EtcdPrefixTaken", "Somebody else has keys at the key prefix."
     # -- members
     MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."

@@ -247,11 +247,12 @@ def free_ports(count: int) -> list[int]:
         return ports
 
 
-def binary(name: str, variable: str) -> str:
+def binary(name: str, variable: str, *options: str) -> str:
+    """Path of a program of the lab, or the one that the environment names; ``options`` choose its version."""
     if named := os.environ.get(variable):
         return named
     answer = subprocess.run(
-        [sys.executable, CHECKOUT / "lab" / "lab", "artifacts", "path", name],
+        [sys.executable, CHECKOUT / "lab" / "lab", "artifacts", "path", name, *options],
         capture_output=True,
         text=True,
         check=False,

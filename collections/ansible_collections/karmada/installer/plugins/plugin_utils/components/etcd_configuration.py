@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .ip_families import bracketed
+from .state import EtcdMemberState
 from .table import ETCD, ETCD_PEER_COMMON_NAME
 from .types import EtcdMember, Layout
 
@@ -20,14 +21,20 @@ def of_member(
     existing: bool,
     generation: int,
     extra: Mapping[str, str],
+    record: EtcdMemberState | None = None,
 ) -> dict[str, Any]:
-    """The configuration file of one member.
+    """The configuration file of one member. ``record`` is what the state has of it, if it has anything.
 
     ``existing`` is permanent once the cluster has been healthy: a member that lost its disk then serves nothing instead
     of founding an empty cluster. ``generation`` numbers the data directory, so that a restore can put a new one beside
     the old. ``extra`` holds configuration keys of the document, which win; their values are read as YAML scalars,
     because the file is typed and a command line is not.
+
+    A member that was added later has a data directory of its own and starts with the members that etcd named when it
+    was added; the first ones start with one another.
     """
+    of_record = record or EtcdMemberState(member.name)
+    first = ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members)
     ports = ETCD.ports
     listen = bracketed(layout.bind_address)
 
@@ -43,15 +50,15 @@ def of_member(
 
     configuration: dict[str, Any] = {
         "name": member.name,
-        "data-dir": f"{layout.data}/gen-{generation}",
+        "data-dir": f"{layout.data}/gen-{generation}{of_record.folder}",
         "listen-client-urls": f"https://{listen}:{ports['client']}",
         "advertise-client-urls": member.client_url,
         "listen-peer-urls": f"https://{listen}:{ports['peer']}",
         "initial-advertise-peer-urls": member.peer_url,
         # Probes have no client certificate, so health is served on a listener of its own, which serves no keys.
         "listen-metrics-urls": f"http://{bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
-        "initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members),
-        "initial-cluster-state": "existing" if existing else "new",
+        "initial-cluster": of_record.initial_cluster or first,
+        "initial-cluster-state": "existing" if existing or of_record.added else "new",
         "initial-cluster-token": token,
         "client-transport-security": tls("server", "server"),
         "peer-transport-security": {**tls("peer", "peer-client"), "allowed-cn": [ETCD_PEER_COMMON_NAME]},

@@ -12,6 +12,7 @@ from ..labels import FIELD_MANAGER, INSTANCE_LABEL, MANAGED_BY_LABEL, MEMBER_LAB
 from . import ip_families
 from .releases import Release
 from .spec import Spec
+from .state import EtcdMemberState
 from .types import pushed_members
 
 #: Longest label of a DNS name.
@@ -44,6 +45,8 @@ class Instance:
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Component → number of restarts that it needed without a change of its own.
     restarts: Mapping[str, int] = field(default_factory=dict)
+    #: Members of etcd in pods that are on record, in their order; empty before the bootstrap: those of the document.
+    etcd_members: tuple[EtcdMemberState, ...] = ()
 
     @classmethod
     def of(

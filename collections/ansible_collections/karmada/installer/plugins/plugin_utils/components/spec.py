@@ -246,6 +246,9 @@ class Settings(View):
     claim_size = Maybe[str]("volumeData", "volumeClaim", "size")
     storage_class = Maybe[str]("volumeData", "volumeClaim", "storageClassName")
     host_path = Maybe[str]("volumeData", "hostPath", "path")
+    #: size of a database, and share of free space in it, from which on maintenance defragments it
+    maintenance_size = Maybe[str]("maintenance", "minimumSize")
+    maintenance_free_percent = Maybe[int]("maintenance", "freePercent")
 
 
 class Spec(View):

@@ -30,8 +30,8 @@ FORMER_MODE = "formerMode"
 #: Increased when a field is added or changes its meaning. 2: version of the collection that wrote it. 3: prefix and
 #: nodes of etcd. 4: plain hosts. 5: what leaving means for a member. 6: places of members on hosts. 7: members in a
 #: file of their own; long files are packed. 8: digests of images, and restarts that are due for members. 9: UID of the
-#: host cluster.
-FORMAT = 9
+#: host cluster. 10: the object that manages it, and members of etcd.
+FORMAT = 10
 #: A Secret holds 1 MiB, and the records of a thousand members come close to that: files above this size are packed.
 PACK_ABOVE = 64 * 1024
 _PACKED = ".gz"
@@ -40,12 +40,39 @@ COLLECTION_VERSION = "0.1.0"
 
 
 @dataclass(frozen=True)
+class EtcdMemberState:
+    """A member of etcd, from the decision to add it until it is gone. ``id`` is hexadecimal; empty if it is unknown.
+
+    ``volume`` is the UID of what holds its data: of its claim, or of its pod. ``added``: it came after the bootstrap.
+    ``initial_cluster`` are the members that it starts with, in the form of its configuration: those of the bootstrap,
+    or those that etcd named when it was added; empty until the bootstrap has ended. ``former`` is the UID of a pod that
+    ran under its name before. ``coming``: it is to be added, and etcd may have done so.
+    ``leaving``: it is to be removed, and etcd may have done so; ``lost`` says why, if its data is lost.
+    """
+
+    name: str
+    id: str = ""
+    volume: str = ""
+    added: bool = False
+    initial_cluster: str = ""
+    former: str = ""
+    coming: bool = False
+    leaving: bool = False
+    lost: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Suffix of its data folder: its ID, so that it never finds another member's data; empty for the first ones."""
+        return f"-{self.id}" if self.added else ""
+
+
+@dataclass(frozen=True)
 class EtcdState:
     """``token`` and ``generation`` belong to one bootstrap or restore; ``bootstrapped`` is set once all were healthy.
 
     ``prefix`` is the key prefix that is marked as ours in an external etcd. ``nodes`` are the names of the machines
     that keep the members' data, in the members' order, if it is in a directory of the node; for plain hosts they are
-    set before the first member starts.
+    set before the first member starts. ``members`` are on record from the end of the bootstrap on, in their order.
     """
 
     token: str
@@ -54,6 +81,26 @@ class EtcdState:
     storage: str = ""
     prefix: str = ""
     nodes: Sequence[str] = ()
+    members: Sequence[EtcdMemberState] = ()
+
+    def member(self, name: str) -> EtcdMemberState | None:
+        """Record of a member; None if it has none."""
+        return next((each for each in self.members if each.name == name), None)
+
+    def with_member(self, member: EtcdMemberState) -> EtcdState:
+        """Copy with this record, in place of an older one of the same name; in the order of ordinals."""
+        others = [each for each in self.members if each.name != member.name]
+        return replace(self, members=tuple(sorted([*others, member], key=_ordinal)))
+
+    def without_member(self, name: str) -> EtcdState:
+        """Copy without the record of a member."""
+        return replace(self, members=tuple(each for each in self.members if each.name != name))
+
+
+def _ordinal(member: EtcdMemberState) -> tuple[int, str]:
+    """Key of the order: 10 comes after 2. Names of hosts, which have no ordinal, are ordered as text."""
+    ordinal = member.name.rpartition("-")[2]
+    return (int(ordinal), "") if ordinal.isdecimal() else (0, member.name)
 
 
 @dataclass(frozen=True)
@@ -70,6 +117,22 @@ class Journal:
     def interrupted(self) -> bool:
         """True if an operation was begun and not finished."""
         return bool(self.operation) and not self.finished
+
+
+@dataclass(frozen=True)
+class Manager:
+    """KarmadaDeployment object from which runs of an instance start; all fields are empty where that is a file.
+
+    ``cluster`` is the UID of the cluster that has the object; empty where the account could not read it.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        return f"KarmadaDeployment {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,6 +173,8 @@ class State:
     restarts: Mapping[str, int] = field(default_factory=dict)
     #: components of these that have not restarted since: noted before a connection changes
     restarts_due: tuple[str, ...] = ()
+    #: the object that manages the instance: the one from which the last run started that may write
+    manager: Manager = field(default_factory=Manager)
 
     def member(self, name: str) -> MemberEntry:
         """Record of a member, read as its entry of the document; nothing but its name where it has none."""
@@ -163,6 +228,7 @@ def to_files(state: State) -> dict[str, bytes]:
         "restarts": dict(state.restarts),
         "restartsDue": list(state.restarts_due),
         "hostCluster": state.host_cluster,
+        "manager": asdict(state.manager),
     }
     files = {
         "instance.json": _json(plain),
@@ -218,7 +284,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
         return State(
             owner=plain["owner"],
             version=plain["version"],
-            etcd=EtcdState(**{**plain["etcd"], "nodes": tuple(plain["etcd"].get("nodes", ()))}),
+            etcd=_etcd(plain["etcd"], document),
             authorities=authorities,
             service_account_key=files["sa.key"],
             encryption_key=plain["encryptionKey"],
@@ -238,6 +304,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
             restarts=plain.get("restarts", {}),
             restarts_due=tuple(plain.get("restartsDue", ())),
             host_cluster=plain.get("hostCluster", ""),
+            manager=Manager(**plain.get("manager", {})),
         )
     except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         raise ProblemsError(
@@ -251,6 +318,23 @@ def from_files(files: Mapping[str, bytes], where: str) -> State:
                 )
             ]
         ) from None
+
+
+def _etcd(found: Mapping[str, Any], document: bytes | None) -> EtcdState:
+    """State of etcd; ``document``: the last one carried out. Raises TypeError for fields that it cannot have."""
+    members = tuple(EtcdMemberState(**each) for each in found.get("members", ()))
+    etcd = EtcdState(**{**found, "nodes": tuple(found.get("nodes", ())), "members": members})
+    return etcd if members else replace(etcd, members=_first_members(etcd, document))
+
+
+def _first_members(etcd: EtcdState, document: bytes | None) -> tuple[EtcdMemberState, ...]:
+    """Members in pods of a control plane that an earlier version installed: those of its document, never others."""
+    if not etcd.bootstrapped or not document or etcd.storage not in ("volumeClaim", "hostPath", "emptyDir"):
+        return ()
+    carried_out = json.loads(document)
+    # With an etcd of somebody else there is none.
+    count = carried_out["spec"]["components"]["etcd"].get("local", {}).get("replicas", 0)
+    return tuple(EtcdMemberState(f"{carried_out['metadata']['name']}-etcd-{each}") for each in range(count))
 
 
 def _digests(found: Any) -> dict[str, str]:

@@ -162,11 +162,12 @@ class Call:
 
 @dataclass(frozen=True)
 class EtcdMember:
-    """A member of etcd, with its own addresses."""
+    """A member of etcd, with its own addresses. ``leaving``: it goes, and clients do without it."""
 
     name: str
     client_url: str
     peer_url: str
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -363,6 +364,7 @@ def members_with_agent_hosts(spec: Spec) -> dict[str, tuple[str, ...]]:
 
 
 def etcd_client_urls(spec: Spec, layout: Layout) -> tuple[str, ...]:
-    """Client URLs of etcd: the document's endpoints, or our members in their order."""
+    """Client URLs of etcd: the document's endpoints, or our members in their order, without those that leave."""
     external = spec.external_etcd
-    return external.endpoints if external else tuple(member.client_url for member in layout.etcd_members)
+    staying = tuple(member.client_url for member in layout.etcd_members if not member.leaving)
+    return external.endpoints if external else staying

@@ -17,7 +17,7 @@ from .. import private_file
 from ..api_object import Object
 from ..components.state import COLLECTION_VERSION
 from ..components.table import BY_NAME, ETCD, pod_components
-from ..document import overlay
+from ..document import manifest, overlay
 from ..etcd import external as external_etcd
 from ..etcd.rollout import next_round, reason_not_settled
 from ..kube.apply import Comparison, compare
@@ -51,7 +51,8 @@ def _reason_without_looking(run: Run) -> str:
         "a check tells what each step would do": run.check,
         "it is not installed": stored is None or stored.document is None,
         "the run before did not come to its end": stored and stored.journal.interrupted,
-        "the document is another one than the last run had": stored and stored.document != run.deployment,
+        "the document is another one than the last run had": stored
+        and manifest.differs(run.deployment, stored.document),
         "the last run was by another version of this collection": stored and stored.collection != COLLECTION_VERSION,
         "etcd is looked at by steps of its own": run.place.etcd_apart or external_etcd.is_named(run),
     }

@@ -50,7 +50,10 @@ _MEANT = re.compile(rb"""^plugin[ \t]*:[ \t]*["']?(karmada\.installer\.)?karmada
 
 @dataclass(frozen=True)
 class Source:
-    """Content of a source. ``connection`` has absolute paths or None, and no secret. ``membership`` is SPEC or LIVE."""
+    """Content of a source. ``membership`` is SPEC or LIVE.
+
+    ``connection`` has absolute paths or None, the UID of the object if the document is one, and no secret.
+    """
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
@@ -130,6 +133,8 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
     if problems or deployment is None:
         raise ProblemsError(problems)
     beside = str(directory.absolute() / deployment["metadata"]["name"])
+    # Whoever reads an object gets its kubeconfig from the Secret beside it; nobody may want a file on this machine.
+    kubeconfig_beside = f"{beside}.kubeconfig" if "manifest" in options else None
     return Source(
         deployment=deployment,
         connection={
@@ -138,8 +143,9 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             "secrets": secrets,
             "config_maps": config_maps,
             "artifacts": artifacts,
-            "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or f"{beside}.kubeconfig",
+            "kubeconfig_output": _absolute(file, options.get("kubeconfig_output")) or kubeconfig_beside,
             "report_output": _absolute(file, options.get("report_output")) or f"{beside}.report.json",
+            "object_uid": None if "manifest" in options else deployment["metadata"].get("uid"),
         },
         membership=options.get("membership", SPEC),
     )

@@ -192,6 +192,21 @@ def resolve(document: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     return resolved
 
 
+def carried_out(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Part of a resolved document that a run carries out and the state records: no bookkeeping about an object.
+
+    Annotations, labels, generation and UID decide nothing in a control plane. So what only they tell apart is no
+    difference, and an object and a file that say the same are recorded as the same.
+    """
+    metadata = {key: document["metadata"][key] for key in ("name", "namespace") if key in document["metadata"]}
+    return {**document, "metadata": metadata}
+
+
+def differs(document: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> bool:
+    """Return whether a run has to carry out something else than what is recorded; earlier versions recorded more."""
+    return recorded is None or carried_out(document) != carried_out(recorded)
+
+
 def _fill_in_by_mode(spec: dict[str, Any]) -> None:
     """Fill in defaults that the schema cannot express, because they depend on where the control plane runs."""
     in_pods = spec["mode"] == "Container"

@@ -23,6 +23,23 @@ _UUID = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12
 _TEXT = {"type": "string", "maxLength": 1024, "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]*$"}
 _NAME = {"type": "string", "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
 _NAMES = {"type": "array", "maxItems": 64, "items": _NAME}
+_UID = {"type": "string", "maxLength": 64, "pattern": "^[0-9a-fA-F-]*$"}
+#: Member of etcd. Its ID becomes part of a path, and the members that it starts with are text of its configuration.
+_ETCD_MEMBER = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": _NAME,
+        "id": {"type": "string", "pattern": "^[0-9a-f]{0,16}$"},
+        "volume": _UID,
+        "former": _UID,
+        "initial_cluster": {"type": "string", "maxLength": 8192, "pattern": "^[-a-zA-Z0-9.:/=,_\\[\\]]*$"},
+        "added": {"type": "boolean"},
+        "coming": {"type": "boolean"},
+        "leaving": {"type": "boolean"},
+        "lost": _TEXT,
+    },
+}
 #: Fields of a ``State`` that are plain values; those that are records of something have schemas of their own.
 _PLAIN = {
     "type": "object",
@@ -55,11 +72,20 @@ _PLAIN = {
                 "storage": {"type": "string", "pattern": "^[A-Za-z]{0,32}$"},
                 "prefix": {"type": "string", "maxLength": 256, "pattern": "^(/[A-Za-z0-9_./-]*)?$"},
                 "nodes": _NAMES,
+                "members": {"type": "array", "maxItems": 16, "items": _ETCD_MEMBER},
             },
         },
         "journal": {
             "type": "object",
             "properties": dict.fromkeys(("operation", "run", "started", "finished", "step"), _TEXT),
+        },
+        # Shown, and looked up by name: empty, or a name as objects have it.
+        "manager": {
+            "type": "object",
+            "properties": {
+                **{key: {**_NAME, "pattern": f"{_NAME['pattern']}|^$"} for key in ("namespace", "name")},
+                **{key: {"type": "string", "pattern": "^[0-9A-Za-z-]{0,64}$"} for key in ("uid", "cluster")},
+            },
         },
         "owned": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _TEXT}},
     },
@@ -127,9 +153,10 @@ def _unfit(value: Any, schema: crd.Schema, path: crd.Path) -> Iterator[crd.Findi
 
 def _plain(state: State) -> dict[str, Any]:
     found = {name: getattr(state, name) for name in _PLAIN["properties"]}
-    etcd = {**vars(state.etcd), "nodes": list(state.etcd.nodes)}
+    members = [dict(vars(each)) for each in state.etcd.members]
+    etcd = {**vars(state.etcd), "nodes": list(state.etcd.nodes), "members": members}
     lists = {name: list(found[name]) for name in ("passages", "restarts_due")}
-    return {**found, **lists, "etcd": etcd, "journal": vars(state.journal)}
+    return {**found, **lists, "etcd": etcd, "journal": vars(state.journal), "manager": vars(state.manager)}
 
 
 @functools.cache

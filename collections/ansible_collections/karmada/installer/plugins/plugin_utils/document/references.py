@@ -17,7 +17,10 @@ from . import manifest, secret_folder
 
 @dataclass(frozen=True)
 class Connection:
-    """Settings of the inventory source besides the document. Paths are absolute or None."""
+    """Settings of the inventory source besides the document. Paths are absolute or None.
+
+    ``object_uid`` is the UID of the object that the document was read from; None if it came from a file.
+    """
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -26,6 +29,7 @@ class Connection:
     artifacts: str | None = None
     kubeconfig_output: str | None = None
     report_output: str | None = None
+    object_uid: str | None = None
 
     @property
     def page_output(self) -> str | None:
@@ -87,12 +91,14 @@ def cluster_from_secret(
     where: str,
     kind: type[Cluster] | None = None,
     folder: Path | None = None,
+    secret: str = "",
 ) -> Cluster:
     """Client of a cluster described by a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
 
-    ``folder`` is the directory that stands in for the Secret (``Connection.folder``), if there is one.
+    ``folder`` is the directory that stands in for the Secret (``Connection.folder``), if there is one; ``secret`` its
+    namespace and name.
     """
-    return (kind or Cluster)(kubeconfig.from_secret(files, context, where, folder), name)
+    return (kind or Cluster)(kubeconfig.from_secret(files, context, where, folder, secret), name)
 
 
 def _secret_directory(secrets: Path, name: str, where: str) -> dict[str, bytes]:

@@ -129,28 +129,7 @@ class EtcdClient:
             found = etcd_requests.status(self._poster(url))
         except EtcdError as error:
             return EndpointStatus(url, message=str(error), cause=error.cause)
-        errors = [str(each) for each in found.get("errors") or []]
-        alarms = tuple(sorted({alarm for each in errors for alarm in _ALARM.findall(each)}))
-        message = "; ".join(errors)
-        header, leader = found.get("header") or {}, str(found.get("leader", "0"))
-        if leader == "0":
-            message = message or "it knows no leader"
-        return EndpointStatus(
-            url=url,
-            healthy=not message,
-            version=str(found.get("version", "")),
-            db_size=int(found.get("dbSize", 0)),
-            cluster_id=etcd_requests.hexadecimal(header.get("cluster_id")),
-            leader=leader not in ("0", "") and leader == str(header.get("member_id", "")),
-            alarms=alarms,
-            message=message,
-            member_id=etcd_requests.hexadecimal(header.get("member_id")),
-            learner=bool(found.get("isLearner")),
-            index=int(found.get("raftIndex", 0)),
-            db_size_in_use=int(found.get("dbSizeInUse", 0)),
-            db_quota=int(found.get("dbSizeQuota", 0)),
-            revision=int(header.get("revision", 0)),
-        )
+        return endpoint_status(url, found)
 
     # -- the members, and changes of them ------------------------------------------------------------------------------
 
@@ -302,6 +281,32 @@ class EtcdClient:
             raise EtcdError(_cause_of_failure(error), explain(error, url)[0]) from None
         finally:
             connection.close()
+
+
+def endpoint_status(url: str, found: Mapping[str, Any]) -> EndpointStatus:
+    """Status of the member at ``url``, by its answer."""
+    errors = [str(each) for each in found.get("errors") or []]
+    alarms = tuple(sorted({alarm for each in errors for alarm in _ALARM.findall(each)}))
+    message = "; ".join(errors)
+    header, leader = found.get("header") or {}, str(found.get("leader", "0"))
+    if leader == "0":
+        message = message or "it knows no leader"
+    return EndpointStatus(
+        url=url,
+        healthy=not message,
+        version=str(found.get("version", "")),
+        db_size=int(found.get("dbSize", 0)),
+        cluster_id=etcd_requests.hexadecimal(header.get("cluster_id")),
+        leader=leader not in ("0", "") and leader == str(header.get("member_id", "")),
+        alarms=alarms,
+        message=message,
+        member_id=etcd_requests.hexadecimal(header.get("member_id")),
+        learner=bool(found.get("isLearner")),
+        index=int(found.get("raftIndex", 0)),
+        db_size_in_use=int(found.get("dbSizeInUse", 0)),
+        db_quota=int(found.get("dbSizeQuota", 0)),
+        revision=int(header.get("revision", 0)),
+    )
 
 
 def _send(connection: http.client.HTTPSConnection, method: str, path: str, body: str | None) -> None:

@@ -39,7 +39,6 @@ from .plan_types import (
 #: Entries of the log that a learner may be short of when it gets its vote. etcd itself allows a tenth of the log, which
 #: is less while the log is short (``isLearnerReady`` in server/etcdserver/server.go).
 NEARLY_ALL = 1000
-MEMBERS_FIELD = "spec.components.etcd.local.replicas"
 
 
 def next_step(seen: Seen, wanted: Sequence[str], replace: Collection[str] = ()) -> Step | Refusal | None:
@@ -190,7 +189,8 @@ class _Plan:
             return None
         return Refusal(
             Reason.ETCD_MAJORITY_AT_RISK,
-            f"member {name} is not healthy, and members change only while all others are: with {len(self.voters)} of "
+            f"member {name} is not healthy{f' ({ill[0].message})' if ill[0].message else ''}, and members change only "
+            f"while all others are: with {len(self.voters)} of "
             f"them {_majority(len(self.voters))} must be healthy, and {len(self.voters) - len(ill)} are",
             f"etcd member {name}",
             f"""mend it; if its data is lost, ask for a new one in its place: -e '{{"etcd_replace": ["{name}"]}}'""",

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from ..problems import Reason
 
+#: Field of the document that says how many members there are.
+MEMBERS_FIELD = "spec.components.etcd.local.replicas"
+
 
 @dataclass(frozen=True)
 class Member:
@@ -23,6 +26,8 @@ class Member:
     leader: bool = False
     #: Last entry of the log that it has.
     index: int = 0
+    #: Why it is not healthy; empty if nothing is known.
+    message: str = ""
 
 
 @dataclass(frozen=True)

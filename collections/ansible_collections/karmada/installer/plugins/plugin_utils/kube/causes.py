@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from ..api_object import Object
 from ..redaction import redacted
@@ -79,6 +80,11 @@ class Causes:
             elif now - self._hopeless_since.setdefault((ref, patience), now) >= patience:
                 found = reason
         return found
+
+    def give_up_at(self, refs: Iterable[Ref]) -> float:
+        """Time at which the first of these is lost unless its trouble passes; infinite if none is hopeless."""
+        among = set(refs)
+        return min((since + each[1] for each, since in self._hopeless_since.items() if each[0] in among), default=inf)
 
     def with_logs(self, ref: Ref, obj: Object | None, reason: str) -> str:
         """Reason with the last log lines of crashing containers."""
@@ -165,6 +171,10 @@ class Serving:
         """Workloads that will not become ready by waiting, with the reason."""
         found = {ref: self._of[ref].lost(ref, obj, now) for ref, obj in self._ailing.items()}
         return {ref: reason for ref, reason in found.items() if reason}
+
+    def give_up_at(self) -> float:
+        """Time at which the first of the workloads is lost unless its trouble passes; infinite if none is hopeless."""
+        return min((causes.give_up_at(self._ailing) for causes in self._causes.values()), default=inf)
 
     def troubles(self, workloads: Iterable[Ref]) -> dict[Ref, str]:
         """Reason of each of these workloads that was not ready when last looked at."""

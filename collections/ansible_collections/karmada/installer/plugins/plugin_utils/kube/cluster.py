@@ -159,6 +159,14 @@ class Cluster(ApiResources):
             return Items()
         return self._list(api_version, kind, namespace, labels, fields)
 
+    def count(self, api_version: str, kind: str) -> int:
+        """Number of objects of a kind in all namespaces, by one request that fetches one of them."""
+        path = self._path(api_version, kind, None) if self.resource(api_version, kind) else None
+        if path is None:
+            return 0
+        page = self._content(self._request("list", "GET", path, {"limit": "1"}).data, "GET", path)
+        return len(page.get("items") or []) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
+
     def _list(self, api_version: str, kind: str, *scope: str | None) -> Items:
         """List a resource type that exists. ``scope``: namespace, labels, fields."""
         namespace, labels, fields = scope

@@ -147,14 +147,16 @@ def from_file(path: str | None, context: str | None) -> Access:
     return from_dict(merged, context, Origin(os.pathsep.join(map(str, files))))
 
 
-def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, folder: Path | None = None) -> Access:
+def from_secret(
+    keys: Mapping[str, bytes], context: str | None, where: str, folder: Path | None = None, secret: str = ""
+) -> Access:
     """Access from a Secret: key ``kubeconfig``, or ``server``, ``token`` and ``ca.crt``.
 
     ``folder`` is the directory that stands for the Secret, if there is one; see ``Origin``. ``where`` is the field that
-    names the Secret. Raises ProblemsError, whatever the keys hold.
+    names the Secret, ``secret`` its namespace and name. Raises ProblemsError, whatever the keys hold.
     """
     if "kubeconfig" in keys:
-        origin = Origin(f"{where}, key kubeconfig", keys, folder)
+        origin = Origin(fields.place_of_key(where, "kubeconfig", folder, secret), keys, folder)
         return from_dict(fields.parsed(keys["kubeconfig"], origin.where), context, origin)
     missing = [key for key in ("server", "token", "ca.crt") if key not in keys]
     if missing:
@@ -173,7 +175,8 @@ def from_secret(keys: Mapping[str, bytes], context: str | None, where: str, fold
         try:
             parts[name] = keys[name].decode().strip()
         except UnicodeDecodeError:
-            raise problem("is not text", f"{key}{name}", "Write it as text.") from None
+            place = fields.place_of_key(where, name, folder, secret)
+            raise problem("is not text", place, "Write it as text.") from None
     server = fields.address(parts, "server", ("https",), key)
     token = fields.visible(parts, "token", key)
     if not server or not token or not parts["ca.crt"]:

@@ -41,6 +41,17 @@ def problem(what: str, where: str, remedy: str = "", kind: Reason = Reason.INVAL
     return ProblemsError(Problem(what, where, remedy, reason=kind))
 
 
+def place_of_key(where: str, key: str, folder: Path | None, secret: str = "") -> str:
+    """Place of a key for people: the field that names its Secret, and the file or the Secret that has it.
+
+    ``folder`` is the directory that stands for the Secret, ``secret`` the namespace and name of one in a cluster; where
+    neither is known, only the key is told.
+    """
+    if folder:
+        return f"{where} ({folder / key})"
+    return f"{where} (Secret {secret}, key {key})" if secret else f"{where}, key {key}"
+
+
 @dataclass(frozen=True)
 class Origin:
     """Origin of a kubeconfig, which decides on what it may use.

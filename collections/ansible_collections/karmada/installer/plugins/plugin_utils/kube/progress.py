@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import inf
 
 from ..redaction import redacted
 from .limits import CHANGE_SECONDS, QUIET_SECONDS, SAY_SECONDS
@@ -37,8 +38,12 @@ class Progress:
         self._quiet = QUIET_SECONDS if quiet is None else quiet
         self._said, self._said_at = "", float("-inf")
 
-    def tell(self, text: str, now: float) -> None:
-        """Show the text with the time, if it is worth a line: a new text soon, the last one again after a while."""
+    def tell(self, text: str, now: float, until: float = inf) -> None:
+        """Show the text with the time, if it is worth a line: a new text soon, the last one again after a while.
+
+        ``until`` is the time at which the wait ends if that is before its limit: with a trouble that is not borne as
+        long.
+        """
         if self._say is None or now - self._began < self._quiet:
             return
         # As wide as with the longest time, so that equal texts are cut equally.
@@ -47,10 +52,11 @@ class Progress:
         if now - self._said_at < (SAY_SECONDS if same == self._said else CHANGE_SECONDS):
             return
         self._said, self._said_at = same, now
-        self._say(self._head(now - self._began) + line)
+        self._say(self._head(now - self._began, until - self._began) + line)
 
-    def _head(self, elapsed: float) -> str:
-        return f"[{min(elapsed, self._limit):.0f}/{self._limit:.0f} s] "
+    def _head(self, elapsed: float, end: float = inf) -> str:
+        limit = min(self._limit, end)
+        return f"[{min(elapsed, limit):.0f}/{limit:.0f} s] "
 
 
 def named(ref: Ref) -> str:

@@ -119,7 +119,7 @@ def wait_for(
         troubles = serving.troubles(served_by.workloads)
         if over:
             return "\n".join([reason, *(f"{ref}: {serving.with_logs(ref, why)}" for ref, why in troubles.items())])
-        told.tell(serving.in_brief(served_by.workloads) or f"{what}: {reason}", now)
+        told.tell(serving.in_brief(served_by.workloads) or f"{what}: {reason}", now, serving.give_up_at())
         time.sleep(PROBE_SECONDS)
     return None
 
@@ -227,7 +227,9 @@ class _Waiting:
                     # Hopeless objects come first, then all others that are not ready.
                     raise NotReady(self._with_logs({**lost, **reasons, **lost}), now - start, early=True)
             if reasons:
-                told.tell(self._in_brief(reasons), now)
+                told.tell(
+                    self._in_brief(reasons), now, min(self._causes.give_up_at(reasons), self._serving.give_up_at())
+                )
             self._take_news(min(1.0, max(0.0, start + timeout - now)))
 
     def stop(self) -> None:

@@ -20,10 +20,13 @@ from .registration import INSECURE
 WARN_BEFORE = timedelta(days=30)
 
 
-def refuse_unusable(entry: MemberEntry, access: Access, where: str) -> None:
-    """Raise ProblemsError with all that makes it unusable. ``entry`` is the member of the document or on record."""
+def refuse_unusable(entry: MemberEntry, access: Access, where: str, place: str) -> None:
+    """Raise ProblemsError with all that makes it unusable. ``entry`` is the member of the document or on record.
+
+    ``where`` is the field that names its kubeconfig, ``place`` that field with the file or key that it leads to.
+    """
     found = _findings(entry, access, where)
-    problems = [Problem(what, f"{where}, key kubeconfig", remedy, reason=reason) for what, remedy, reason in found]
+    problems = [Problem(what, place, remedy, reason=reason) for what, remedy, reason in found]
     if problems:
         raise ProblemsError(problems)
 

@@ -32,7 +32,7 @@ class BrokenMember:
     @classmethod
     def of_problems(cls, name: str, problems: Sequence[Problem]) -> BrokenMember:
         """Broken member with these problems."""
-        return cls(name, *reason_and_next_step(ProblemsError(problems)), tuple(problems))
+        return cls(name, *reason_and_next_step(name, ProblemsError(problems)), tuple(problems))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> BrokenMember:
@@ -47,11 +47,15 @@ class BrokenMember:
         return {"name": self.name, "problem": self.problem, "next": self.next_step, **problems}
 
 
-def reason_and_next_step(error: Exception) -> tuple[str, str]:
-    """Reason and next step, for people, from the exception that ended the work on a member."""
+def reason_and_next_step(member: str, error: Exception) -> tuple[str, str]:
+    """Reason and next step, for people, from the exception that ended the work on this member.
+
+    They are shown after its name, which is left out where the error begins with it, too.
+    """
+    said = f"member {member}: "
     if not isinstance(error, ProblemsError):
-        return shown(str(error)), _RUN_AGAIN
-    reasons = [f"{each.where}: {each.what}" if each.where else each.what for each in error.problems]
+        return shown(str(error).replace(said, "")), _RUN_AGAIN
+    reasons = [(f"{each.where}: {each.what}" if each.where else each.what).replace(said, "") for each in error.problems]
     if error.consequence != NOTHING_CHANGED:
         reasons.append(error.consequence)
     remedies = dict.fromkeys(each.remedy.rstrip(".") for each in error.problems if each.remedy)

@@ -64,7 +64,11 @@ def clean_member(run: Run, entry: MemberEntry, timeout: float = removal.DELETE_S
         refs = [*(agent.references() if has_agent else ()), *map(Ref.of, of_accounts), _OF_KILLED_PROBE]
         live = [found for ref in refs if (found := member.get(*ref))]
         ours = [each for each in live if owned_by(each, run.state.owner, run.state.uids(f"member/{name}"))]
-        changes = removal.delete_ours(run, member, [*ours, *impersonation(name, member)], timeout)
+        # An agent that still works would at once create again what it has from the control plane: its pods go first.
+        acting = [each for each in ours if Ref.of(each) in agent.ACTS_BY]
+        others = [each for each in ours if each not in acting]
+        changes = removal.delete_ours(run, member, acting, timeout, "Foreground")
+        changes += removal.delete_ours(run, member, [*others, *impersonation(name, member)], timeout)
         namespace = member.get("v1", "Namespace", MEMBER_NAMESPACE)
         if namespace and owned_by(namespace, run.state.owner, run.state.uids(f"member/{name}")):
             uids = run.state.uids(f"member/{name}")

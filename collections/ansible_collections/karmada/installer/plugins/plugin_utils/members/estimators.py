@@ -63,7 +63,8 @@ def joined(run: Run) -> Joined:
                 with one_member.apart(name, run.trace):
                     access[name] = registration.estimator_access(clusters[name], secret)
             except one_member.TOLD as error:
-                run.say(f"member {name} gets no estimator: {'; '.join(broken_members.reason_and_next_step(error))}")
+                told = "; ".join(broken_members.reason_and_next_step(name, error))
+                run.say(f"member {name} gets no estimator: {told}")
     return Joined(access, tuple(name for name in access if not reason_not_ready(clusters[name])), stale)
 
 

@@ -23,6 +23,7 @@ from ..kube import rbac
 from ..kube.answer import OF_A_MEMBER
 from ..kube.apply import Change, Target, Treat, must_be_ours, target
 from ..kube.cluster import Cluster
+from ..kube.kubeconfig_fields import place_of_key
 from ..kube.objects import Ref, claimed_by, is_uid, owned_by
 from ..kube.snapshot import ABSENT, listed
 from ..kube.step import Mode, Step, StepRunner, one_per_object
@@ -72,7 +73,7 @@ class Outcome:
 
     def fail(self, error: one_member.Told) -> None:
         """Record this error as the reason why the work on the member ended."""
-        self.problem, self.next_step = reason_and_next_step(error)
+        self.problem, self.next_step = reason_and_next_step(self.name, error)
         self.problems = tuple(error.problems)
 
     def failed_as(self, other: Outcome | BrokenMember) -> None:
@@ -137,8 +138,9 @@ def _out_of_secret(run: Run, entry: MemberEntry, listed: bool) -> Cluster:
     where = f"spec.members[{name}].secretRef" if listed else f"Secret of member {name}, on record"
     secret = entry.secret
     files, folder = run.secret(secret, where), run.connection.folder(secret)
-    cluster = cluster_from_secret(files, entry.context, f"member {name}", where, folder=folder)
-    member_access.refuse_unusable(entry, cluster.access, where)
+    full = run.full_name(secret)
+    cluster = cluster_from_secret(files, entry.context, f"member {name}", where, folder=folder, secret=full)
+    member_access.refuse_unusable(entry, cluster.access, where, place_of_key(where, "kubeconfig", folder, full))
     return cluster
 
 
@@ -146,7 +148,7 @@ def _over_ssh(run: Run, entry: MemberEntry, listed: bool) -> Cluster:
     name = entry.name
     where = f"spec.members[{name}].kubeconfigFrom" if listed else f"kubeconfig of member {name}, on record"
     access = kubeconfig_by_ssh.access(run, entry, where)
-    member_access.refuse_unusable(entry, access, where)
+    member_access.refuse_unusable(entry, access, where, f"{where}, {kubeconfig_by_ssh.file_of(entry)}")
     return Cluster(access, f"member {name}")
 
 

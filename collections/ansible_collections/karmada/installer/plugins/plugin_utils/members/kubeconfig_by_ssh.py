@@ -58,7 +58,7 @@ def access(run: Facts, entry: MemberEntry, where: str) -> kubeconfig.Access:
     with ssh_files.of_settings(run, source, where) as (key, known_hosts):
         answer = _run(command(source, key, known_hosts))
     _refuse_failure(answer, source, where)
-    file = f"{source['path']} on {source['address']}"
+    file = file_of(entry)
     found = kubeconfig.from_host(answer.content, entry.context, where, file, source.get("server"))
     host = urlsplit(found.server).hostname or ""
     if "server" not in source and host.startswith(_LOOPBACK):
@@ -71,6 +71,12 @@ def access(run: Facts, entry: MemberEntry, where: str) -> kubeconfig.Access:
             )
         )
     return found
+
+
+def file_of(entry: MemberEntry) -> str:
+    """File and host of a member's kubeconfig, for people."""
+    source = entry.kubeconfig_from or {}
+    return f"{source['path']} on {source['address']}"
 
 
 def command(source: Mapping[str, Any], key: str | None, known_hosts: str | None) -> list[str]:

@@ -61,7 +61,7 @@ def live(source: Source) -> Registered:
     """Current registrations; empty if the control plane is not installed yet. Raises ProblemsError if unknown."""
     try:
         if Spec(source.deployment["spec"]).mode == "Binary":
-            return _with_kubeconfig(Path(str(source.connection["kubeconfig_output"])))
+            return _with_kubeconfig(source.connection["kubeconfig_output"])
         return _through_host_cluster(source)
     except ApiError as error:
         what = f"it cannot be told which members are registered: {error}"
@@ -86,12 +86,13 @@ def _through_host_cluster(source: Source) -> Registered:
         run.close()
 
 
-def _with_kubeconfig(path: Path) -> Registered:
+def _with_kubeconfig(given: str | None) -> Registered:
+    path = Path(given or "")
     if not path.is_file():
         raise ProblemsError(
             Problem(
                 what="it is not there, so it cannot be told which members the control plane has",
-                where=f"{short(path)}: kubeconfig of the control plane",
+                where=f"{f'{short(path)}: ' if given else ''}kubeconfig of the control plane",
                 remedy="name it in the source (kubeconfig_output: …), or write membership: spec, which asks nobody",
                 reason=Reason.KUBECONFIG_NOT_FOUND,
             )

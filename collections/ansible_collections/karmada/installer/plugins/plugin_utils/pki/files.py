@@ -69,6 +69,10 @@ def contents(files: FileSet, material: Material, layout: Layout) -> dict[str, by
     return _CONTENTS[files.holds](material)
 
 
+#: Certificate with which the API server, and this installer, connect to etcd.
+ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
+
+
 def certificate_files(name: str, material: Material, member: str = "") -> dict[str, bytes]:
     """Leaf and the authority that issued it, under the file names that every component uses."""
     leaf = material.leaves[of_member(name, member)]

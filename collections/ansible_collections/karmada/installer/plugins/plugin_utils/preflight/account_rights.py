@@ -12,11 +12,14 @@ from ..problems import Problem, Reason
 from ..render import etcd_nodes
 from ..run.run import Run
 
-READ, WRITE = ("get", "list", "watch"), ("create", "patch", "delete")
+#: Nobody waits for Secrets, ConfigMaps and policies, so they are not watched. What an apply creates needs ``create``,
+#: although the request is a patch.
+LOOK = ("get", "list")
+READ, WRITE = (*LOOK, "watch"), ("create", "patch", "delete")
 #: (API group, resource) → verbs that an installation needs in its namespace.
 HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("", "secrets", (*READ, *WRITE)),
-    ("", "configmaps", (*READ, *WRITE)),
+    ("", "secrets", (*LOOK, *WRITE)),
+    ("", "configmaps", (*LOOK, *WRITE)),
     ("", "services", (*READ, *WRITE)),
     ("", "persistentvolumeclaims", ("get", "list", "watch", "delete")),
     ("", "pods", (*READ, "delete")),
@@ -27,8 +30,8 @@ HOST_RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "limitranges", ("list",)),
     ("apps", "deployments", (*READ, *WRITE)),
     ("apps", "statefulsets", (*READ, *WRITE)),
-    ("policy", "poddisruptionbudgets", (*READ, *WRITE)),
-    ("networking.k8s.io", "networkpolicies", (*READ, *WRITE)),
+    ("policy", "poddisruptionbudgets", (*LOOK, *WRITE)),
+    ("networking.k8s.io", "networkpolicies", (*LOOK, *WRITE)),
     ("coordination.k8s.io", "leases", ("get", "create", "update", "delete")),
 )
 #: Permission that is used and not required, in the form of ``can_i``: to know the host cluster again by its UID.

@@ -11,10 +11,12 @@ from functools import partial
 from ..components import releases
 from ..document import mode_fields
 from ..etcd import external as external_etcd
+from ..etcd import members as etcd_members
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
 from ..problems import Problem, Reason
+from ..run import manager
 from ..run import selection as selected_members
 from ..run.run import Run
 from . import (
@@ -54,7 +56,20 @@ class Findings:
         return Findings(self.problems, {name: [*self.members.get(name, []), *more.get(name, [])] for name in names})
 
 
-def findings(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = "") -> Findings:
+@dataclass(frozen=True)
+class EtcdMembersAsked:
+    """Wishes of the user about members of etcd: their smaller number, and names of those to replace."""
+
+    confirmed: int = 0
+    replace: tuple[str, ...] = ()
+
+
+def findings(
+    run: Run,
+    abandoned_hosts: Sequence[str] = (),
+    host_cluster: str = "",
+    asked_of_etcd: EtcdMembersAsked = EtcdMembersAsked(),
+) -> Findings:
     """Run all checks and return every problem. Changes nothing.
 
     Plain hosts that have left may be given up by name, and another host cluster confirmed by its UID.
@@ -73,6 +88,7 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = 
             partial(_with_host, access, partial(selected_members.problems, run, registered.result)),
             partial(_with_host, access, partial(_crds, run)),
             partial(_with_host, access, partial(_external_etcd, run)),
+            partial(_with_host, access, partial(_etcd_members, run, asked_of_etcd)),
         ]
         each = member_checks.MemberChecks(run, lambda: not access.result(), registered.result)
         of_members = pool.map(collected, [partial(each.problems, entry) for entry in members])
@@ -92,12 +108,13 @@ def findings(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = 
 
 def uninstall_problems(run: Run, abandoned_hosts: Sequence[str] = (), host_cluster: str = "") -> list[Problem]:
     """Problems that would stop an uninstall; its members are checked later, one by one."""
-    access = collected(partial(_uninstall_access, run, host_cluster)) if run.place.in_pods else []
-    if access or not run.hosts:
+    look = partial(_uninstall_access, run, host_cluster) if run.place.in_pods else partial(_managed, run)
+    access = collected(look)
+    if run.place.in_pods and (access or not run.hosts):
         return access
     # In mode Binary the state also knows the hosts. Below pods, a run works only on those of the document.
     unnamed = host_preflight.unnamed_members(run, abandoned_hosts) if run.place.in_pods else []
-    return unnamed + host_preflight.unreachable_hosts(run, abandoned_hosts)
+    return list(dict.fromkeys([*access, *unnamed, *host_preflight.unreachable_hosts(run, abandoned_hosts)]))
 
 
 def _uninstall_access(run: Run, host_cluster: str) -> Iterable[Problem]:
@@ -105,7 +122,7 @@ def _uninstall_access(run: Run, host_cluster: str) -> Iterable[Problem]:
     yield from account_rights.told(run.host_cluster.can_i(account_rights.in_namespace(run.namespace)))
     # Reading the state may raise as well.
     state = run.stored_state
-    yield from host_cluster_identity.problems(run, host_cluster)
+    yield from list(host_cluster_identity.problems(run, host_cluster)) or _managed(run)
     if state and state.etcd.storage == "directory" and not run.hosts:
         yield Problem(
             what=f"its etcd is on hosts ({', '.join(state.etcd.nodes)}), and the document names none",
@@ -134,7 +151,13 @@ def _place_access(run: Run, host_cluster: str) -> Iterable[Problem]:
     run.host_cluster.version(retry_seconds=5)
     lacking = list(account_rights.problems(run))
     # Without rights, the state that may name the cluster cannot be read either.
-    yield from lacking or host_cluster_identity.problems(run, host_cluster)
+    # What another one manages is no concern of this run, whatever else is wrong there.
+    yield from lacking or list(host_cluster_identity.problems(run, host_cluster)) or _managed(run)
+
+
+def _managed(run: Run) -> Iterable[Problem]:
+    """Problem if another object than that of this run manages the instance."""
+    return manager.verdict(run, run.stored_state).problems
 
 
 def _host(run: Run) -> Iterable[Problem]:
@@ -197,6 +220,8 @@ def _recorded(run: Run) -> Iterable[Problem]:
     state = run.stored_state
     if state:
         releases.choose(run.spec.version, state.version)
+        if not run.place.in_pods:  # else it was asked before all of these
+            yield from _managed(run)
         yield from unusable_authorities(state, run.spec, run.now)
         yield from fixed_settings.changed(run)
         yield from fixed_settings.store(run)
@@ -205,6 +230,11 @@ def _recorded(run: Run) -> Iterable[Problem]:
 def _external_etcd(run: Run) -> Iterable[Problem]:
     if external_etcd.is_named(run) and not (run.stored_state and fixed_settings.store_moved(run)):
         yield from external_etcd.problems(run)
+
+
+def _etcd_members(run: Run, asked: EtcdMembersAsked) -> Iterable[Problem]:
+    if run.stored_state and not fixed_settings.store_moved(run):
+        yield from etcd_members.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)
 
 
 def _crds(run: Run) -> Iterable[Problem]:

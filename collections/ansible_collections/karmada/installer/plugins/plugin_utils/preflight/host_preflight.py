@@ -11,7 +11,7 @@ from ..artifacts.programs import ARCHITECTURES
 from ..components import hosts as component_hosts
 from ..components.hosts import CONTROL_PLANE_ROLE, Host
 from ..components.types import members_with_agent_hosts
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..run import host_access, host_programs
 from ..run.run import Run
 from . import host_checks
@@ -112,7 +112,29 @@ def _where(host: Host) -> str:
 def hints(run: Run) -> list[Problem]:
     """Hints, which stop nothing."""
     found = [*host_checks.hints(run.instance, run.observed), *left(run), *_moved(run), *_not_cleaned(run)]
-    return [*found, *_with_keys(run)]
+    return [*found, *_with_keys(run), *unlike_others(run)]
+
+
+def unlike_others(run: Run) -> list[Problem]:
+    """Hosts whose state is accepted and not that of the others."""
+    try:
+        chosen = run.store.agreed
+    except ProblemsError:
+        # Preflight tells that as a problem.
+        return []
+    said = {name: each.unlike(chosen) for name, each in run.store.kept_by_hosts.items()} if chosen else {}
+    return [
+        Problem.hint(f"{_where(run.hosts[name])}: {text}", Reason.INVALID_STATE) for name, text in said.items() if text
+    ]
+
+
+def done_to_states(run: Run) -> list[Problem]:
+    """Hints at what this run has done to the states of hosts, which nobody would see in them any more."""
+    return [
+        Problem.hint(f"{_where(host)}: {text}", Reason.INVALID_STATE)
+        for name, host in run.hosts.items()
+        for text in run.observed[name].told
+    ]
 
 
 def _with_keys(run: Run) -> list[Problem]:

@@ -77,7 +77,7 @@ class MemberChecks:
                 version = member.version(retry_seconds=PATIENCE_SECONDS)
             except ApiError as error:
                 yield Problem(
-                    what=str(error),
+                    what=error.problems[0].what,
                     where=f"spec.members[{entry.name}].{registration.reached_by(entry)}",
                     remedy="check that this kubeconfig works from here: kubectl --kubeconfig … get nodes",
                     reason=Reason.MEMBER_UNREACHABLE if isinstance(error, Unreachable) else error.problem_reason,

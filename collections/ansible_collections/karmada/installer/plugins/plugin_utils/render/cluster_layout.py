@@ -67,19 +67,34 @@ def service_url(instance: Instance, component: Component) -> str:
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
-    """Etcd members of the document: hosts, or pods by their stable names; empty with an external etcd."""
+    """Members of etcd: hosts of the document, or pods by their stable names; empty with an external etcd.
+
+    Pods are those on record, and before the bootstrap those of the document.
+    """
     if etcd_on_hosts(instance.spec):
         return component_hosts.etcd_members(instance)
     if instance.spec.external_etcd:
         return ()
-    name, host = instance.object_name(ETCD.name), instance.service_host(ETCD.name)
-    return tuple(
-        EtcdMember(
-            name=f"{name}-{ordinal}",
-            client_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['client']}",
-            peer_url=f"https://{name}-{ordinal}.{host}:{ETCD.ports['peer']}",
-        )
-        for ordinal in range(settings_of(ETCD, instance.spec).replicas)
+    wanted = etcd_pod_names(instance)
+    leaving = {each.name for each in instance.etcd_members if each.leaving or each.name not in wanted}
+    names = [each.name for each in instance.etcd_members] or wanted
+    return tuple(etcd_pod(instance, name, leaving=name in leaving) for name in names)
+
+
+def etcd_pod_names(instance: Instance) -> list[str]:
+    """Names of the members in pods that the document asks for."""
+    name = instance.object_name(ETCD.name)
+    return [f"{name}-{ordinal}" for ordinal in range(settings_of(ETCD, instance.spec).replicas)]
+
+
+def etcd_pod(instance: Instance, name: str, *, leaving: bool = False) -> EtcdMember:
+    """Member in the pod of this name, by the stable names of pods of its StatefulSet."""
+    host = f"{name}.{instance.service_host(ETCD.name)}"
+    return EtcdMember(
+        name=name,
+        client_url=f"https://{host}:{ETCD.ports['client']}",
+        peer_url=f"https://{host}:{ETCD.ports['peer']}",
+        leaving=leaving,
     )
 
 

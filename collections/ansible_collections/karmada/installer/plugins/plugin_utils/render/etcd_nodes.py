@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of the nodes that keep the data of etcd's members in local directories. No I/O.
 
-The choice is made once, at the first installation, because data does not move.
+The choice is made once for each member, before it starts, because data does not move.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ def reason_unfit(node: Object, settings: Settings) -> str:
 
 def choose(nodes: Sequence[Object], settings: Settings) -> tuple[str, ...]:
     """Host names for the members in their order, one node each, spread over as many zones as possible."""
+    return fit(nodes, settings)[: settings.replicas]
+
+
+def fit(nodes: Sequence[Object], settings: Settings) -> tuple[str, ...]:
+    """Host names of all nodes that can have a member, in turn from each zone."""
     zones: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
         if not reason_unfit(node, settings):
@@ -52,7 +57,7 @@ def choose(nodes: Sequence[Object], settings: Settings) -> tuple[str, ...]:
             zones.setdefault(labels.get(_ZONE_LABEL, ""), []).append(labels[HOSTNAME_LABEL])
     turns = max(map(len, zones.values()), default=0)
     in_turn = [zones[zone][turn] for turn in range(turns) for zone in sorted(zones) if turn < len(zones[zone])]
-    return tuple(in_turn[: settings.replicas])
+    return tuple(in_turn)
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

@@ -59,11 +59,22 @@ def config_map(instance: Instance, where: Layout, etcd: EtcdState) -> Object:
                     existing=etcd.bootstrapped,
                     generation=etcd.generation,
                     extra=extra,
+                    record=etcd.member(member.name),
                 )
             )
             for member in where.etcd_members
         },
     }
+
+
+def replicas(instance: Instance) -> int:
+    """Number of pods: one for the highest ordinal on record and all below; before the bootstrap those of the document.
+
+    Never the document's number later on: a pod starts only once etcd has its member.
+    """
+    if not instance.etcd_members:
+        return settings_of(ETCD, instance.spec).replicas
+    return max(int(each.name.rpartition("-")[2]) for each in instance.etcd_members) + 1
 
 
 def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Object:
@@ -85,7 +96,7 @@ def stateful_set(instance: Instance, config_hash: str, etcd: EtcdState) -> Objec
     pod["spec"]["volumes"].append({"name": "configuration", "configMap": {"name": instance.object_name("etcd-config")}})
     spec: Object = {
         "serviceName": name,
-        "replicas": settings.replicas,
+        "replicas": replicas(instance),
         "podManagementPolicy": "Parallel",
         # The installer, which knows their health, replaces members one at a time; a rollout would not wait for it.
         "updateStrategy": {"type": "OnDelete"},
@@ -153,7 +164,7 @@ def host_volumes(instance: Instance, etcd: EtcdState) -> list[Object]:
     kinds = {_DIRECTORY: {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}, "data": {"local": {"path": path}}}
     return [
         _host_volume(instance, name, ordinal, node, source)
-        for ordinal, node in enumerate(etcd.nodes[: settings_of(ETCD, instance.spec).replicas])
+        for ordinal, node in enumerate(etcd.nodes[: replicas(instance)])
         for name, source in kinds.items()
     ]
 

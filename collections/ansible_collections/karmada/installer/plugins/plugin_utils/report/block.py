@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from ..problems import Severity, number_of
 from .layout import columns, cut, duration, labelled, table, wrapped
-from .report import ComponentStatus, MemberStatus, Observation, age, etcd_version, status, warnings
+from .report import ComponentStatus, MemberStatus, Observation, age, etcd_version, missing, status, warnings
 
 #: Members that have a row, those that are not ready first.
 MOST_MEMBERS = 15
@@ -44,7 +44,6 @@ class About:
     kubeconfig: str = ""
     report_file: str = ""
     page_file: str = ""
-    images: str = ""
 
 
 def text(observed: Observation, about: About) -> str:
@@ -58,8 +57,6 @@ def text(observed: Observation, about: About) -> str:
         lines += ["", *_control_plane(observed, about), *_members(observed)]
     if not about.check and about.installed:
         lines += ["", *_changed(about)]
-    if about.images:
-        lines.append(cut(f"images       {about.images}"))
     return "\n".join([*lines, *_next(about)])
 
 
@@ -99,8 +96,7 @@ def _attention(observed: Observation) -> list[str]:
         for each in observed.members
         if not each.ready and each.name not in told
     ]
-    seen = {each.name for each in observed.members} | told
-    entries += [f"member {name}: not registered" for name in observed.wanted_members if name not in seen]
+    entries += [f"member {name}: not registered" for name in missing(observed) if name not in told]
     entries += [f"{each.severity.value}: {each}" for each in warnings(observed) if each.severity is not Severity.HINT]
     full = [wrapped(each, "  - ", "    ") for each in entries]
     if sum(map(len, full)) <= MOST_ATTENTION:
@@ -141,21 +137,23 @@ def _component(component: ComponentStatus) -> str:
 
 
 def _members(observed: Observation) -> list[str]:
-    total, ready = len(observed.members), sum(each.ready for each in observed.members)
+    absent = missing(observed)
+    total, ready = len(observed.members) + len(absent), sum(each.ready for each in observed.members)
     if not total:
-        return labelled("members", "none" if not observed.wanted_members else "none is registered")
-    ordered = sorted(observed.members, key=lambda each: each.ready)
-    rows: list[tuple[str, ...]] = [("NAME", "VERSION", "MODE", "AGE", "STATE")]
-    rows += [_row(each, observed.now) for each in ordered[:MOST_MEMBERS]]
-    lines = [*labelled("members", f"{ready} of {total} ready"), *table(rows, "  ")]
-    left = ordered[MOST_MEMBERS:]
-    if left:
-        broken = sum(not each.ready for each in left)
-        lines.append(f"  … and {len(left)} more, {f'{broken} of them not ready' if broken else 'all ready'}")
+        unknown = observed.wanted_members and not observed.api_ready
+        return labelled("members", "unknown: the API server does not answer" if unknown else "none")
+    rows = [(name, "-", "-", "-", "not registered") for name in absent]
+    rows += [_row(each, observed.now) for each in sorted(observed.members, key=lambda each: each.ready)]
+    head = ("NAME", "VERSION", "MODE", "AGE", "STATE")
+    lines = [*labelled("members", f"{ready} of {total} ready"), *table([head, *rows[:MOST_MEMBERS]], "  ")]
+    if total > MOST_MEMBERS:
+        broken = max(0, total - ready - MOST_MEMBERS)
+        told = f"{broken} of them not ready" if broken else "all ready"
+        lines.append(f"  … and {total - MOST_MEMBERS} more, {told}")
     return lines
 
 
-def _row(member: MemberStatus, now: datetime) -> tuple[str, ...]:
+def _row(member: MemberStatus, now: datetime) -> tuple[str, str, str, str, str]:
     state = "Ready" if member.ready else member.reason
     state += f", {member.scheduling}" if member.scheduling else ""
     if member.agent_hosts:

@@ -12,18 +12,19 @@ from ..api_object import Object, condition, is_true
 from ..components import image_pins
 from ..components.table import BY_NAME, COMPONENTS, ETCD, pod_components
 from ..components.types import etcd_client_urls, of_member
+from ..etcd import access, health
 from ..etcd import external as external_etcd
-from ..etcd.client import EndpointStatus, EtcdClient
+from ..etcd import look as etcd_look
+from ..etcd.client import EndpointStatus
 from ..kube.errors import ApiError
-from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..kube.readiness import reason_not_ready
 from ..labels import INSTANCE_LABEL, MEMBER_LABEL, NAME_LABEL
 from ..members.registration import CLUSTER_API
 from ..members.scheduling import CORDON, DRAIN
 from ..members.taints import name_of
+from ..members.works import WORK_API
 from ..pki import certificates, x509
-from ..pki.files import certificate_files
-from ..problems import Problem, Reason, Severity
+from ..problems import Problem, ProblemsError, Reason, Severity
 from ..redaction import printable
 from ..render.etcd_pods import host_directory
 from ..run.run import Run
@@ -34,8 +35,8 @@ ANSWER_SECONDS = 5.0
 #: Characters shown of a short text from a member.
 _WORD = 100
 _TAG = re.compile(r":(v\d+\.\d+\.\d+[\w.-]*)(?:@|$)")
-#: Client certificate with which etcd answers requests for its status.
-ETCD_CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
+#: Before an installation, and where no step has asked.
+NO_ETCD = health.Health(None, "NotAsked", "no member of etcd was asked")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Seen:
     api: Mapping[str, Any]
     components: Sequence[ComponentStatus]
     versions: Mapping[str, str]
-    etcd: Sequence[EndpointStatus]
+    etcd: health.Health
     etcd_desired: int
     etcd_ready: int
     certificates: Mapping[str, str]
@@ -65,7 +66,8 @@ def observe(run: Run) -> Observation:
 def look(run: Run) -> Seen:
     """Observe an instance in pods."""
     components = _components(run)
-    etcd = etcd_members(run) if components else []
+    # On plain hosts below the pods it is asked by a step on each host.
+    etcd = etcd_health(run) if components and not run.place.etcd_apart else NO_ETCD
     api = control_plane_answers(run) if components else {}
     notes = _host_path_notes(run)
     # Known only after the control plane was asked. This machine's network may differ from that of the users.
@@ -82,7 +84,7 @@ def look(run: Run) -> Seen:
         etcd_desired=len(etcd_client_urls(run.spec, run.layout)),
         etcd_ready=sum(each.ready for each in components if each.name == ETCD.name)
         if ETCD in pod_components(run.spec)
-        else sum(each.healthy for each in etcd),
+        else sum(each.status.healthy for each in etcd.members),
         certificates=certificates.expiries(run.material) if run.stored_state else {},
         kubeconfig_secret=run.instance.object_name("admin-config"),
         notes=notes,
@@ -104,7 +106,8 @@ def observation(run: Run, seen: Seen) -> Observation:
         etcd_storage=run.state.etcd.storage,
         etcd_desired=seen.etcd_desired,
         etcd_ready=seen.etcd_ready,
-        etcd_endpoints=seen.etcd,
+        etcd_endpoints=[each.status for each in seen.etcd.members],
+        etcd=seen.etcd,
         certificates=seen.certificates,
         kubeconfig_secret=seen.kubeconfig_secret,
         host_cluster_uid=run.place.host_cluster_uid,
@@ -118,7 +121,7 @@ def observation(run: Run, seen: Seen) -> Observation:
                 for authority in run.state.authorities.values()
                 for each in x509.authority_warnings(authority.certificate, run.now)
             ),
-            *external_etcd.notes(run, seen.etcd),
+            *external_etcd.notes(run, [each.status for each in seen.etcd.members]),
             *_leaving(run),
             *seen.notes,
         ],
@@ -205,17 +208,34 @@ def _components(run: Run) -> list[ComponentStatus]:
 
 def etcd_members(run: Run) -> list[EndpointStatus]:
     """Status of etcd's members, each by its own answer; those in pods through the host cluster."""
-    if external_etcd.is_named(run):
-        return external_etcd.connect(run).status()
-    files = certificate_files(ETCD_CLIENT_CERTIFICATE, run.material)
-    pods = {member.client_url: member.name for member in run.layout.etcd_members}
-    if ETCD not in pod_components(run.spec):
-        return EtcdClient(list(pods), files, "etcd's client certificate").status()
+    return access.connect(run).status()
 
-    def dial(url: str, timeout: float) -> ForwardedSocket:
-        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
 
-    return EtcdClient(list(pods), files, "etcd's client certificate", dial).status()
+def etcd_health(run: Run) -> health.Health:
+    """Health of etcd by the answers of its members; those in pods are asked through the host cluster."""
+    in_pods = ETCD in pod_components(run.spec)
+    seen = etcd_look.look(
+        access.connect(run),
+        access.names(run),
+        lambda: access.disks(run) if in_pods else {},
+        hashed_bytes=hashed_bytes(run),
+    )
+    return health.assess(seen, asked_in_place=in_pods, works=number_of_works(run, [each.status for each in seen]))
+
+
+def hashed_bytes(run: Run) -> int:
+    """Largest database whose content this run compares."""
+    return etcd_look.HASHED_BYTES_IN_REPORT if run.operation == "report" else etcd_look.HASHED_BYTES
+
+
+def number_of_works(run: Run, statuses: Sequence[EndpointStatus]) -> int | None:
+    """Number of Works in a control plane whose database is half full, if it answers: they are most of its content."""
+    if health.fill(statuses) < health.HALF_FULL:
+        return None
+    try:
+        return run.control_plane.count(WORK_API, "Work")
+    except (ApiError, ProblemsError):
+        return None
 
 
 def control_plane_answers(run: Run) -> dict[str, Any]:

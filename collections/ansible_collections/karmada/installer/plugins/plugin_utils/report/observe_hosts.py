@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ..components import hosts as component_hosts
 from ..components.releases import is_digest
-from ..components.table import ETCD, KARMADA_APISERVER, ON_HOSTS, wanted_components, wanted_leaf_certificates
+from ..components.table import ETCD, ON_HOSTS, wanted_components, wanted_leaf_certificates
 from ..components.types import Component, LeafCertificate, members_with_agent_hosts
 from ..etcd import external as external_etcd
-from ..etcd.client import EndpointStatus, EtcdClient
+from ..etcd import health, on_hosts
 from ..members.registration import PUSH
 from ..pki import certificates, x509
 from ..preflight import host_preflight
@@ -24,11 +24,13 @@ from ..render import units as render
 from ..run.host_observation import UnitStatus
 from ..run.run import Run
 from .observe import (
-    ETCD_CLIENT_CERTIFICATE,
+    NO_ETCD,
     Seen,
     control_plane_answers,
+    etcd_health,
     etcd_members,
     look,
+    number_of_works,
     observation,
     version_numbers,
     warning,
@@ -49,7 +51,7 @@ def observe_hosts(run: Run) -> Observation:
         trouble = [warning(run.endpoint_trouble, Reason.ENDPOINT_MISDIRECTED)] if run.endpoint_trouble else []
     hosts = members_with_agent_hosts(run.spec)
     members = [replace(each, agent_hosts=hosts.get(each.name, ())) for each in api.get("members", ())]
-    etcd = _etcd(run) if installed else []
+    etcd = etcd_on_hosts_health(run) if installed else NO_ETCD
     joined = {each.name for each in members if each.mode == PUSH}
     pushed = [name for name in run.instance.pushed if name in joined or not api]
     seen = Seen(
@@ -60,10 +62,13 @@ def observe_hosts(run: Run) -> Observation:
         ],
         versions=_running_versions(run),
         etcd=etcd,
-        etcd_desired=len(etcd),
-        etcd_ready=sum(each.healthy for each in etcd),
+        etcd_desired=len(etcd.members),
+        etcd_ready=sum(each.status.healthy for each in etcd.members),
         certificates=_expiries(run) if installed else {},
-        notes=[*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble],
+        notes=[
+            *(*_hosts_in_trouble(run), *host_preflight.left(run), *_different_programs(run), *trouble),
+            *(*host_preflight.unlike_others(run), *host_preflight.done_to_states(run)),
+        ],
     )
     return replace(observation(run, seen), hosts=_hosts(run))
 
@@ -72,8 +77,11 @@ def observe_etcd_on_hosts(run: Run) -> Observation:
     """Observe the host cluster, the hosts below it and the control plane now."""
     seen = look(run)
     etcd = [_component(run, ETCD)] if run.stored_state else []
+    found = etcd_on_hosts_health(run) if run.stored_state else NO_ETCD
     seen = replace(
         seen,
+        etcd=found,
+        etcd_ready=sum(each.status.healthy for each in found.members),
         components=[*etcd, *seen.components],
         certificates=_expiries(run) if run.stored_state else {},
         notes=[*_hosts_in_trouble(run), *_different_programs(run), *seen.notes],
@@ -182,28 +190,16 @@ def _running_versions(run: Run) -> dict[str, str]:
     return found
 
 
-def _etcd(run: Run) -> list[EndpointStatus]:
-    """Status of etcd's members, each by its own answer."""
-    if external_etcd.is_named(run):
-        return external_etcd.connect(run).status()
-    files = _etcd_client_files(run)
-    urls = [member.client_url for member in component_hosts.etcd_members(run.instance)]
-    return EtcdClient(urls, files, "etcd's client certificate").status() if files else []
-
-
-def _etcd_client_files(run: Run) -> dict[str, bytes]:
-    """``ca.crt``, ``tls.crt`` and ``tls.key`` of an API server's client certificate for etcd; empty if none exists."""
-    leaf = next(each for each in KARMADA_APISERVER.certificates if each.name == ETCD_CLIENT_CERTIFICATE)
-    folder = _folder(KARMADA_APISERVER, leaf)
-    for observed in run.observed.values():
-        files = {
-            path.rsplit("/", 1)[-1]: base64.b64decode(content)
-            for path, content in observed.files.items()
-            if folder in path
-        }
-        if {"ca.crt", "tls.crt", "tls.key"} <= files.keys():
-            return files
-    return {}
+def etcd_on_hosts_health(run: Run) -> health.Health:
+    """Health of etcd by what its members answered on their hosts; an external etcd is asked from here."""
+    asked = on_hosts.asked(run)
+    # Playbooks that work on members only look at no host below the pods: they ask from here, as far as that leads.
+    if external_etcd.is_named(run) or (run.place.etcd_apart and not asked):
+        return etcd_health(run)
+    if not asked:
+        return NO_ETCD
+    seen = on_hosts.seen(run)
+    return health.assess(seen, works=number_of_works(run, [each.status for each in seen]))
 
 
 def _folder(component: Component, leaf: LeafCertificate) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from ..etcd.client import EndpointStatus
+from ..etcd.health import Health, Seen
 from ..members.broken import BrokenMember
 from ..problems import Problem, Reason, Severity, in_order
 from ..run.changes import StepChange
@@ -21,7 +22,7 @@ EMPTY_DIR_WARNING = (
     "or set spec.components.etcd.local.volumeData.volumeClaim, before anything depends on it."
 )
 
-#: Reason of a listed member that could not be registered.
+#: Reason of a listed member that is not registered.
 NOT_JOINED = "NotJoined"
 #: Longest message that the schema of the status allows.
 MESSAGE_LENGTH = 4096
@@ -31,6 +32,9 @@ MOST_PROBLEMS = 64
 MOST_CHANGES = 1024
 #: Members, components and certificates that the schema of the status allows.
 MOST_MEMBERS, MOST_COMPONENTS, MOST_CERTIFICATES = 1000, 1024, 64
+
+#: Members of etcd, and characters of the name of one, that the schema of the status allows.
+MOST_ETCD_MEMBERS, _NAME = 16, 253
 
 T = TypeVar("T")
 
@@ -108,6 +112,8 @@ class Observation:
     notes: Sequence[Problem] = field(default=())
     #: Status of each member of etcd; empty if none could be asked.
     etcd_endpoints: Sequence[EndpointStatus] = ()
+    #: Health of etcd as a whole; None before it could be looked at.
+    etcd: Health | None = None
     #: Members that this run could not bring to their desired state.
     broken_members: Sequence[BrokenMember] = ()
     #: Changes that this run has made, or in check mode would make.
@@ -124,7 +130,8 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
     ``former`` is the previous status, from which unchanged conditions keep their lastTransitionTime.
     """
     conditions = _conditions(observed)
-    ready = all(condition["status"] == "True" for condition in conditions)
+    # Unknown is what cannot be seen from here, such as an etcd that only pods reach.
+    ready = all(condition["status"] != "False" for condition in conditions)
     conditions = [
         _condition(observed, "Ready", ready, "AllReady" if ready else _first_reason(conditions), _summary(conditions)),
         *conditions,
@@ -152,7 +159,7 @@ def status(observed: Observation, former: Mapping[str, Any] | None = None) -> di
             "storage": observed.etcd_storage,
             "members": observed.etcd_desired,
             "ready": observed.etcd_ready,
-            "endpoints": [_etcd_endpoint(each) for each in observed.etcd_endpoints],
+            "endpoints": _etcd_endpoints(observed)[:MOST_ETCD_MEMBERS],
         },
         **_of_members(observed),
         **_of_certificates(observed.certificates),
@@ -191,10 +198,19 @@ def _of_certificates(certificates: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _members(observed: Observation) -> list[dict[str, Any]]:
-    """Registered members, and those that could not be registered."""
-    broken = {each.name: f"{each.problem}. Next: {each.next_step}" for each in observed.broken_members}
+def missing(observed: Observation) -> list[str]:
+    """Members that are not registered: the listed ones, and others that this run was to change.
+
+    While the API server does not answer, only those that this run could not register are known.
+    """
     registered = {each.name for each in observed.members}
+    names = [*(observed.wanted_members if observed.api_ready else ()), *(each.name for each in observed.broken_members)]
+    return [name for name in dict.fromkeys(names) if name not in registered]
+
+
+def _members(observed: Observation) -> list[dict[str, Any]]:
+    """Registered members, and those that are missing."""
+    broken = {each.name: f"{each.problem}. Next: {each.next_step}" for each in observed.broken_members}
     return [
         *(
             {
@@ -212,9 +228,13 @@ def _members(observed: Observation) -> list[dict[str, Any]]:
             for each in observed.members
         ),
         *(
-            {"name": name, "ready": False, "reason": NOT_JOINED, "message": message[:MESSAGE_LENGTH]}
-            for name, message in broken.items()
-            if name not in registered
+            {
+                "name": name,
+                "ready": False,
+                "reason": NOT_JOINED,
+                "message": broken.get(name, "It is not registered.")[:MESSAGE_LENGTH],
+            }
+            for name in missing(observed)
         ),
     ]
 
@@ -235,6 +255,25 @@ def _release(version: str) -> str:
     return f"v{version}" if version[:1].isdigit() else version
 
 
+def _etcd_endpoints(observed: Observation) -> list[dict[str, Any]]:
+    """Members of etcd, with what is known of them beside the others."""
+    seen = {each.status.url: each for each in observed.etcd.members} if observed.etcd else {}
+    behind = observed.etcd.behind if observed.etcd else {}
+    return [
+        {**_etcd_endpoint(each), **_compared(seen.get(each.url), behind.get(each.url))}
+        for each in observed.etcd_endpoints
+    ]
+
+
+def _compared(seen: Seen | None, behind: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": seen.name[:_NAME]} if seen else {}
+    if behind is not None:
+        found["behind"] = behind
+    if seen and seen.hash:
+        found["hash"] = {"revision": seen.hash.revision, "value": f"{seen.hash.value:08x}"}
+    return found
+
+
 def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
     found: dict[str, Any] = {
         "url": member.url,
@@ -243,15 +282,24 @@ def _etcd_endpoint(member: EndpointStatus) -> dict[str, Any]:
         "alarms": list(member.alarms),
     }
     if member.cause is None:
-        found.update(version=_release(member.version), dbSizeBytes=member.db_size)
+        found.update(
+            version=_release(member.version),
+            learner=member.learner,
+            dbSizeBytes=member.db_size,
+            dbSizeInUseBytes=member.db_size_in_use,
+        )
+    if member.member_id:
+        found["memberID"] = member.member_id
+    if member.db_quota:
+        found["dbQuotaBytes"] = member.db_quota
     if member.message:
-        found["message"] = member.message
+        found["message"] = member.message[:MESSAGE_LENGTH]
     return found
 
 
 def warnings(observed: Observation) -> list[Problem]:
     """Conditions that work today and may cause trouble later."""
-    found = []
+    found = list(observed.etcd.findings) if observed.etcd else []
     if observed.etcd_storage == "emptyDir":
         found.append(Problem(EMPTY_DIR_WARNING, reason=Reason.DATA_NOT_DURABLE, severity=Severity.WARNING))
     soon = [
@@ -299,6 +347,7 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
     broken = [each.name for each in observed.broken_members]
     out = [name for name in observed.wanted_members if name not in states or not states[name].ready]
     out += [name for name in broken if name not in out]
+    etcd = observed.etcd
     told = ", ".join(f"{each.name} has {each.ready} of {each.desired} ready" for each in lacking)
     return [
         _condition(
@@ -317,6 +366,7 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             if api
             else "the control plane does not answer fully",
         ),
+        *([_etcd_condition(observed, etcd)] if etcd else []),
         _condition(
             observed,
             "MembersReady",
@@ -325,6 +375,11 @@ def _conditions(observed: Observation) -> list[dict[str, Any]]:
             "all listed members are ready" if not out else f"not ready, or not as listed: {', '.join(out)}",
         ),
     ]
+
+
+def _etcd_condition(observed: Observation, etcd: Health) -> dict[str, Any]:
+    found = _condition(observed, "EtcdHealthy", bool(etcd.good), etcd.reason, etcd.message[:MESSAGE_LENGTH])
+    return found if etcd.good is not None else {**found, "status": "Unknown"}
 
 
 def _api_reason(observed: Observation) -> str:

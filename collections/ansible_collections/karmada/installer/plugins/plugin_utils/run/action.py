@@ -12,24 +12,25 @@ from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from .. import run_process
 from ..components import image_pins
+from ..components.named import component_in
 from ..components.spec import Spec
 from ..document.references import Connection
 from ..kube.apply import ApplyFailed, Change
 from ..kube.errors import ApiError
 from ..kube.lease import LockLost
 from ..kube.wait import NotReady
-from ..problems import Problem, ProblemsError, Reason, in_order
+from ..problems import Problem, ProblemsError, Reason, Severity, in_order
 from ..redaction import shown
-from . import before_forks, end
+from . import before_forks, end, inventory_variables, phases
 from . import changes as changes_of_steps
 from . import selection as selected_members
 from .facts import Facts
-from .inventory_names import CONTROL
 from .on_hosts import OnHosts
 from .place import InPods, Place, PodsAboveHosts
 from .plain import plain
@@ -49,13 +50,19 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
     COMMON: ClassVar[dict[str, Any]] = {}
     #: True if an earlier step of the run may hold the lock, which then has to be renewed during this one.
     KEEPS_LOCK: ClassVar[bool] = True
+    #: Reason of a failure that no problem is told of.
+    FAILURE: ClassVar[Reason] = Reason.REQUEST_FAILED
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate the options, perform the step, and turn expected errors into results."""
         run_process.end_with_main()
         self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, self.variables)
-        _validation, arguments = self.validate_argument_spec(argument_spec={**self.COMMON, **self.OPTIONS})
+        try:
+            _validation, arguments = self.validate_argument_spec(argument_spec={**self.COMMON, **self.OPTIONS})
+        except AnsibleError as error:
+            told = Problem(str(error), reason=Reason.INVALID_ARGUMENT)
+            return {**result, "failed": True, "changed": False, "msg": told.what, **self._for_programs([told])}
         run: Run | None = None
         problems: list[Problem] = []
         try:
@@ -78,9 +85,30 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             result["problems"] = [
                 {key: shown(text) for key, text in each.plain.items()} for each in in_order(problems)
             ] + result.get("problems", [])
+        if result.get("failed"):
+            result.update(self._for_programs(problems, result, instance=run.name if run else ""))
         if not self._task.diff:
             result.pop("diff", None)
         return result
+
+    def _for_programs(
+        self, problems: Iterable[Problem], result: Mapping[str, Any] | None = None, instance: str = ""
+    ) -> dict[str, str]:
+        """Phase, reason and component of a failure, which programs read instead of its message."""
+        found = result or {}
+        of_members = [each for member in found.get("broken_members") or () for each in member.get("problems", ())]
+        first = next(
+            (each for each in (*problems, *map(Problem.of, of_members)) if each.severity is Severity.ERROR), None
+        )
+        # A module tells of units, each with why it is not healthy.
+        ailing = [name for name, unit in (found.get("units") or {}).items() if unit.get("reason")]
+        places = [first.where] if first else ailing
+        return phases.failure(
+            self._task,
+            self.variables.get("karmada_operation", ""),
+            first.reason if first else self.FAILURE,
+            next(filter(None, (component_in(each, instance) for each in places)), ""),
+        )
 
     @property
     def _host(self) -> str:
@@ -97,16 +125,15 @@ class StepAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         """Do the step; returns the result's own keys. Raises one of EXPECTED_ERRORS."""
 
     def _make_run(self, arguments: dict[str, Any]) -> Run:
-        # Hosts of other plays have no document; with --limit, a play may consist of hosts of members only.
         variables = self.variables
-        elsewhere = "karmada_deployment" not in variables and CONTROL in variables.get("hostvars", ())
-        known = variables["hostvars"][CONTROL] if elsewhere else variables
-        deployment = arguments.get("deployment") or known.get("karmada_deployment")
+        loaded, connected = inventory_variables.of_control(variables)
+        deployment = arguments.get("deployment") or loaded
         if not deployment:
             raise ProblemsError([_no_document()])
-        connection = arguments.get("connection") or known.get("karmada_connection")
+        connection = arguments.get("connection") or connected
         run = make_run(deployment, connection, variables, check=bool(self._task.check_mode))
         run.confirmed_dead = self._confirmed_dead()
+        run.confirmed_manager = str(variables.get("karmada_confirm_manager") or "")
         return run
 
     def _confirmed_dead(self) -> str:

@@ -25,9 +25,12 @@ DONE = {
     "enable": "enabled",
     "disable": "disabled",
     "hold": "held",
+    "compact": "compacted",
+    "defragment": "defragmented",
+    "disarm": "disarmed",
 }
 #: Kinds of things on hosts that are named in words, and their form in reports. Of others, paths are files.
-_KINDS = {"user": "User", "directory": "Directory", "unit": "Unit"}
+_KINDS = {"user": "User", "directory": "Directory", "unit": "Unit", "etcd": "Etcd", "member": "EtcdMember"}
 _RIGHTS = "set owner and mode of "
 
 
@@ -48,7 +51,9 @@ class StepChange:
 
     def __str__(self) -> str:
         where = self.member or self.host
-        return f"{self.action} {self.kind} {self.name}" + (f" ({where})" if where else "")
+        # The Cluster of a member has its name.
+        place = f" ({where})" if where not in ("", self.name) else ""
+        return f"{self.action} {self.kind} {self.name}{place}"
 
     @property
     def plain(self) -> dict[str, str]:

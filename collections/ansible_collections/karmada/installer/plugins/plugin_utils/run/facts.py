@@ -35,6 +35,8 @@ class Facts(ABC):
 
     #: References of images whose tags may lead to another digest than the recorded one.
     confirmed_images: Collection[str] = frozenset()
+    #: UID of an object that certainly manages the instance no more; empty if none was named.
+    confirmed_manager: str = ""
     #: Holder of the lock, or id of its run, that is certainly dead; empty if none was named.
     confirmed_dead: str = ""
 
@@ -118,6 +120,10 @@ class Facts(ABC):
         """Secret that the document refers to: key → content. Raises ProblemsError when it does not exist."""
         return self._references.secret(name, where)
 
+    def full_name(self, secret: str) -> str:
+        """Namespace and name of a Secret that the document refers to."""
+        return f"{self.deployment['metadata']['namespace']}/{secret}"
+
     @cached_property
     def config_maps(self) -> dict[str, dict[str, str]]:
         """ConfigMaps that the document refers to: name → key → text. Those that do not exist are left out."""
@@ -125,10 +131,10 @@ class Facts(ABC):
 
     @cached_property
     def _references(self) -> References:
-        return References(self.deployment, self.connection, lambda: self._home)
+        return References(self.deployment, self.connection, lambda: self.home)
 
     @cached_property
-    def _home(self) -> Cluster:
+    def home(self) -> Cluster:
         """Cluster that holds the document as an object, or that the inventory source names."""
         return self.kept(
             Cluster.from_kubeconfig(self.connection.kubeconfig, self.connection.context, name="home cluster")

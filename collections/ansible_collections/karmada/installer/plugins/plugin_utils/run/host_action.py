@@ -11,15 +11,16 @@ from ansible.errors import AnsibleError
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 
 from ..components.spec import HostEntry
-from ..redaction import redacted
+from ..problems import Problem, ProblemsError, Reason
+from ..redaction import redacted, shown
+from . import host_answer
 from .action import StepAction
 from .host_observation import HostObservation, Lost, Notes, Trouble, UnitStatus
 from .host_view import HostView
-from .plain import plain
 from .run import Run
 
 #: Modules that change a host and check its lock; the tasks that run them show how far a host has come.
-CHANGING_MODULES = ("_host_tree", "_host_program_files")
+CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room")
 #: States of ``_host_state`` that renew the lock.
 _RENEWING_STATES = ("locked", "kept", "written")
 #: Seconds without a step on a host after which its lock is renewed.
@@ -31,9 +32,12 @@ class HostAction(StepAction):
 
     #: Concerns the lock of the host cluster, if there is one; a host has its own.
     KEEPS_LOCK: ClassVar[bool] = False
+    FAILURE: ClassVar[Reason] = Reason.HOST_STEP_FAILED
 
     def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         self.karmada = run
+        if self.leaves and not self.seen.is_looked_at and self.host_name not in run.leaving:
+            raise ProblemsError([_no_host(self.host_name)])
         try:
             return self._spared(arguments)
         except AnsibleError as error:
@@ -63,16 +67,17 @@ class HostAction(StepAction):
 
     @property
     def host_entry(self) -> HostEntry:
-        """Entry in the document of this host, or of the one that the task is delegated to."""
-        variables = self.variables
-        if self._task.delegate_to:
-            variables = variables["hostvars"][self._task.delegate_to]
-        return HostEntry(plain(variables["karmada_host"]))
+        """Entry of this host, as the document or the state of the control plane has it.
+
+        Variables may come from an answer of a host; who owns one would name another one's entry.
+        """
+        listed = {each.name: each for each in self.karmada.spec.hosts}
+        return listed.get(self.host_name) or self.karmada.leaving[self.host_name]
 
     @property
     def host_name(self) -> str:
-        """Name of the host in the document."""
-        return self.host_entry.name
+        """Name of this host in the document, or of the one that the task is delegated to: its name in the inventory."""
+        return str(self._task.delegate_to or self.variables["inventory_hostname"])
 
     @property
     def _host(self) -> str:
@@ -109,14 +114,14 @@ class HostAction(StepAction):
             arguments = {"name": self.karmada.name, "holder": self.karmada.holder, **arguments}
         self._task.check_mode = checks
         try:
-            found: dict[str, Any] = self._execute_module(
-                module_name=f"karmada.installer.{module}", module_args=arguments, task_vars=self.variables
+            answer = self._execute_module(
+                module_name=module if "." in module else f"karmada.installer.{module}",
+                module_args=arguments,
+                task_vars=self.variables,
             )
         finally:
             self._task.check_mode = own
-        if module in CHANGING_MODULES or found.get("failed"):
-            # The result quotes the host: journals, file names, messages of programs.
-            found = _told(found)
+        found = self.accepted(module, arguments, answer)
         if module in CHANGING_MODULES and not checks:
             if found.get("failed"):
                 self.note(stopped=self._task.name)
@@ -126,6 +131,18 @@ class HostAction(StepAction):
         if renews and not checks and not found.get("failed"):
             self.note(renewed=host_lock.clock())
         return found
+
+    def accepted(self, module: str, arguments: Mapping[str, Any], answer: object) -> dict[str, Any]:
+        """Answer of the host in the form that the module gives it; a failure in the place of any other."""
+        found, refusal = host_answer.of_module(module, arguments, answer)
+        if refusal:
+            return {"failed": True, "msg": f"{self.host_name}: {refusal}"}
+        if module == "_host_state" and not found.get("failed"):
+            # Files and programs are compared byte by byte. None of it is text for people as it is.
+            return found
+        # The result quotes the host: journals, file names, messages of programs.
+        told: dict[str, Any] = _told(found)
+        return told
 
     def keep_lock(self) -> dict[str, Any]:
         """Renew the lock of this host if no step has lately; returns the host's answer if the lock is lost, else {}.
@@ -139,6 +156,15 @@ class HostAction(StepAction):
             return {}
         found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept")
         return found if found.get("failed") else {}
+
+
+def _no_host(name: str) -> Problem:
+    return Problem(
+        what=f"{shown(name)} is no plain host of this control plane: the document does not list it, nor does the state",
+        where=f"host {shown(name)}",
+        remedy="run this step on the hosts that karmada.installer.karmada makes, in the group karmada_hosts",
+        reason=Reason.HOST_NOT_LISTED,
+    )
 
 
 def _told(found: Any) -> Any:

@@ -165,6 +165,8 @@ class HostObservation:
     units: Mapping[str, UnitStatus] = field(default_factory=dict)
     #: mark of a member → the newest log line with it; ``member_log``
     member_log: Mapping[str, str] = field(default_factory=dict)
+    #: answer of its member of etcd, in the form of ``etcd_member.look``; ``etcd_member``
+    etcd: Mapping[str, Any] = field(default_factory=dict)
     #: reason why a host of members is skipped; any action on hosts, ``place``
     trouble: Trouble | None = None
     #: task in which the host was lost; any action on hosts
@@ -173,6 +175,8 @@ class HostObservation:
     done: str = ""
     #: task that the host itself could not carry out; any action on hosts
     stopped: str = ""
+    #: what this run has done to its state and the report says; ``journal``
+    told: tuple[str, ...] = ()
     #: last renewal of its lock, in seconds of ``host_lock.clock``; any action on hosts
     renewed: float = 0.0
 
@@ -181,6 +185,11 @@ class HostObservation:
         """Observation from its plain form, of which any part may be missing."""
         given = {name: value for name, value in plain.items() if value is not None}
         return cls(**{name: _PARTS[name](value) if name in _PARTS else value for name, value in given.items()})
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Return whether a step has looked at the host, or has tried to."""
+        return bool(self.refusal or self.answered)
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -204,10 +213,12 @@ class Notes(TypedDict, total=False):
     unreached: Mapping[str, Fault]
     units: Mapping[str, UnitStatus]
     member_log: Mapping[str, str]
+    etcd: Mapping[str, Any]
     trouble: Trouble | None
     lost: Lost | None
     done: str
     stopped: str
+    told: tuple[str, ...]
     renewed: float
 
 
@@ -223,6 +234,7 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
     "targets": lambda plain: tuple(Target.of(each) for each in plain),
     "unreached": lambda plain: _each(Fault, plain),
     "units": lambda plain: _each(UnitStatus, plain),
+    "told": tuple,
     "trouble": Trouble.of,
     "lost": Lost.of,
 }

@@ -33,6 +33,7 @@ from ..components.table import (
     wanted_components,
 )
 from ..components.types import Addresses, Component, KeyPair, members_with_agent_hosts
+from ..document import manifest
 from ..kube.cluster import Cluster
 from ..kube.errors import ApiError
 from ..kube.no_cluster import NoCluster
@@ -41,6 +42,7 @@ from ..pki import files as pki_files
 from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from ..render.agent_units import AgentAccess
+from . import manager
 from .place import CONTROL_PLANE, Place, with_hosts
 from .run import Run
 from .snapshot import Snapshot
@@ -189,7 +191,9 @@ class OnHosts(Place):
             or (stored and not host.is_of_members and not stored.is_kept(host, kept.get(host.name)))
             for host, each in zip(self.hosts.values(), self.observed.values(), strict=True)
         )
-        due = differs or state.journal.interrupted or state.document != run.deployment or bool(run.leaving)
+        changed = manifest.differs(run.deployment, state.document)
+        changed = changed or manager.is_new(run, state)
+        due = differs or state.journal.interrupted or changed or bool(run.leaving)
         if due and not run.check:
             journal = replace(
                 state.journal,
@@ -206,6 +210,7 @@ class OnHosts(Place):
                     service_subnet=run.snapshot.service_subnet,
                     collection=COLLECTION_VERSION,
                     member_places=self.member_places(state),
+                    manager=manager.recorded(run, state),
                 )
             )
         return due

@@ -21,7 +21,7 @@ from ..components import hosts as component_hosts
 from ..components.hosts import ETCD_ROLE
 from ..components.instance import Instance
 from ..components.spec import MemberEntry, Spec
-from ..components.state import EtcdState, State
+from ..components.state import EtcdMemberState, EtcdState, State
 from ..components.table import (
     AGGREGATED_SERVERS,
     ETCD,
@@ -242,7 +242,8 @@ class InPods(Place):
         if settings.secret:
             where = "spec.hostCluster.secretRef"
             files, folder = facts.secret(settings.secret, where), facts.connection.folder(settings.secret)
-            found = cluster_from_secret(files, settings.context, "host cluster", where, HostCluster, folder)
+            full = facts.full_name(settings.secret)
+            found = cluster_from_secret(files, settings.context, "host cluster", where, HostCluster, folder, full)
         else:
             where = "kubeconfig of the host cluster"
             context = settings.context or facts.connection.context
@@ -269,9 +270,21 @@ class InPods(Place):
         state = State(
             owner=self._owner_of_namespace() or self.facts.new_id("owner"),
             version=releases.choose(self.facts.spec.version, None).karmada,
-            etcd=EtcdState(token=self.facts.new_id("etcd"), storage=storage, nodes=self._etcd_nodes(storage)),
+            etcd=EtcdState(
+                token=self.facts.new_id("etcd"),
+                storage=storage,
+                nodes=self._etcd_nodes(storage),
+                members=self._first_etcd_members(storage),
+            ),
         )
         return certificates.with_new_keys(state, self.facts.spec, self.facts.now)
+
+    def _first_etcd_members(self, storage: str) -> tuple[EtcdMemberState, ...]:
+        """Members that begin the cluster, if they are pods; later ones are added to it, whatever the document says."""
+        if storage in ("external", "directory"):
+            return ()
+        count = settings_of(ETCD, self.facts.spec).replicas
+        return tuple(EtcdMemberState(f"{self.facts.name}-{ETCD.name}-{ordinal}") for ordinal in range(count))
 
     def _owner_of_namespace(self) -> str | None:
         """Owner that a run left on the namespace when it was killed between creating that and writing its state."""

@@ -23,7 +23,7 @@ from ..components.spec import HostEntry
 from ..components.state import State
 from ..components.table import BY_NAME, ETCD, KARMADA_APISERVER, pod_components
 from ..components.types import Component, Layout
-from ..document import overlay
+from ..document import manifest, overlay
 from ..document.references import Connection
 from ..kube.apply import Change, Target, apply_all, delete_all, survey, target
 from ..kube.causes import NO_SERVERS, Servers
@@ -32,6 +32,7 @@ from ..kube.objects import Ref, claimed_by, owned_by
 from ..pki import certificates
 from ..pki.files import Material
 from ..render import workloads as render
+from . import manager
 from .facts import Facts
 from .handover import Handover
 from .place import InPods, Place
@@ -252,14 +253,18 @@ class Run(Facts):
         return str(applied.object["metadata"]["uid"])
 
     def journaled(self, step: str) -> State:
-        """State with this step in its journal, and with what this run has found out so far."""
-        journal, host_cluster = self.state.journal, self.state.host_cluster
+        """State with this step in its journal, and with what this run has found out so far.
+
+        Raises ProblemsError if another object manages the instance.
+        """
+        journal, host_cluster, managed_by = self.state.journal, self.state.host_cluster, self.state.manager
         if journal.operation != self.operation or journal.run != self.holder or journal.finished:
             journal = replace(
                 journal, operation=self.operation, run=self.holder, started=self.now.isoformat(), finished=""
             )
             # Preflight has seen that it is the known one, or was told that this one is meant from now on.
             host_cluster = self.place.host_cluster_uid or host_cluster
+            managed_by = manager.recorded(self, self.state)
         kind = self.spec.endpoint.type
         passages = {*self.state.passages, *({kind} & endpoint.PASSAGES.keys())}
         return replace(
@@ -268,6 +273,7 @@ class Run(Facts):
             endpoint_host=self.endpoint_host,
             service_subnet=self.snapshot.service_subnet,
             host_cluster=host_cluster,
+            manager=managed_by,
             endpoint_type=kind,
             passages=tuple(sorted(passages)),
         )
@@ -294,7 +300,8 @@ class Run(Facts):
         stored = self.stored_state
         if stored is None:
             return False
-        due = stored.journal.interrupted or stored.document != self.deployment
+        due = stored.journal.interrupted or manifest.differs(self.deployment, stored.document)
+        due = due or manager.is_new(self, stored)
         seen = image_pins.agreed(image_pins.running(self.place.pods())) if due or self.confirmed_images else {}
         anew = {image: digest for image, digest in seen.items() if image in self.confirmed_images}
         if not due and not anew.items() - stored.digests.items():
@@ -305,7 +312,7 @@ class Run(Facts):
                 replace(
                     state,
                     journal=replace(state.journal, finished=datetime.now(UTC).isoformat(), step=""),
-                    document=self.deployment,
+                    document=manifest.carried_out(self.deployment),
                     digests={**seen, **state.digests, **anew},
                     member_places=self.place.member_places_left(self),
                 )

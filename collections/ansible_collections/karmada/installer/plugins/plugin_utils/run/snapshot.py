@@ -119,7 +119,8 @@ class Snapshot:
             image_pins.of_release(release, artifact_source.read_lock()),
             self.state.restarts,
         )
-        return replace(found, pushed=self.state.pushed_members(self.facts.spec))
+        members = tuple(each for each in self.state.etcd.members if not each.coming)
+        return replace(found, pushed=self.state.pushed_members(self.facts.spec), etcd_members=members)
 
     @property
     def service_subnet(self) -> str:

@@ -146,6 +146,24 @@ class Kept:
         """Digests of its state and of the one directly before."""
         return {self.digest, *self.lineage[:1]}
 
+    def unlike(self, chosen: Stored) -> str:
+        """Sentence about a state that is accepted and is not the chosen one; empty if there is nothing to say.
+
+        A run that was killed leaves such states, and nobody can tell them from those that somebody has put there.
+        """
+        if not chosen.serial or not self.serial or self.digest == chosen.digest:
+            return ""
+        others = f"the state of the others, serial {chosen.serial}, is written over it"
+        if self.digest in chosen.lineage:
+            return (
+                f"it has an older state of the installer, serial {self.serial}: it was away when the others got "
+                f"theirs, a run ended while it wrote, or somebody put an old copy back; {others}"
+            )
+        return (
+            f"it has a state of the installer, serial {self.serial}, which the others do not have: a run ended while "
+            f"it wrote, or somebody changed it there; {others}"
+        )
+
     def is_of_line(self, chosen: Stored) -> bool:
         """Return whether its state is the chosen one, an earlier one, or an unfinished successor of one of these."""
         if self.vouches_for & {chosen.digest, *chosen.lineage}:

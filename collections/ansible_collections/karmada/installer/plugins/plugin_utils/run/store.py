@@ -78,9 +78,20 @@ class StateStore(ABC):
         return None
 
     @property
+    def agreed(self) -> Stored | None:
+        """State that the plain hosts agree on now; None where these do not keep it. Raises ProblemsError if they do
+        not agree.
+        """
+        return None
+
+    @property
     def kept_by_hosts(self) -> Mapping[str, Kept]:
         """Records of the plain hosts that keep a state, by host."""
         return {}
+
+    @abstractmethod
+    def take_lock(self) -> None:
+        """Take the lock for the rest of the run, where nothing of the state is to be written."""
 
     @abstractmethod
     def require_lock(self) -> None:
@@ -137,7 +148,12 @@ class SecretStore(StateStore):
         run.look_again(self.state)
         if self.state is None:
             self._make_way_for_clashing_instance()
-        run.save(run.journaled(step), namespace_uid=created)
+        try:
+            journaled = run.journaled(step)
+        except ProblemsError:
+            self._lock.release()
+            raise
+        run.save(journaled, namespace_uid=created)
         yield
         self._lock.check()
 
@@ -175,6 +191,10 @@ class SecretStore(StateStore):
         # Not released at the end of a step: the lock belongs to the run as a whole.
         self._facts.until_closed(self._lock.held(release=False))
         self._lock_kept = True
+
+    def take_lock(self) -> None:
+        """Take the Lease."""
+        self._hold_lock()
 
     def require_lock(self) -> None:
         """Raise LockLost if the lock that this run held is lost."""
@@ -258,7 +278,12 @@ class HostFiles(StateStore):
     def stored(self) -> Stored:
         """State that this run continues with: the one that the hosts agree on, until a step has handed on another."""
         found = self._handover.stored
-        return state_on_hosts.choose(self._kept, self._instance) if found is None else Stored.of(found)
+        return self.agreed if found is None else Stored.of(found)
+
+    @property
+    def agreed(self) -> Stored:
+        """State that the hosts agree on, whatever this run has handed on since."""
+        return state_on_hosts.choose(self._kept, self._instance)
 
     @property
     def kept_by_hosts(self) -> Mapping[str, Kept]:
@@ -281,6 +306,9 @@ class HostFiles(StateStore):
         """No lock to take, and no other writer: the journal is opened when the work on hosts begins."""
         del run, step
         yield
+
+    def take_lock(self) -> None:
+        """Nothing to take: each host was locked by the first step on it."""
 
     def require_lock(self) -> None:
         """Nothing to check: the modules that change a host check its lock."""

@@ -13,17 +13,19 @@ COLLECTION = "karmada.installer"
 #: Actions that do something for the user. Where a stage or state of one does not, it is among PLUMBING.
 STEPS = frozenset(
     {
-        *("admin_kubeconfig", "break_glass", "certificates", "control_plane", "differences", "endpoint", "etcd_prefix"),
-        *("etcd_rollout", "host_components", "host_load_balancer", "host_programs", "member_join", "member_leave"),
-        *("member_scheduling", "preflight", "programs", "scheduler_estimators", "uninstall", "workloads"),
+        *("admin_kubeconfig", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
+        *("etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host", "host_components"),
+        *("host_load_balancer", "host_programs", "member_join", "member_leave", "member_scheduling", "preflight"),
+        *("programs", "scheduler_estimators", "uninstall", "workloads"),
     }
 )
 #: Actions, or stages of one, that read, note or pass on what others need. They are shown when they fail.
 PLUMBING = frozenset(
     {
-        *("host_observe", "hosts_leaving", "hosts_outcome", "journal", "member_log", "reach_from_host"),
+        *("etcd_member", "host_observe", "hosts_leaving", "hosts_outcome", "journal", "member_log", "reach_from_host"),
         *("reach_targets", "report", "require_document", "ssh_files"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
+        *("etcd_maintenance decided", "etcd_maintenance concluded"),
     }
 )
 #: Actions of Ansible's own that roles and playbooks of this collection hold their steps together with.

@@ -28,6 +28,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair, has_estimators
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane import bootstrap, removal, stages
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest, overlay, references
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import room
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube import host_cluster
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.step import merged
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import agent, kubeconfig_by_ssh, registration
@@ -193,6 +194,8 @@ ROWS: dict[str, tuple[Any, Any]] = {
     "spec.members[].scopedRights[].apiGroup": ("apps", "example.com"),
     "spec.members[].scopedRights[].resources": (["deployments"], ["deployments", "daemonsets"]),
     "spec.deletion.policy": ("Delete", "Retain"),
+    "spec.components.etcd.local.maintenance.minimumSize": ("100Mi", "1Gi"),
+    "spec.components.etcd.local.maintenance.freePercent": (50, 30),
 }
 #: What has to stand around a field for a document with it to be valid or to use it.
 AROUND: dict[str, Object] = {
@@ -349,7 +352,7 @@ class Recorder:
         self.asked.append(("kubeconfig", path, context, name))
         return a_host()
 
-    def from_secret(self, keys: Object, context: str | None, where: str, _folder: Any) -> None:
+    def from_secret(self, keys: Object, context: str | None, where: str, _folder: Any, _secret: str) -> None:
         self.asked.append(("secret", keys["kubeconfig"], context, where))
 
     def __call__(self, access: Any, name: str) -> FakeCluster:
@@ -410,6 +413,7 @@ def effects(deployment: Object, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
             *overlay.laid_over(run.host_cluster_objects(), run.overlays),
         ],
         "storage of etcd": run.place.etcd_storage(),
+        "maintenance of etcd": str(room.limits(run)) if run.spec.external_etcd is None else "of others",
         "certificates": _certificates(run, monkeypatch),
         "renewal of certificates": sorted(
             certificates.issue_missing(
@@ -516,6 +520,8 @@ ELSEWHERE: dict[str, str] = {
     "spec.endpoint.host": "endpoint",
     "spec.endpoint.extraSANs": "certificates",
     "spec.deletion.policy": "removal",
+    "spec.components.etcd.local.maintenance.minimumSize": "maintenance of etcd",
+    "spec.components.etcd.local.maintenance.freePercent": "maintenance of etcd",
     "spec.members[].secretRef.name": "connection to members",
     "spec.members[].context": "connection to members",
     "spec.members[].insecureSkipTLSVerification": "record of members",

@@ -66,8 +66,7 @@ class Asked:
         self.asked: list[Object] = []
         self.answer = answer
         self.action: Any = action.__new__(action)
-        host_entry = {**run.state.hosts, **{each.name: each.plain for each in run.spec.hosts}}[host]
-        self.action.karmada, self.action.variables = run, {"karmada_host": host_entry}
+        self.action.karmada, self.action.variables = run, {"inventory_hostname": host}
         self.action._task = SimpleNamespace(check_mode=False, delegate_to=None, name="the step")
         self.action.on_host = self._on_host
 

@@ -47,7 +47,7 @@ def accessed(
     text = content if isinstance(content, bytes) else yaml.safe_dump(content).encode()
     keys = {"kubeconfig": text, **{name.replace("_", "."): each for name, each in files.items()}}
     found = kubeconfig.from_secret(keys, context, FIELD, folder)
-    member_access.refuse_unusable(MemberEntry(entry or {}), found, FIELD)
+    member_access.refuse_unusable(MemberEntry(entry or {}), found, FIELD, KEY)
     return found
 
 

@@ -32,6 +32,7 @@ KINDS = {
     "customresourcedefinitions": "CustomResourceDefinition",
     "deployments": "Deployment",
     "events": "Event",
+    "karmadadeployments": "KarmadaDeployment",
     "leases": "Lease",
     "namespaces": "Namespace",
     "nodes": "Node",

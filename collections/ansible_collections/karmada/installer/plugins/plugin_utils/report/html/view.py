@@ -19,6 +19,7 @@ from typing import Any
 
 from ...components.table import COMPONENTS, KARMADA_AGENT_ON_HOST, ON_HOSTS
 from ...redaction import printable
+from ...run.changes import StepChange
 
 #: Characters of one message, and of the messages of all members together, after escaping: 1,000 broken members have to
 #: fit into 1 MiB. The report as JSON has the whole texts.
@@ -328,9 +329,8 @@ class View:
         """Changes of the run that made the report, as lines; of many only the first."""
         lines = []
         for each in _entries(self._status, "changes")[:_CHANGES_SHOWN]:
-            where = _word(each, "member") or _word(each, "host")
-            told = " ".join(_word(each, key) for key in ("action", "kind", "name"))
-            lines.append(f"{told} ({where})" if where else told)
+            words = {key: _word(each, key) for key in ("action", "kind", "name", "member", "host")}
+            lines.append(str(StepChange.of(words)))
         return lines
 
     @cached_property

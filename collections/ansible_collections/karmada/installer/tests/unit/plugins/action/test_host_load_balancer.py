@@ -44,8 +44,7 @@ def done(runs: Runs, host: str, state: str = "ended") -> tuple[Object, list[Obje
     """The result of the action for a host, and the trees that it had the host brought to."""
     action: Any = ActionModule.__new__(ActionModule)
     action.karmada = runs.step(DOCUMENT)
-    entry = next(each for each in (*DOCUMENT["spec"]["hosts"], LEFT) if each["name"] == host)
-    action.variables = {"hostvars": {host: {"karmada_host": entry}}}
+    action.variables = {"inventory_hostname": "karmada_control"}
     action._task = SimpleNamespace(check_mode=False, delegate_to=host)
     trees: list[Object] = []
 

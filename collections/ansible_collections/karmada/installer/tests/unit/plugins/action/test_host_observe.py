@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action.host_observe import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils.run_process import holder_identity
-from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import HOSTS, Runs
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 
 HOLDER = "elsewhere/1f0e.4026531836/4711/815"
 GONE = holder_identity().rpartition("/")[0] + "/1"
@@ -21,7 +21,7 @@ def looked(tmp_path: Path, holder: str, confirmed: str) -> tuple[dict[str, Any],
     """The result of the action, and whose locks it took over, while ``holder`` has the lock."""
     action: Any = ActionModule.__new__(ActionModule)
     action.karmada = Runs(tmp_path / "run").step()
-    action.variables = {"karmada_host": HOSTS[0]}
+    action.variables = {"inventory_hostname": "cp1"}
     action._task = SimpleNamespace(check_mode=False, delegate_to=None)
     taken: list[str] = []
 
@@ -84,7 +84,7 @@ SAID = "No ED25519 host key is known for 192.0.2.1 and you have requested strict
 def test_a_host_is_asked_again_when_ansible_lost_the_reason(tmp_path: Path, answers: list[Any], refusal: str) -> None:
     action: Any = ActionModule.__new__(ActionModule)
     action.karmada = Runs(tmp_path / "run").step()
-    action.variables = {"karmada_host": HOSTS[0]}
+    action.variables = {"inventory_hostname": "cp1"}
     action._task = SimpleNamespace(check_mode=False, delegate_to=None)
 
     left = list(answers)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action import journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import host_preflight
+from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe_hosts, report
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
-from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import NAMES, Runs, remembered, seen
 
 
 @pytest.fixture
@@ -45,12 +46,14 @@ def test_a_host_without_an_api_server_loses_the_keys_that_an_earlier_version_gav
         ("noted", {}, None, "OfControlPlane"),
         ("closed", {}, None, "OfControlPlane"),
         ("released", {}, None, "OfControlPlane"),
-        ("released", {"karmada_host": {"name": "cp1"}}, None, "OnHost"),
+        ("released", {"inventory_hostname": "cp1"}, None, "OnHost"),
+        # What a host has made a fact makes no other one a plain host.
+        ("released", {"inventory_hostname": "m1", "karmada_host": {"name": "cp1"}}, None, "OfControlPlane"),
         # karmada_control does it for hosts that have left the document.
         ("released", {}, "gone1", "OnHost"),
         ("absent", {}, "gone1", "OnHost"),
-        ("written", {"karmada_host": {"name": "cp1"}}, None, "OnHost"),
-        ("kept", {"karmada_host": {"name": "cp1"}}, None, "OnHost"),
+        ("written", {"inventory_hostname": "cp1"}, None, "OnHost"),
+        ("kept", {"inventory_hostname": "cp1"}, None, "OnHost"),
     ],
 )
 def test_a_step_is_done_where_the_state_or_the_lock_is(
@@ -60,6 +63,10 @@ def test_a_step_is_done_where_the_state_or_the_lock_is(
         monkeypatch.setattr(getattr(journal, name), "run", lambda _self, _tmp, _vars, name=name: {"part": name})
     task = SimpleNamespace(args={"state": state}, delegate_to=delegate_to)
     action = journal.ActionModule(task, None, None, None, None, None)
+    inventory = SimpleNamespace(
+        hosts={"cp1": SimpleNamespace(vars={"karmada_host": {}}), "m1": SimpleNamespace(vars={})}
+    )
+    variables = {**variables, "hostvars": SimpleNamespace(_inventory=inventory)}
     assert action.run(None, variables) == {"part": part}
     assert state in journal.OPTIONS["state"]["choices"]
 
@@ -121,3 +128,68 @@ def test_on_hosts_it_is_opened_and_events_are_noted_and_a_check_notes_nothing(
     for event in journal.EVENTS:
         assert step.perform(run, {"state": "noted", "event": event}) == {"changed": False, "due": False}
     assert run.done == ["save", *([] if check else journal.EVENTS)]
+
+
+def written_everywhere(runs: Runs) -> None:
+    """What the first step that writes to hosts does, on each of them."""
+    runs.step().begin()
+    for name in NAMES:
+        Asked(journal.OnHost, runs.step(), name).perform(state="written", required=True)
+
+
+def notes_of(runs: Runs) -> list[str]:
+    """What the report of the run has to say of states."""
+    run = runs.step()
+    return [str(each) for each in (*host_preflight.unlike_others(run), *host_preflight.done_to_states(run))]
+
+
+def test_the_report_says_whose_keys_were_taken_away(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Stored(4).after(remembered())
+    runs.see_all(seen(whole))
+    runs.see(etcd1={"stored": whole.plain})
+    assert notes_of(runs) == []
+    written_everywhere(runs)
+    monkeypatch.setattr(observe_hosts, "control_plane_answers", lambda _run: {})
+    written = report.status(observe_hosts.observe_hosts(runs.step()), None)
+    (note,) = [each for each in json.dumps(written).split('"') if "keys of all authorities" in each]
+    assert "host etcd1 (192.0.2.3): it had the keys" in note
+    assert "took them away" in note
+
+
+def test_a_state_that_only_one_host_has_is_told_before_and_after_it_is_replaced(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Stored(4).after(remembered())
+    runs.see_all(seen(before))
+    ahead = before.after(remembered(endpoint_host="another.example.com"))
+    runs.see(cp2={"stored": ahead.plain})
+    (hint,) = host_preflight.unlike_others(runs.step())
+    assert str(hint).startswith(
+        "host cp2 (192.0.2.2): it has a state of the installer, serial 6, which the others do not"
+    )
+    monkeypatch.setattr(host_preflight.host_checks, "hints", lambda *_: [])
+    assert hint in host_preflight.hints(runs.step())
+    written_everywhere(runs)
+    (note,) = notes_of(runs)
+    assert "host cp2 (192.0.2.2)" in note
+    assert "serial 6, which the others do not have" in note
+
+
+def test_an_old_state_that_somebody_put_back_is_told(runs: Runs) -> None:
+    old = Stored(4).after(remembered())
+    now = old.after(remembered(endpoint_host="another.example.com"))
+    runs.see_all(seen(now))
+    runs.see(cp2={"stored": old.plain})
+    (hint,) = host_preflight.unlike_others(runs.step())
+    assert str(hint).startswith("host cp2 (192.0.2.2): it has an older state of the installer, serial 5")
+    assert "serial 6, is written over it" in str(hint)
+
+
+def test_hosts_that_agree_and_states_that_do_not_fit_are_no_hint(runs: Runs) -> None:
+    runs.see_all(seen(Stored(4).after(remembered())))
+    assert host_preflight.unlike_others(runs.step()) == []
+    written_everywhere(runs)
+    assert notes_of(runs) == []
+    runs.see(cp2={"stored": Stored(99).after(remembered(endpoint_host="x.example.com")).plain})
+    runs.handover._folder.joinpath("state.json").unlink()
+    assert host_preflight.unlike_others(runs.step()) == []

@@ -26,6 +26,8 @@ def waited_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.extend(f"{ref.kind} {ref.name}" for ref in targets)
 
     monkeypatch.setattr(workloads, "wait_until", wait_until)
+    # It asks etcd itself; ``test_members`` shows that.
+    monkeypatch.setattr(workloads.etcd_members, "note", lambda _: found.append("members noted"))
     monkeypatch.setattr(Run, "writing", lambda *_: nullcontext())
     return found
 
@@ -55,5 +57,5 @@ def test_an_etcd_that_has_become_healthy_has_its_bootstrap_behind_it(waited_for:
     perform(host, ["etcd"], wait=False)
     assert waited_for == []
     changes = perform(host, ["etcd"], apply=False)["changes"]
-    assert waited_for == ["StatefulSet prod-etcd"]
+    assert waited_for == ["StatefulSet prod-etcd", "members noted"]
     assert changes == ["changed ConfigMap karmada/prod-etcd-config"]

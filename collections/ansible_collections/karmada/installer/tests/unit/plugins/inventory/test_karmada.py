@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.inventory import karmada as p
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import inventory_source, manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support import ansible_commands, corpus_files
+from ansible_collections.karmada.installer.tests.unit.support.stub_api import StubApi
 
 CANARY = Path("/tmp/karmada-installer-was-here")
 
@@ -75,6 +76,7 @@ def test_paths_are_relative_to_the_source(site: Path) -> None:
         "artifacts": str(site / "artifacts"),
         "kubeconfig_output": str(site / "prod.kubeconfig"),
         "report_output": str(site / "prod.report.json"),
+        "object_uid": None,
     }
     assert source.deployment == manifest.resolve(manifest.parse(corpus_files.named("full").text))
 
@@ -93,6 +95,31 @@ def test_the_kubeconfig_is_written_beside_the_document(site: Path) -> None:
     assert loaded.connection["kubeconfig_output"] == str(site / "documents" / "prod.kubeconfig")
     loaded = inventory_source.load(write(site, manifest="documents/full.yaml", kubeconfig_output="out/admin.conf"), {})
     assert loaded.connection["kubeconfig_output"] == str(site / "out" / "admin.conf")
+
+
+def test_of_an_object_the_uid_is_known_and_no_kubeconfig_is_written_unless_one_is_named(
+    tmp_path: Path, api: StubApi
+) -> None:
+    api.types["installer.karmada.io/v1alpha1"] = [
+        {"name": "karmadadeployments", "kind": "KarmadaDeployment", "namespaced": True}
+    ]
+    made = api.put(
+        "apis/installer.karmada.io/v1alpha1/karmadadeployments",
+        {
+            "apiVersion": "installer.karmada.io/v1alpha1",
+            "kind": "KarmadaDeployment",
+            "metadata": {"name": "prod", "namespace": "ns"},
+            "spec": {},
+        },
+    )
+    (tmp_path / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
+    named = {"kubeconfig": "kubeconfig", "namespace": "ns", "name": "prod"}
+    connection = inventory_source.load(write(tmp_path, **named), {}).connection
+    assert connection["object_uid"] == made["metadata"]["uid"]
+    assert connection["kubeconfig_output"] is None
+    assert connection["report_output"] == str(tmp_path / "prod.report.json")
+    wanted = inventory_source.load(write(tmp_path, **named, kubeconfig_output="admin.conf"), {}).connection
+    assert wanted["kubeconfig_output"] == str(tmp_path / "admin.conf")
 
 
 def test_the_environment_fills_in_what_the_source_does_not_say(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

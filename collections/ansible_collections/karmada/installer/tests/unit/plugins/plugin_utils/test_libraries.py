@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.action.require_document import ActionModule
 from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
+from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 
 
 @pytest.fixture
@@ -40,8 +41,9 @@ def test_the_first_step_of_a_playbook_tells_it(monkeypatch: pytest.MonkeyPatch) 
     given = {"limit": "members", "report": "json"}
     monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_args, **_kwargs: (None, given))
     action = object.__new__(ActionModule)
+    action._task = task("require_document")
     result: dict[str, Any] = action.run(task_vars={"groups": {"all": ["karmada_control"]}})
-    assert result["failed"]
+    assert (result["failed"], result["phase"], result["reason"]) == (True, "Preflight", "MissingProgram")
     assert "pip install urllib3" in result["msg"]
     assert "pip install websocket-client" in result["msg"]
 
@@ -58,6 +60,8 @@ import importlib, sys
 sys.modules.update(dict.fromkeys({modules!r}))
 importlib.import_module("ansible_collections.karmada.installer.plugins.{plugin}")
 from ansible_collections.karmada.installer.plugins.plugin_utils import libraries
+from ansible_collections.karmada.installer.tests.unit.support.tasks import task
+from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 print(len(libraries.all_missing()))
 """
 

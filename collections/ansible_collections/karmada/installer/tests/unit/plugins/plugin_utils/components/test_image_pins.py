@@ -262,7 +262,7 @@ def test_of_etcd_on_hosts_beneath_pods_both_are_told() -> None:
 
 
 @pytest.mark.parametrize("lock", [{}, FULL_LOCK], ids=["empty", "full"])
-def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_told_once_and_before_the_first_change(lock: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact_source, "read_lock", lambda: lock)
     monkeypatch.setattr(preflight, "findings", lambda *_: Findings([]))
     said: list[str] = []
@@ -274,6 +274,8 @@ def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monk
         "confirm_host_cluster": "",
         "pull_images": False,
         "reach_members": False,
+        "confirm_etcd_members": 0,
+        "etcd_replace": [],
         "on_broken_member": "fail",
     }
     action: Any = preflight.ActionModule
@@ -281,7 +283,7 @@ def test_preflight_and_the_report_tell_it_in_one_line(lock: dict[str, Any], monk
     action = report.ActionModule
     summary = action.perform(None, run, {"broken_members": [], "form": "json"})["summary"]
     told = [line for line in (*said, *summary) if "no digest is known beforehand" in line]
-    assert [line.split()[0] for line in told] == ([] if lock else ["hint:", "images"])
+    assert [line.split()[0] for line in told] == ([] if lock else ["hint:"])
 
 
 def test_every_component_of_the_table_has_an_image_that_can_be_pinned() -> None:

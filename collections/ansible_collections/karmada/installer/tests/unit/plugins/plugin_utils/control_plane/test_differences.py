@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
     COLLECTION_VERSION,
     Journal,
+    Manager,
     State,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import pod_components
@@ -94,6 +95,7 @@ class Installed:
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {"name": "prod-etcd-0", "namespace": "karmada", "labels": labels},
+                "spec": {"containers": []},
                 "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
             }
         )
@@ -136,6 +138,48 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
 def test_where_everything_is_as_it_should_be_there_is_none_and_nothing_was_written(installed: Installed) -> None:
     assert installed.found() == []
     assert installed.host.log == installed.control_plane.log == []
+
+
+def test_bookkeeping_about_an_object_is_no_difference_and_a_run_with_nothing_to_do_writes_nothing(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the operator starts one: from an object that was annotated, and with no file for the kubeconfig."""
+    kube_system = installed.host.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}})
+    installed.deployment["metadata"].update(
+        uid="of-prod", generation=7, annotations={"installer.karmada.io/run-now": "1"}, labels={"tier": "gold"}
+    )
+    manager = Manager("karmada", "prod", "of-prod", kube_system["metadata"]["uid"])
+    installed.state = replace(installed.state, manager=manager)
+    installed.connection = Connection(object_uid="of-prod")
+    monkeypatch.setattr("ansible_collections.karmada.installer.plugins.plugin_utils.run.store.Lock", Untaken)
+    run = installed.run()
+    assert differences(run) == []
+    assert not run.finish()
+    run.store.release_lock()
+    assert installed.host.log == installed.control_plane.log == []
+    # What an earlier version recorded has the same bookkeeping as an object had then.
+    recorded = {**installed.state.document, "metadata": {**installed.deployment["metadata"], "generation": 3}}
+    installed.state = replace(installed.state, document=recorded)
+    assert differences(installed.run()) == []
+    assert not installed.run().finish()
+    # What the document says does count, and which object says it.
+    for other in (replace(installed.state, manager=Manager()), replace(installed.state, document=None)):
+        installed.state = other
+        with pytest.raises(AssertionError, match="nothing is to be written"):
+            installed.run().finish()
+
+
+class Untaken:
+    """Lease that a run with nothing to do neither takes nor touches."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def acquire(self, *_: Any) -> None:
+        raise AssertionError("nothing is to be written")
+
+    def release(self) -> None:
+        """Nothing to release."""
 
 
 def drifted(it: Installed) -> None:

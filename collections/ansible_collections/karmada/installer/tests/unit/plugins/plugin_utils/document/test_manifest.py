@@ -103,7 +103,7 @@ def test_an_empty_spec_gets_every_default() -> None:
         "members": [],
         "deletion": {"policy": "Delete"},
     }
-    assert components.pop("etcd") == {"local": OF_ALL}
+    assert components.pop("etcd") == {"local": {**OF_ALL, "maintenance": {"minimumSize": "100Mi", "freePercent": 50}}}
     assert components.pop("karmadaAPIServer") == OF_ALL
     assert set(components) == {
         "karmadaAggregatedAPIServer",

@@ -74,6 +74,8 @@ OF_UNITS = (
     "extraEnv[].name",
     "extraEnv[].value",
     "featureGates",
+    "maintenance.minimumSize",
+    "maintenance.freePercent",
 )
 #: Two stand for all components, which share what they have.
 _SETTINGS_OF = ("spec.components.karmadaAPIServer.", "spec.components.etcd.local.")

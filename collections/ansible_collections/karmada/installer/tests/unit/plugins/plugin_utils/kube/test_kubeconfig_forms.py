@@ -21,7 +21,6 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.members import a
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration as members
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.tests.unit.support.kubeconfigs import (
-    AT_USER,
     CERT_PEM,
     EXEC,
     FIELD,
@@ -194,7 +193,8 @@ def test_a_program_that_gives_nothing_is_told_soon_and_without_what_is_secret(
     started = time.monotonic()
     with pytest.raises(ProblemsError) as caught:
         accessed(config(user=program(tmp_path, *lines)), folder=tmp_path)
-    assert f"{AT_USER}.exec: the exec plugin './login' of the user {said}" in str(caught.value)
+    place = f"{FIELD} ({tmp_path}/kubeconfig): users[me].user"
+    assert f"{place}.exec: the exec plugin './login' of the user {said}" in str(caught.value)
     assert TOKEN not in str(caught.value)
     assert time.monotonic() - started < 300
 

@@ -291,6 +291,32 @@ def test_a_directory_that_stands_for_a_secret_and_is_empty_is_named(tmp_path: Pa
     assert found.remedy == "Add one or the other as files."
 
 
+@pytest.mark.parametrize(
+    ("content", "context", "told"),
+    [
+        (b"Hello, world", None, "this is not a kubeconfig"),
+        (yaml.safe_dump(config()).encode(), "prod", "there is no context 'prod'. There are: c."),
+    ],
+)
+def test_the_file_or_the_secret_with_a_wrong_kubeconfig_is_named(
+    tmp_path: Path, content: bytes, context: str | None, told: str
+) -> None:
+    for folder, place in ((tmp_path, f"{tmp_path}/kubeconfig"), (None, "Secret site/member1, key kubeconfig")):
+        with pytest.raises(ProblemsError) as caught:
+            kubeconfig.from_secret({"kubeconfig": content}, context, FIELD, folder, "site/member1")
+        (found,) = caught.value.problems
+        assert str(found).startswith(f"{FIELD} ({place}): {told}")
+
+
+def test_the_file_or_the_secret_with_a_key_that_is_no_text_is_named(tmp_path: Path) -> None:
+    keys = {"server": b"https://192.0.2.1", "token": b"\xff", "ca.crt": b""}
+    for folder, place in ((tmp_path, f"{tmp_path}/token"), (None, "Secret site/member1, key token")):
+        with pytest.raises(ProblemsError) as caught:
+            kubeconfig.from_secret(keys, None, FIELD, folder, "site/member1")
+        (found,) = caught.value.problems
+        assert str(found) == f"{FIELD} ({place}): is not text. Write it as text."
+
+
 # -- whatever it is ------------------------------------------------------------------------------------------------
 
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | st.just("https://192.0.2.1")
@@ -323,7 +349,7 @@ def check_taken_or_refused(text: bytes) -> None:
     started = time.process_time()
     try:
         found = kubeconfig.from_secret({"kubeconfig": text}, None, FIELD)
-        member_access.refuse_unusable(MemberEntry({}), found, FIELD)
+        member_access.refuse_unusable(MemberEntry({}), found, FIELD, KEY)
         with Cluster(found) as cluster:
             assert cluster.server
     except ProblemsError as error:

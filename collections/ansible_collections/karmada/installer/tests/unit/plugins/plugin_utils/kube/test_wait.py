@@ -115,9 +115,40 @@ def test_an_api_whose_image_nobody_has_is_given_up_with_the_name_of_the_image(cl
     assert second == (API, REFUSED)
     assert said == [
         "[2/300 s] v1alpha1.search.karmada.io: Available is False (FailedDiscovery…",
-        "[5/300 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
-        "[35/300 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[5/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[35/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
     ]
+
+
+def test_the_limit_that_is_shown_is_the_one_at_which_the_wait_ends(clock: Clock) -> None:
+    """For a workload itself, too, and never more than the time of the whole wait."""
+    for timeout, shown in ((300, 65), (20, 20)):
+        clock.now = 0
+        said: list[str] = []
+        host = FakeCluster("host", deployment(), pod(UNPULLED))
+        with pytest.raises(NotReady):
+            wait_until(host, [SEARCH], timeout=timeout, progress=said.append)
+        assert shown <= clock.now <= shown + 5
+        pulls = [line.partition("] ")[0] for line in said if "cannot pull" in line]
+        assert pulls
+        assert all(line.endswith(f"/{shown} s") for line in pulls)
+
+
+def test_a_trouble_that_passes_gives_the_wait_its_time_back(clock: Clock) -> None:
+    host = FakeCluster("host", deployment(), pod(UNPULLED))
+    said: list[str] = []
+
+    def tell(line: str) -> None:
+        said.append(line)
+        if "cannot pull" in line:
+            host.put(pod({"running": {}}))
+
+    with pytest.raises(NotReady):
+        wait_until(control_plane(), [API], timeout=300, progress=tell, served_by={API: Servers(host, (SEARCH,))})
+    assert said[1].startswith("[5/65 s] prod-search: cannot pull")
+    assert clock.now >= 300
+    assert said[2:]
+    assert all("/300 s]" in line for line in said[2:])
 
 
 def test_an_api_without_known_servers_takes_its_time(clock: Clock) -> None:
@@ -208,8 +239,8 @@ def test_a_probe_ends_with_the_reason_of_the_pods_that_serve_it(
         probe(control_plane(), 300, said.append, Servers(host, (SEARCH,)))
     assert causes.PULL_SECONDS <= clock.now <= causes.PULL_SECONDS + 10
     assert said[1:] == [
-        "[5/300 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
-        "[35/300 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[5/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
+        "[35/65 s] prod-search: cannot pull registry.example/…/karmada-search:v9",
     ]
 
 

@@ -44,11 +44,17 @@ WRONG = Problem(
             ),
         ),
         (ProblemsError(Problem("it is odd", reason=Reason.UNUSABLE_ANSWER)), ("it is odd", "mend that and run again")),
-        (MUTE, (str(MUTE), "mend that and run again")),
+        # After the name of the member, which stands before both, it is not said again.
+        (MUTE, ("no answer (GET /)", "mend that and run again")),
+        (ProblemsError(MUTE.problems), ("no answer (GET /)", "mend that and run again")),
+        (
+            ProblemsError(Problem(str(MUTE), "spec.members[m1].secretRef", reason=Reason.MEMBER_UNREACHABLE)),
+            ("spec.members[m1].secretRef: no answer (GET /)", "mend that and run again"),
+        ),
     ],
 )
 def test_reason_and_next_step(error: Exception, expected: tuple[str, str]) -> None:
-    assert broken_members.reason_and_next_step(error) == expected
+    assert broken_members.reason_and_next_step("m1", error) == expected
 
 
 def test_a_step_tells_the_next_one() -> None:
@@ -80,6 +86,8 @@ def preflight(
         "abandon_hosts": [],
         "confirm_host_cluster": "",
         "pull_images": False,
+        "confirm_etcd_members": 0,
+        "etcd_replace": [],
         "on_broken_member": on_broken_member,
     }
     reach = {"reach_members": unreached is not None, "reach_timeout": 60}

@@ -93,6 +93,12 @@ def test_an_address_of_the_host_itself_is_refused(server: str, fake_ssh: Path) -
     assert "write server:" in found
 
 
+def test_a_kubeconfig_that_may_not_be_used_is_named_by_its_file_and_host(fake_ssh: Path) -> None:
+    found = told(fake_ssh, config("http://192.0.2.21:8080"))
+    place = "spec.members[m1].kubeconfigFrom, /etc/kubernetes/admin.conf on 192.0.2.21"
+    assert found.startswith(f"{place}: it leads to an address without TLS")
+
+
 def test_ssh_gets_keys_only_and_no_host_whose_key_is_not_known(fake_ssh: Path) -> None:
     (fake_ssh / "secrets").mkdir()
     references = {"privateKeySecretRef": {"name": "key"}, "knownHostsSecretRef": {"name": "hosts"}}

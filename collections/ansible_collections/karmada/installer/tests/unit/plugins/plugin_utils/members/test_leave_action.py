@@ -90,7 +90,7 @@ def test_one_that_could_not_leave_is_not_forgotten_and_told_with_what_to_do(monk
     assert list(world.state.members) == ["m1"]
     told = act(world, monkeypatch, on_broken_member="tell")
     assert "failed" not in told
-    assert "it has not left: member m1: no answer" in told["broken_members"][0]["problem"]
+    assert "it has not left: no answer" in told["broken_members"][0]["problem"]
     assert "left on it: ClusterRole karmada-contr" in told["broken_members"][0]["problem"]
     world.control_plane.reaches = False
     given_up = act(world, monkeypatch, abandon=["m1"])

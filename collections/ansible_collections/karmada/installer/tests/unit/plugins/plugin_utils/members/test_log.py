@@ -152,7 +152,8 @@ class Site:
     def look(self, host: dict[str, Any], answer: Any) -> None:
         action: Any = Log.__new__(Log)
         action.karmada = self.runs.step(self.document)
-        action.variables, action._task = {"karmada_host": host}, SimpleNamespace(check_mode=False, delegate_to=None)
+        action.variables = {"inventory_hostname": host["name"]}
+        action._task = SimpleNamespace(check_mode=False, delegate_to=None)
 
         def on_host(module: str, **arguments: Any) -> Any:
             self.asked.append({"module": module, **arguments})

@@ -43,7 +43,7 @@ def run(observed: dict[str, Any], *leaving: dict[str, Any]) -> Any:
         leaving={each["name"]: HostEntry(each) for each in leaving},
         handover=SimpleNamespace(observed=lambda name: seen_of.get(name, HostObservation())),
         stored_state=None,
-        store=SimpleNamespace(kept_by_hosts={}),
+        store=SimpleNamespace(kept_by_hosts={}, agreed=None),
     )
 
 

@@ -77,7 +77,8 @@ class Site:
         """The host answers with this; what it was sent is kept."""
         action: Any = FromHost.__new__(FromHost)
         action.karmada = self.runs.step(self.document)
-        action.variables, action._task = {"karmada_host": host}, SimpleNamespace(check_mode=False, delegate_to=None)
+        action.variables = {"inventory_hostname": host["name"]}
+        action._task = SimpleNamespace(check_mode=False, delegate_to=None)
 
         def on_host(module: str, **arguments: Any) -> Any:
             self.sent = {"module": module, **arguments}

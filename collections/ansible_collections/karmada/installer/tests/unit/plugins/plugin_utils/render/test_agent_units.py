@@ -209,7 +209,7 @@ def test_the_report_says_where_agents_run(runs: Runs) -> None:
     ]
     hosts = members_with_agent_hosts(Spec(deployment(*BOTH)["spec"]))["m2"]
     status = MemberStatus("m2", "Pull", "v1.35.0", ready=True, reason="", since="", agent_hosts=hosts)
-    rows = report._members(SimpleNamespace(broken_members=[], members=[status]))  # type: ignore[arg-type]
+    rows = report._members(SimpleNamespace(broken_members=[], wanted_members=[], api_ready=True, members=[status]))  # type: ignore[arg-type]
     assert rows[0]["agentHosts"] == ["gw1", "gw2"]
 
 

@@ -118,6 +118,31 @@ def test_what_is_wrong_comes_first_with_its_next_step() -> None:
     )
 
 
+def test_a_listed_member_that_is_missing_is_counted_and_named() -> None:
+    absent = replace(WORKING, wanted_members=["m1", "m9"])
+    for broken in ([], [BrokenMember("m9", "no such Secret", "make it")]):
+        lines = block.text(replace(absent, broken_members=broken), ABOUT).splitlines()
+        at = lines.index("members      1 of 2 ready")
+        assert lines[at + 1 : at + 4] == [
+            "  NAME  VERSION  MODE  AGE  STATE",
+            "  m9    -        -     -    not registered",
+            "  m1    v1.35.4  Push  5h   Ready",
+        ]
+    alone = block.text(replace(absent, members=[]), ABOUT)
+    assert "members      0 of 2 ready" in alone
+    many = replace(absent, wanted_members=[f"m{n}" for n in range(1, 31)])
+    assert "members      1 of 30 ready" in block.text(many, ABOUT)
+    assert "  … and 15 more, 14 of them not ready" in block.text(many, ABOUT)
+
+
+def test_of_members_nothing_is_said_that_nobody_can_know() -> None:
+    silent = replace(WORKING, api_ready=False, members=[])
+    text = block.text(silent, ABOUT)
+    assert "members      unknown: the API server does not answer" in text
+    assert "not registered" not in text
+    assert "members      none" in block.text(replace(WORKING, members=[], wanted_members=[]), ABOUT)
+
+
 def test_a_check_tells_what_would_be_and_names_no_file() -> None:
     first = replace(ABOUT, check=True, installed=False, changes=[f"created Secret karmada/{n}" for n in range(21)])
     assert block.text(NOTHING, first).splitlines() == [

@@ -194,9 +194,10 @@ def test_members_on_which_nothing_is_placed_say_so() -> None:
 
 def test_changes_of_the_run_are_listed_the_first_of_many() -> None:
     changes = [{"action": "created", "kind": "Secret", "name": f"k/{each}", "host": "cp1"} for each in range(300)]
+    changes[1] = {"action": "created", "kind": "Cluster", "name": "m1", "member": "m1"}
     text = page("prod", "karmada", {"changes": changes, "changesTotal": 400}, NOW)
     found = Page(text).texts
-    assert "created Secret k/0 (cp1)" in found
+    assert {"created Secret k/0 (cp1)", "created Cluster m1"} <= set(found)
     assert sum(each.startswith("created ") for each in found) == 200
     assert {"400", "The first 200, in their order"} <= set(found)
     assert "Changes of the run" not in Page(page("prod", "karmada", {}, NOW)).texts

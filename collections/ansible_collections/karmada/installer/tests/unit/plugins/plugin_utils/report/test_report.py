@@ -63,7 +63,9 @@ def test_members_of_etcd_as_they_answered() -> None:
             "healthy": True,
             "alarms": [],
             "version": "v3.6.16",
+            "learner": False,
             "dbSizeBytes": 20480,
+            "dbSizeInUseBytes": 0,
         },
         {"url": "https://b:2379", "leader": False, "healthy": False, "alarms": [], "message": "connection refused"},
         {
@@ -72,7 +74,9 @@ def test_members_of_etcd_as_they_answered() -> None:
             "healthy": False,
             "alarms": ["NOSPACE"],
             "version": "v3.6.9",
+            "learner": False,
             "dbSizeBytes": 0,
+            "dbSizeInUseBytes": 0,
             "message": "alarm:NOSPACE",
         },
     ]
@@ -207,6 +211,18 @@ def test_members_that_a_run_could_not_bring_to_what_is_listed_are_told_with_the_
     ]
     condition = conditions(observed)["MembersReady"]
     assert (condition["status"], condition["message"]) == ("False", "not ready, or not as listed: m2, m1")
+
+
+def test_a_listed_member_that_is_missing_stands_among_the_members() -> None:
+    found = report.status(replace(WORKING, wanted_members=["m1", "m2"]))
+    assert [(each["name"], each["ready"], each["reason"]) for each in found["members"]] == [
+        ("m1", True, "ClusterReady"),
+        ("m2", False, "NotJoined"),
+    ]
+    assert found["membersReady"] == "1/2"
+    assert list(crd.structure_findings(found, schema()["properties"]["status"])) == []
+    silent = replace(WORKING, api_ready=False, members=[], wanted_members=["m1", "m2"])
+    assert report.status(silent)["members"] == []
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:

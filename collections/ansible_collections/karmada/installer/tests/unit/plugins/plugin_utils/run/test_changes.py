@@ -20,6 +20,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
+from ansible_collections.karmada.installer.tests.unit.support.tasks import task
 
 DEPLOYMENT = Ref("apps/v1", "Deployment", "prod-scheduler", "karmada")
 
@@ -30,6 +31,11 @@ def test_what_steps_tell_of_objects_is_kind_and_name() -> None:
         StepChange("created", "Deployment", "karmada/prod-scheduler")
     ]
     assert changes_of_steps.of_step({"changed": False, "changes": ["create /etc/a"]}, "cp1") == []
+
+
+def test_a_name_that_stands_there_already_is_not_said_again() -> None:
+    assert str(StepChange("created", "Cluster", "m1", member="m1")) == "created Cluster m1"
+    assert str(StepChange("created", "Secret", "k/m1", member="m1")) == "created Secret k/m1 (m1)"
 
 
 def test_what_was_done_for_a_member_names_it_and_is_there_once() -> None:
@@ -82,7 +88,7 @@ class Step(KarmadaAction):
 
     def __init__(self, ends: Any) -> None:
         self.ends = ends
-        self._task = type("Task", (), {"diff": False, "check_mode": False})()
+        self._task = task("workloads", "control_plane")
 
     def validate_argument_spec(self, **_: Any) -> Any:
         return None, {}

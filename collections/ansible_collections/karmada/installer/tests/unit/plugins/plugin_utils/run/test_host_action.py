@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors impo
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_host_answer import answer
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
@@ -37,14 +38,48 @@ def test_no_secret_of_a_journal_is_in_what_a_module_tells(asking: Asking, module
         "msg": JOURNAL,
         "changes": [f"remove /etc/karmada/{TOKEN}"],
         "diff": [{"before": f"token: {TOKEN}\n", "after": ""}],
-        "units": {"a.service": {"reason": f"it answers 500: password={TOKEN}", "program": "/usr/bin/a"}},
-        "number": 3,
     }
     found = asking.action.on_host(module, state="present")
     assert TOKEN not in str(found)
     assert redaction.REDACTED in found["msg"]
     assert found["msg"].startswith("karmada-prod-scheduler.service is failed. Its last lines:\n")
-    assert (found["units"]["a.service"]["program"], found["number"]) == ("/usr/bin/a", 3)
+
+
+def test_no_secret_of_a_log_is_in_what_a_module_tells_of_units(asking: Asking) -> None:
+    units = {"a.service": {"reason": f"it answers 500: password={TOKEN}\x1b[2J", "program": "/usr/bin/a"}}
+    asking.answer = {"changed": False, "changes": [], "units": units}
+    found = asking.action.on_host("_host_tree", state="present")["units"]["a.service"]
+    assert found == {"program": "/usr/bin/a", "reason": f"it answers 500: password={redaction.REDACTED}"}
+    asking.answer = {"changed": False, "lines": {"m1": f"m1 token={TOKEN}"}}
+    assert TOKEN not in str(asking.action.on_host("_host_log", texts=["m1"]))
+
+
+def test_an_answer_of_another_form_is_a_failure_that_names_the_host(asking: Asking) -> None:
+    asking.answer = {"changed": False, "changes": [], "units": {"a": "b"}, "ansible_facts": {"karmada_host": {}}}
+    found = asking.action.on_host("_host_tree", state="present")
+    assert found.keys() == {"failed", "msg"}
+    assert found["msg"].startswith("cp1: what it answered does not have the form")
+    assert asking.action.seen.stopped == "the step"
+    asking.answer = {"changed": False, "changes": [], "ansible_facts": {"karmada_host": {"name": "cp2"}}}
+    assert asking.action.on_host("_host_tree", state="present") == {"changed": False, "changes": []}
+
+
+ENTRIES = {"cp1": "192.0.2.1", "cp2": "192.0.2.2"}
+
+
+@pytest.mark.parametrize(("delegated", "name"), [(None, "cp1"), ("cp2", "cp2")])
+def test_no_variable_makes_a_host_another_one(asking: Asking, delegated: str | None, name: str) -> None:
+    lie = {"karmada_host": {"name": "etcd1", "address": "192.0.2.66"}}
+    asking.action.variables = {"inventory_hostname": "cp1", **lie, "hostvars": dict.fromkeys(ENTRIES, lie)}
+    asking.action._task.delegate_to = delegated
+    assert (asking.action.host_name, asking.action.host_entry.address) == (name, ENTRIES[name])
+
+
+def test_a_step_on_a_host_of_nobody_is_refused(asking: Asking) -> None:
+    asking.action.variables = {"inventory_hostname": "karmada_control", "karmada_host": {"name": "cp1"}}
+    with pytest.raises(ProblemsError, match="karmada_control is no plain host"):
+        asking.action._performed(asking.action.karmada, {"state": "released", "required": True})
+    assert asking.asked == []
 
 
 def test_any_module_that_fails_tells_no_secret(asking: Asking) -> None:
@@ -67,10 +102,11 @@ def test_the_files_of_a_host_are_read_as_they_are(asking: Asking) -> None:
     key = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n").decode()
     asking.answer = {
         "changed": False,
+        **answer(),
         "files": {"/etc/karmada/a": key},
         "stored": {"serial": 1, "files": {"ca.key": key}},
     }
-    assert asking.action.on_host("_host_state", state="read") == asking.answer
+    assert asking.action.on_host("_host_state", state="read", folders=[]) == asking.answer
 
 
 def test_a_document_that_cannot_be_worked_on_is_a_message_and_no_traceback(

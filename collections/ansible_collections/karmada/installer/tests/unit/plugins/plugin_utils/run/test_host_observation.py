@@ -65,6 +65,8 @@ EVERY: dict[str, Any] = {
     "unreached": {"m1": Fault("refused", "by it")},
     "units": {"karmada-prod-etcd.service": UnitStatus("/usr/local/lib/karmada/v1/etcd", "failed")},
     "member_log": {'cluster="m1"': "E1203"},
+    "etcd": {"message": "", "data": True, "known": {"cluster_id": "a", "members": []}},
+    "told": ("the keys of all authorities were taken away",),
     "trouble": Trouble("Start etcd", "no", lost=True),
     "lost": Lost("Start etcd", "silent"),
     "done": "Send the programs",

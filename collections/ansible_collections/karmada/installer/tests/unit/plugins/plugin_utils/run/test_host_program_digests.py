@@ -122,7 +122,7 @@ def test_a_program_that_was_sent_is_known_with_its_checksum(installed: Runs) -> 
     lacking = {"/usr/local/lib/karmada/v1/etcd": {"sha256": "2" * 64, "file": "/cache/etcd"}}
     installed.see(cp1={"programs": {"/usr/local/lib/karmada/v1/other": "1" * 64}, "lacking": lacking})
     action = host_programs_action.ActionModule.__new__(host_programs_action.ActionModule)
-    action.karmada, action.variables = installed.step(), {"karmada_host": {"name": "cp1"}}
+    action.karmada, action.variables = installed.step(), {"inventory_hostname": "cp1"}
     action._task = SimpleNamespace(check_mode=False, delegate_to=None)
     action._send = lambda file: f"/tmp/{file.name}"
     action.on_host = lambda _module, **arguments: {"changed": True, **arguments}

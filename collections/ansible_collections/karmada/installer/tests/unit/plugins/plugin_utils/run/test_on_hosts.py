@@ -239,7 +239,7 @@ def test_the_state_stays_where_the_data_stays_with_what_the_uninstall_has_learnt
     run = installed.step(deployment(deletion={"policy": policy}))
     run.save(replace(run.state, members={}, endpoint_host="elsewhere"))
     action = journal.OnHost.__new__(journal.OnHost)
-    action.karmada, action.variables = run, {"karmada_host": {"name": "cp1"}}
+    action.karmada, action.variables = run, {"inventory_hostname": "cp1"}
     action._task = SimpleNamespace(check_mode=False, delegate_to=None)
     asked: list[Object] = []
     action.on_host = lambda _module, **arguments: asked.append(arguments) or {"changed": True}

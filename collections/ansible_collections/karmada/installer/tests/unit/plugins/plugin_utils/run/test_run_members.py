@@ -46,7 +46,7 @@ def test_a_directory_stands_for_the_secrets_of_a_file_run(tmp_path: Path) -> Non
 def test_without_a_directory_a_secret_that_is_not_there_is_told_with_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = {"name": "m1", "namespace": "karmada-system"}
     there = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"kubeconfig": "Y29udGVudA=="}}
-    monkeypatch.setattr(Run, "_home", FakeCluster("home cluster", there))
+    monkeypatch.setattr(Run, "home", FakeCluster("home cluster", there))
     run = fresh()
     run.deployment["metadata"]["namespace"] = "karmada-system"
     assert run.secret("m1", "here") == {"kubeconfig": b"content"}
@@ -67,7 +67,7 @@ def test_a_directory_stands_for_the_config_maps_of_a_file_run(tmp_path: Path) ->
 def test_without_a_directory_config_maps_are_read_where_the_document_is(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own", "namespace": "karmada"}}
     home = FakeCluster("home cluster", {**there, "data": {"policy.yaml": "text"}})
-    monkeypatch.setattr(Run, "_home", home)
+    monkeypatch.setattr(Run, "home", home)
     for name, expected in (("own", {"own": {"policy.yaml": "text"}}), ("other", {})):
         run = fake_run(document({"audit": {"configMapRef": {"name": name}}}), FakeCluster("host"))
         assert run.config_maps == expected
@@ -87,6 +87,48 @@ def test_a_secret_that_describes_no_cluster_is_refused_without_showing_it(files:
     with pytest.raises(ProblemsError) as refused:
         cluster_from_secret(files, None, "member m1", "spec.members[m1].secretRef")
     assert refused.value.problems[0].where.startswith("spec.members[m1].secretRef")
+
+
+def _open(run: Run, who: str) -> Any:
+    """Connect with the host cluster, or with the member m1."""
+    if who == "host":
+        run.place.__dict__.pop("host_cluster", None)
+        return run.host_cluster
+    with member_join.connected(run, run.spec.member_by_name["m1"]) as found:
+        return found
+
+
+def _refused(run: Run, who: str) -> str:
+    with pytest.raises(ProblemsError) as refused:
+        _open(run, who)
+    (problem,) = refused.value.problems
+    return str(problem)
+
+
+@pytest.mark.parametrize(
+    ("who", "field"), [("host", "spec.hostCluster.secretRef"), ("m1", "spec.members[m1].secretRef")]
+)
+def test_a_kubeconfig_that_cannot_be_used_is_named_by_its_file_or_its_secret(
+    who: str, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {
+        "hostCluster": {"namespace": "karmada", "secretRef": {"name": "host"}},
+        "members": [{"name": "m1", "mode": "Push", "secretRef": {"name": "m1"}}],
+    }
+    run = fake_run(document(spec), FakeCluster("host"))
+    run.deployment["metadata"]["namespace"] = "site"
+    (tmp_path / who).mkdir()
+    (tmp_path / who / "kubeconfig").write_text("Hello, world")
+    run.connection = Connection(secrets=str(tmp_path))
+    assert f"{field} ({tmp_path}/{who}/kubeconfig): this is not a kubeconfig" in _refused(run, who)
+
+    # Without that directory it is an object beside the document, wherever the control plane runs.
+    run = fake_run(document(spec), FakeCluster("host"))
+    run.deployment["metadata"]["namespace"] = "site"
+    metadata = {"name": who, "namespace": "site"}
+    home = FakeCluster("home", {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"kubeconfig": ""}})
+    monkeypatch.setattr(Run, "home", home)
+    assert f"{field} (Secret site/{who}, key kubeconfig): the kubeconfig is empty" in _refused(run, who)
 
 
 # -- members -----------------------------------------------------------------------------------------------------------
@@ -140,7 +182,8 @@ def test_whatever_goes_wrong_with_one_member_is_its_own_problem(error: Exception
 
     found = member_join.of_each([MemberEntry({"name": f"m{number}"}) for number in (1, 2, 3)], work, traces.append)
     assert [bool(outcome.problem) for outcome in found] == [False, True, False]
-    assert found[1].problem.startswith("member m2: ")
+    assert found[1].name == "m2"
+    assert found[1].problem.startswith("what it holds or answers"), "who shows it puts the name before it"
     assert type(error).__name__ in found[1].problem
     assert "-vvv" in found[1].next_step
     assert found[1].changes, "what was changed before it failed stays known"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The member of etcd on a plain host. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import revision_to_hash
+from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import hashed_bytes
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction, refusal_of
+
+
+class ActionModule(HostAction):
+    """Ask the member of a host how it is, and hand that on."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {"state": {"type": "str", "choices": ["seen", "hashed"], "default": "seen"}}
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask it; a host without etcd is not asked, and one that cannot be asked is told by the report."""
+        if not self.view.components([ETCD.name]) or self.seen.refusal:
+            return {"changed": False, "asked": False}
+        question = on_hosts.question(self.karmada, self.host_name)
+        if arguments["state"] == "hashed":
+            statuses = [each.status for each in on_hosts.seen(self.karmada)]
+            revision = revision_to_hash(statuses, hashed_bytes(self.karmada))
+            if not revision or not self.seen.etcd.get("status"):
+                return {"changed": False, "asked": False}
+            question.update(state="hashed", revision=revision)
+        found, refusal = refusal_of(lambda: self.on_host("_etcd_member", **question))
+        answer = found["answer"] if not refusal else {"message": refusal[: host_answer.TEXT]}
+        self.note(etcd={**self.seen.etcd, **answer} if arguments["state"] == "hashed" else answer)
+        return {"changed": False, "asked": not answer.get("message")}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room in the database of a member of etcd on a plain host. Documentation: the module of the same name."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import maintenance, on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.maintenance import COMPACT, DEFRAGMENT, DISARM
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
+
+_STATES = {COMPACT: "compacted", DEFRAGMENT: "defragmented", DISARM: "disarmed"}
+PAUSE_SECONDS = 1.0
+
+
+class ActionModule(HostAction):
+    """Have the member of one host do one step of what was decided."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "required": True, "choices": list(_STATES.values())},
+        "revision": {"type": "int", "default": 0},
+        "identities": {"type": "list", "elements": "str", "default": []},
+        "timeout": {"type": "int", "default": 300},
+    }
+
+    def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Refused if a member was not well when all were asked last; waits until this one is well again."""
+        if refused := maintenance.refusal(on_hosts.seen(self.karmada), self.karmada.name):
+            raise ProblemsError(refused, "nothing more was changed")
+        state, question = arguments["state"], on_hosts.question(self.karmada, self.host_name)
+        member = {key: question[key] for key in ("url", "folder")}
+        requests: list[dict[str, Any]] = [{"state": state, "revision": arguments["revision"]}]
+        if state == _STATES[DISARM]:
+            requests = [{"state": state, "member": identity} for identity in arguments["identities"]]
+        changed = False
+        for request in requests:
+            found = self.on_host("_etcd_room", **member, **request)
+            if found.get("failed"):
+                return found
+            changed = changed or bool(found.get("changed"))
+        if not self._task.check_mode:
+            self._wait(question, arguments["timeout"])
+        own = state == _STATES[DEFRAGMENT]
+        what = f"member {self.host_name}" if own else f"etcd {self.karmada.name}"
+        verb = next(verb for verb, done in _STATES.items() if done == state)
+        return {"changed": changed, "changes": [f"{verb} {what}"] if changed else []}
+
+    def _wait(self, question: dict[str, Any], timeout: float) -> None:
+        """Wait until this member knows a leader again; the next look at all says whether it does."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            answer = self.on_host("_etcd_member", **question).get("answer") or {}
+            if (answer.get("status") or {}).get("leader", "0") != "0":
+                return
+            time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the member of etcd on this host, with the member's own certificate.
+
+Runs on the host, as root, with the Python of its distribution and nothing else (standard library, Python 3.9 or newer).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+
+CONNECT_SECONDS = 5.0
+_MOST_BYTES = 4 * 1024 * 1024
+#: Part of a message that is handed on.
+_MESSAGE = 500
+
+
+class MemberError(HostError):
+    """The member gave no useful answer. ``code`` is the gRPC code of its answer, 0 if there was none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def poster(system: System, url: str, folder: str) -> etcd_requests.Post:
+    """Sender of requests to the member at ``url``, with ca.crt, tls.crt and tls.key of this folder.
+
+    Raises HostError if they cannot be used.
+    """
+    files = {name: str(system.path(f"{folder}/{name}")) for name in ("ca.crt", "tls.crt", "tls.key")}
+    try:
+        context = ssl.create_default_context(cafile=files["ca.crt"])
+        context.load_cert_chain(files["tls.crt"], files["tls.key"])
+    except (OSError, ssl.SSLError) as error:
+        raise HostError(f"the certificate of the member in {folder} cannot be used: {error}") from error
+
+    def post(path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        return _posted(context, url, path, body, seconds)
+
+    return post
+
+
+def _posted(context: ssl.SSLContext, url: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=CONNECT_SECONDS, context=context)
+    try:
+        connection.connect()
+        connection.sock.settimeout(seconds)
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        status, text = answer.status, answer.read(_MOST_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise MemberError(f"{url}: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if status == http.client.OK and isinstance(found, dict):
+        return found
+    told = found if isinstance(found, dict) else {}
+    message = str(told.get("error") or told.get("message") or f"HTTP {status}")
+    code = told.get("code")
+    raise MemberError(f"it answers: {message}", code if isinstance(code, int) else 0)
+
+
+def look(post: etcd_requests.Post) -> dict[str, Any]:
+    """Status of the member and the members that it lists, in the plain form that a host's answer may have.
+
+    A member that knows no leader is not asked whom it lists, which it could not tell.
+    """
+    try:
+        found = etcd_requests.status(post)
+    except MemberError as error:
+        return {"message": str(error)[:_MESSAGE]}
+    header = found.get("header") or {}
+    answer: dict[str, Any] = {
+        "message": "",
+        "status": {
+            "header": {name: str(header.get(name, "0")) for name in ("cluster_id", "member_id", "revision")},
+            "version": str(found.get("version", "")),
+            "leader": str(found.get("leader", "0")),
+            "isLearner": bool(found.get("isLearner")),
+            "errors": [str(each)[:_MESSAGE] for each in found.get("errors") or []][:8],
+            **{name: str(found.get(name, "0")) for name in ("raftIndex", "dbSize", "dbSizeInUse", "dbSizeQuota")},
+        },
+    }
+    if answer["status"]["leader"] != "0":
+        try:
+            listed = etcd_requests.members(post)
+        except MemberError:
+            return answer
+        answer["known"] = {
+            "cluster_id": listed.cluster_id,
+            "members": [
+                {
+                    "id": each.id,
+                    "name": each.name,
+                    "peer_urls": list(each.peer_urls),
+                    "client_urls": list(each.client_urls),
+                    "learner": each.learner,
+                }
+                for each in listed.members
+            ],
+        }
+    return answer
+
+
+def hash_at(post: etcd_requests.Post, revision: int) -> dict[str, Any]:
+    """Hash over its keys at this revision; nothing if it cannot tell, as after a compaction."""
+    try:
+        found = etcd_requests.hash_at(post, revision)
+    except MemberError:
+        return {}
+    return {"hash": {"revision": found.revision, "value": found.value}}
+
+
+def has_data(system: System, folder: str) -> bool:
+    """Return whether a data folder has a write-ahead log, without which a member is a new one."""
+    top = system.path(folder)
+    return top.is_dir() and any((each / "member" / "wal").is_dir() for each in top.iterdir())
+
+
+def compact(post: etcd_requests.Post, revision: int) -> bool:
+    """Discard what is older than a revision; returns whether there was something."""
+    try:
+        etcd_requests.compact(post, revision)
+    except MemberError as error:
+        if error.code == etcd_requests.OUT_OF_RANGE and "has been compacted" in str(error):
+            return False
+        raise
+    return True

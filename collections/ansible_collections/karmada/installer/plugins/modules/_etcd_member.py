@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Status of the member of etcd on a plain host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: _etcd_member
+short_description: "Inner step on a host: ask its member of etcd"
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Asks the member of etcd on this host, from this host and with the certificate of the member, so that the client port
+    need not be open to the machine that Ansible runs on.
+options:
+  state:
+    description:
+      - V(seen) tells the status of the member, whom it lists, and whether its data is there.
+      - V(hashed) tells the hash over its keys at O(revision).
+    type: str
+    choices: [seen, hashed]
+    default: seen
+  url:
+    description: The client URL of the member.
+    type: str
+    required: true
+  folder:
+    description: The folder with ca.crt, tls.crt and tls.key of the member.
+    type: str
+    required: true
+  data:
+    description: The folder with its data folders.
+    type: str
+    default: ""
+  revision:
+    description: The revision that V(hashed) is about.
+    type: int
+    default: 0
+attributes:
+  check_mode:
+    support: full
+    description: It never changes anything.
+  diff_mode:
+    support: none
+  platform:
+    support: full
+    platforms: posix
+    description: Linux with systemd.
+extends_documentation_fragment:
+  - ansible.builtin.action_common_attributes
+"""
+
+EXAMPLES = r"""
+- name: Ask the member of etcd on this host
+  karmada.installer._etcd_member:
+    url: https://192.0.2.11:2379
+    folder: /etc/karmada/prod/etcd/pki/server
+  become: true
+"""
+
+RETURN = r"""
+answer:
+  description: What the member told, in the plain form that is checked where Ansible runs.
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_member
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+
+
+def main() -> None:
+    """Run on the host."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "default": "seen", "choices": ["seen", "hashed"]},
+            "url": {"type": "str", "required": True},
+            "folder": {"type": "str", "required": True},
+            "data": {"type": "str", "default": ""},
+            "revision": {"type": "int", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        answer = _answer(System(), module.params)
+    except HostError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, answer=answer)
+
+
+def _answer(system: System, wanted: dict) -> dict:
+    if wanted["state"] == "hashed":
+        return etcd_member.hash_at(etcd_member.poster(system, wanted["url"], wanted["folder"]), wanted["revision"])
+    there = etcd_member.has_data(system, wanted["data"])
+    try:
+        found = etcd_member.look(etcd_member.poster(system, wanted["url"], wanted["folder"]))
+    except HostError as error:
+        # Before the first start it has no certificate, and after a lost disk none either.
+        found = {"message": str(error)}
+    return {**found, "data": there}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: etcd_member
+short_description: "Inner step: ask the member of etcd on a plain host how it is"
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Asks the member of etcd on a host, from that host and with the certificate of the member. So its client port need
+    not be open to the machine that Ansible runs on. The steps after it, such as M(karmada.installer.report), work with
+    the answer.
+  - >-
+    A host without the role etcd is left alone. A member that does not answer does not fail the task.
+extends_documentation_fragment:
+  - karmada.installer.host_attributes
+options:
+  state:
+    description:
+      - V(seen) asks for its status, and for the members that it lists.
+      - >-
+        V(hashed) asks for the hash over its keys at a revision that all members have, which those have told that were
+        seen. Large databases are left out, those above 2 GiB in karmada.installer.report, and those above 128 MiB in
+        other runs.
+    type: str
+    choices: [seen, hashed]
+    default: seen
+attributes:
+  check_mode:
+    description: It changes nothing anyway.
+  diff_mode:
+    support: none
+seealso:
+  - module: karmada.installer.report
+"""
+
+EXAMPLES = r"""
+- name: Ask the members of etcd
+  karmada.installer.etcd_member:
+  become: true
+  when: karmada_host is defined
+"""
+
+RETURN = r"""
+asked:
+  description: Whether there is a member, and it answered.
+  returned: always
+  type: bool
+  sample: true
+"""

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documentation of the action of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: etcd_members
+short_description: "Inner step: bring the members of etcd in pods to the number in the document, one at a time"
+version_added: 0.1.0
+author: karmada.installer contributors (@karmada)
+description:
+  - >-
+    Looks at the members, does the next safe step, and looks again, until they are those of the document. So a run that
+    was killed goes on where it stopped.
+  - >-
+    A new member comes without a vote, and gets it once it has nearly all of the log. A member whose volume is another
+    one than recorded has lost its data: it is removed, and a new one comes in its place. One that goes is the one with
+    the highest number; it gives up the lead before, and the API servers forget it before.
+  - >-
+    Nothing is done that would leave less than a majority of members healthy, nor while a member is not healthy that
+    does not go. Members that somebody else has added or removed are told, and nothing is changed.
+  - >-
+    Data is never deleted. A member that was added later keeps its data in a folder of its own, so that it never finds
+    what another one left.
+  - >-
+    Where the document names an external etcd, or etcd runs on plain hosts, there is nothing to do.
+extends_documentation_fragment:
+  - karmada.installer.attributes
+  - karmada.installer.deployment
+options:
+  state:
+    description:
+      - V(begun) puts on record which members begin the cluster, before the first of them starts.
+      - V(present) brings the members to those of the document.
+    type: str
+    choices: [begun, present]
+    default: present
+  replace:
+    description: >-
+      Names of members to replace although nothing proves that their data is lost. Usually given as
+      C(-e '{"etcd_replace": ["prod-etcd-1"]}').
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: Seconds to wait for each member.
+    type: int
+    default: 300
+attributes:
+  check_mode:
+    details: Tells which members would come, be replaced and go.
+  diff_mode:
+    support: none
+seealso:
+  - module: karmada.installer.etcd_rollout
+"""
+
+EXAMPLES = r"""
+- name: Bring the members to the number in the document
+  karmada.installer.etcd_members:
+"""
+
+RETURN = r"""
+changes:
+  description: The members that came and went. In check mode, those that would.
+  returned: success
+  type: list
+  elements: str
+  sample: [created EtcdMember prod-etcd-1]
+"""

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access to the members of an instance's etcd: by their pods, by their addresses, or as somebody else's."""
+
+from __future__ import annotations
+
+from ..components.table import ETCD, pod_components
+from ..kube.port_forward import ForwardedSocket, Forwarder
+from ..pki.files import certificate_files
+from ..run.run import Run
+from . import external
+from .client import EtcdClient
+
+#: Client certificate with which etcd answers requests.
+CLIENT_CERTIFICATE = "karmada-apiserver-etcd-client"
+_WHERE = "etcd's client certificate"
+
+
+def connect(run: Run) -> EtcdClient:
+    """Client of the members that there should be; those in pods are reached through the host cluster, ready or not."""
+    if external.is_named(run):
+        return external.connect(run)
+    files = certificate_files(CLIENT_CERTIFICATE, run.material)
+    pods = names(run)
+    if ETCD not in pod_components(run.spec):
+        return EtcdClient(list(pods), files, _WHERE)
+
+    def dial(url: str, timeout: float) -> ForwardedSocket:
+        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
+
+    return EtcdClient(list(pods), files, _WHERE, dial)
+
+
+def names(run: Run) -> dict[str, str]:
+    """Client URL → name of the member; of an external etcd nothing but its URLs is known."""
+    if external.is_named(run):
+        return {}
+    return {member.client_url: member.name for member in run.layout.etcd_members}
+
+
+def disks(run: Run) -> dict[str, bool]:
+    """Client URL of a member in pods → whether its data is there, as far as the host cluster can tell.
+
+    A claim that is bound has a volume, and a pod has what is in it. That the volume is the one that the member wrote to
+    is not known from that.
+    """
+    kind = "Pod" if run.state.etcd.storage == "emptyDir" else "PersistentVolumeClaim"
+    prefix = "" if kind == "Pod" else "data-"
+    found = {
+        each["metadata"]["name"]
+        for each in run.host_cluster.list("v1", kind, run.namespace)
+        if kind == "Pod" or (each.get("status") or {}).get("phase") == "Bound"
+    }
+    return {url: f"{prefix}{name}" in found for url, name in names(run).items()}

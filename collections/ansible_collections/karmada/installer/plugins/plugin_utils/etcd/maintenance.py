@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps by which the databases of etcd's members get room. No I/O.
+
+One step at a time, each by a new look: compact, defragment a member, the leader last, clear the alarm. A member answers
+nobody while it is defragmented, so it is done to one only while all are well.
+
+**Compaction** goes to the current revision, and only where a member is due. An API server compacts by itself every five
+minutes, to the revision of five minutes before (``k8s.io/apiserver/pkg/storage/etcd3/compact.go``): who reads older
+revisions, such as the next page of a list, is told that they have expired and begins anew, which every client of
+Kubernetes must be able to. Ours does the same for the last five minutes. The next one of the API server is refused with
+"required revision has been compacted", which it logs and goes on from. Its mark is a key that it writes; a full etcd
+takes no such write, so there nobody but us compacts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ..problems import Problem, Reason
+from .health import Seen, assess
+
+COMPACT, DEFRAGMENT, DISARM = "compact", "defragment", "disarm"
+NOSPACE = "NOSPACE"
+#: Share of the quota below which a database has room again.
+_ROOM = 0.95
+#: What etcd's health may lack, because this makes it whole again.
+_MENDED = frozenset({"Alarm"})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Size of a database, in bytes, and share of free space in it, in percent, from which on it is defragmented."""
+
+    size: int
+    free_percent: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """Next step. ``member`` is its name; a compaction is asked of it for all, up to ``revision``."""
+
+    kind: str
+    member: str
+    revision: int = 0
+    #: IDs of members whose alarm is to be cleared
+    identities: tuple[str, ...] = ()
+
+
+def is_due(seen: Seen, limits: Limits) -> bool:
+    """Return whether the member's database is large enough and has enough free space to be worth it."""
+    size = seen.status.db_size
+    free = size - seen.status.db_size_in_use
+    return size >= limits.size and size > 0 and free * 100 >= limits.free_percent * size
+
+
+def next_step(
+    seen: Sequence[Seen], limits: Limits, *, compacted: bool = False, defragmented: Collection[str] = ()
+) -> Step | None:
+    """Next step, or None if there is nothing to do.
+
+    ``compacted`` and ``defragmented`` (names) are what this run has done: a member is not defragmented twice. Raises
+    nothing; whether the members may be touched at all is for ``refusal`` to say.
+    """
+    full = _is_full(seen)
+    due = [each for each in seen if each.name not in defragmented and (full or is_due(each, limits))]
+    if due and not compacted:
+        return Step(COMPACT, _leader_last(seen)[-1].name, max(each.status.revision for each in seen))
+    if due:
+        return Step(DEFRAGMENT, _leader_last(due)[0].name)
+    if full and _has_room(seen):
+        identities = tuple(sorted({each.status.member_id for each in seen if NOSPACE in each.status.alarms}))
+        return Step(DISARM, _leader_last(seen)[0].name, identities=identities)
+    return None
+
+
+def order(seen: Sequence[Seen], limits: Limits) -> list[str]:
+    """Names of the members that are to be defragmented, in this order, as far as is known before."""
+    full = _is_full(seen)
+    return [each.name for each in _leader_last(seen) if full or is_due(each, limits)]
+
+
+def refusal(seen: Sequence[Seen], name: str) -> Problem | None:
+    """Reason why no member may be touched now; None if all are well, a lack of space apart."""
+    found = assess(seen)
+    alarms = {alarm for each in seen for alarm in each.status.alarms}
+    if found.good or (found.reason in _MENDED and alarms == {NOSPACE} and _only_alarms(seen)):
+        return None
+    return Problem(
+        f"etcd is not well: {found.message}",
+        f"etcd of {name}",
+        "mend that first: a member answers nobody while its database is defragmented",
+        reason=Reason.ETCD_UNHEALTHY,
+    )
+
+
+def no_room(seen: Sequence[Seen], name: str) -> Problem | None:
+    """Problem of an etcd that is still full when everything was done."""
+    if not _is_full(seen):
+        return None
+    full = [
+        f"{each.name} {each.status.db_size // 1024**2} of {each.status.db_quota // 1024**2} MiB"
+        for each in seen
+        if each.status.db_quota
+    ]
+    return Problem(
+        f"it is full of what is in use, and takes no writes: {', '.join(full)}",
+        f"etcd of {name}",
+        "raise spec.components.etcd.local.extraArgs quota-backend-bytes, install, and run this again",
+        reason=Reason.ETCD_NEARLY_FULL,
+    )
+
+
+def _only_alarms(seen: Sequence[Seen]) -> bool:
+    """Return whether nothing is wrong beside the alarm: all but that is assessed as if it were not raised."""
+    calm = [
+        replace(each, status=replace(each.status, alarms=(), healthy=each.status.healthy or bool(each.status.alarms)))
+        for each in seen
+    ]
+    return bool(assess(calm).good)
+
+
+def _is_full(seen: Sequence[Seen]) -> bool:
+    return any(NOSPACE in each.status.alarms for each in seen)
+
+
+def _has_room(seen: Sequence[Seen]) -> bool:
+    return all(each.status.db_size < _ROOM * each.status.db_quota for each in seen if each.status.db_quota)
+
+
+def _leader_last(seen: Sequence[Seen]) -> list[Seen]:
+    return sorted(seen, key=lambda each: each.status.leader)

@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd in pods, brought to those of the document: look, do the next safe step (``plan``), look again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+
+from ..api_object import Object
+from ..components.state import EtcdMemberState, EtcdState
+from ..components.table import ETCD, KARMADA_APISERVER, pod_components
+from ..components.types import settings_of
+from ..kube.apply import Change
+from ..kube.objects import Ref
+from ..kube.port_forward import ForwardedSocket, Forwarder
+from ..kube.progress import Progress
+from ..kube.readiness import reason_not_ready
+from ..kube.wait import wait_until
+from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files
+from ..problems import Problem, ProblemsError, Reason
+from ..render import cluster_layout, etcd_nodes
+from ..run.run import Run
+from . import plan_types as steps
+from .client import EndpointStatus, EtcdClient, EtcdError
+from .plan import next_step
+
+#: Pause between two looks while something is waited for.
+LOOK_SECONDS = 0.3
+#: Answers after which the same request may succeed a little later: a learner that is behind, members that have changed
+#: five seconds ago (``strict-reconfig-check``), an election.
+_LATER = frozenset({etcd_requests.FAILED_PRECONDITION, etcd_requests.UNAVAILABLE, etcd_requests.DEADLINE_EXCEEDED})
+
+
+def client(run: Run) -> EtcdClient:
+    """Client of the members in pods, each through the host cluster, whether its pod is ready or not."""
+    pods = {member.client_url: member.name for member in run.layout.etcd_members}
+
+    def dial(url: str, timeout: float) -> ForwardedSocket:
+        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
+
+    return EtcdClient(list(pods), certificate_files(ETCD_CLIENT_CERTIFICATE, run.material), "etcd's client", dial)
+
+
+def are_ours(run: Run) -> bool:
+    """Return whether members of etcd are pods of this control plane."""
+    return ETCD in pod_components(run.spec)
+
+
+# -- before the bootstrap has ended ------------------------------------------------------------------------------------
+
+
+def begin(run: Run) -> None:
+    """Before the first members start: have the record say which they are. Raises ProblemsError if others have begun.
+
+    Once a StatefulSet is there, members may have begun a cluster of that size, and another size is a change of it.
+    """
+    stored = run.stored_state
+    if not are_ours(run) or stored is None or stored.etcd.bootstrapped or run.check:
+        return
+    begun, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
+    if not begun or begun == wanted:
+        return
+    if run.host_cluster.get(*run.workload(ETCD.name)):
+        raise ProblemsError(_begun_with(len(begun)))
+    with run.writing("choose the members of etcd"):
+        records = tuple(EtcdMemberState(name) for name in wanted)
+        run.save(replace(run.state, etcd=replace(run.state.etcd, members=records)))
+    run.go_on_with(run.state)
+
+
+def _begun_with(count: int) -> Problem:
+    return Problem(
+        f"etcd was begun with {count} member{'' if count == 1 else 's'}, which have not been healthy together yet",
+        f"{steps.MEMBERS_FIELD}",
+        f"set it to {count} until the installation has come to its end, or uninstall",
+        reason=Reason.ETCD_MAJORITY_AT_RISK,
+    )
+
+
+# -- what is seen ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Look:
+    """Members as they were seen, with what is asked and what they run on."""
+
+    seen: steps.Seen
+    client: EtcdClient
+    #: name of a member → its pod, and the UID of what holds its data
+    pods: Mapping[str, Object]
+    volumes: Mapping[str, str]
+    #: ID → status
+    status: Mapping[str, EndpointStatus]
+
+    def url(self, name: str) -> str:
+        """URL of a member for clients."""
+        return self.client.urls[self.names.index(name)]
+
+    #: names of the members in the order of the client's URLs
+    names: Sequence[str] = ()
+
+
+def look(run: Run) -> Look:
+    """Members as etcd lists them, as each answers, and as their pods are."""
+    etcd, asked = run.state.etcd, client(run)
+    found = asked.status() if asked.urls else []
+    listed = _listed(asked, found)
+    status = {each.member_id: each for each in found if each.member_id}
+    labels = run.instance.pod_selector(ETCD.name)
+    pods = {each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)}
+    volumes = _volumes(run, pods)
+    names = [each.name for each in run.layout.etcd_members]
+    members = None if listed is None else tuple(_member(each, status.get(each.id)) for each in listed.members)
+    healthy = {each.id for each in members or () if each.healthy}
+    every = {*names, *(each.name for each in etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
+    seen = steps.Seen(
+        members=members,
+        known=tuple(_known(each, volumes, healthy, listed) for each in etcd.members),
+        peer_urls={name: cluster_layout.etcd_pod(run.instance, name).peer_url for name in every},
+        clients=_clients(run),
+        answering=frozenset(name for name, each in zip(names, found, strict=True) if each.cause is None),
+    )
+    return Look(seen, asked, pods, volumes, status, names)
+
+
+def _listed(asked: EtcdClient, found: Sequence[EndpointStatus]) -> etcd_requests.Members | None:
+    """Members as a majority knows them; None if there is none."""
+    for each in found:
+        if each.healthy or each.alarms:
+            try:
+                return asked.at(each.url).members()
+            except EtcdError:
+                continue
+    return None
+
+
+def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> steps.Member:
+    return steps.Member(
+        id=listed.id,
+        name=listed.name,
+        peer_url=next(iter(listed.peer_urls), ""),
+        learner=listed.learner,
+        healthy=bool(status and status.healthy),
+        leader=bool(status and status.leader),
+        index=status.index if status else 0,
+        message=status.message if status else "it does not answer",
+    )
+
+
+def _known(
+    record: EtcdMemberState, volumes: Mapping[str, str], healthy: Collection[str], listed: etcd_requests.Members | None
+) -> steps.Known:
+    """Member on record. Its data is lost if its volume is another one than recorded, unless it works with that."""
+    now = volumes.get(record.name)
+    lost = record.lost
+    if not lost and record.volume and now and now != record.volume and record.id not in healthy:
+        lost = "its volume is another one than it had"
+    # Without an ID it is one that is to come, or of the first ones, which are known by their names.
+    identity = record.id
+    if not identity and not record.coming and listed:
+        identity = next((each.id for each in listed.members if each.name == record.name), "")
+    return steps.Known(record.name, identity, leaving=record.leaving, lost=lost)
+
+
+def _volumes(run: Run, pods: Mapping[str, Object]) -> dict[str, str]:
+    """UID of what holds the data of each member: of its claim, or of the pod itself."""
+    if run.state.etcd.storage == "emptyDir":
+        return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+    labels = run.instance.pod_selector(ETCD.name)
+    claims = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace, labels=labels)
+    data = [each for each in claims if each["metadata"]["name"].startswith("data-")]
+    return {each["metadata"]["name"].removeprefix("data-"): each["metadata"]["uid"] for each in data}
+
+
+def _clients(run: Run) -> frozenset[str]:
+    """Names of the members that the API server connects to now; the other clients are changed together with it."""
+    live = run.host_cluster.get(*run.workload(KARMADA_APISERVER.name))
+    if not live:
+        return frozenset()
+    container = live["spec"]["template"]["spec"]["containers"][0]
+    flags = [*container.get("command", ()), *container.get("args", ())]
+    urls = next((flag.partition("=")[2] for flag in flags if flag.startswith("--etcd-servers=")), "").split(",")
+    every = {*(each.name for each in run.state.etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
+    return frozenset(name for name in every if cluster_layout.etcd_pod(run.instance, name).client_url in urls)
+
+
+# -- before the first change -------------------------------------------------------------------------------------------
+
+
+def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> list[Problem]:
+    """Reasons why the members cannot be brought to those of the document, as far as they can be known before.
+
+    ``confirmed`` is the smaller number that the user has asked for by name; ``replace_names`` are the members to
+    replace without a proof of loss.
+    """
+    stored = run.stored_state
+    if not are_ours(run) or stored is None:
+        return []
+    known, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
+    found = [
+        Problem(
+            f"there is no member {name} of etcd; there are: {', '.join(known)}",
+            "etcd_replace",
+            "name one of these",
+            reason=Reason.INVALID_ARGUMENT,
+        )
+        for name in sorted(set(replace_names) - set(known))
+    ]
+    if not stored.etcd.bootstrapped or (known == wanted and not replace_names):
+        return found
+    if len(wanted) < len(known) and confirmed != len(wanted):
+        found.append(
+            Problem(
+                f"etcd has {len(known)} members and would have {len(wanted)}",
+                steps.MEMBERS_FIELD,
+                f"if that is what you want, say the number: -e etcd_confirm_members={len(wanted)}",
+                reason=Reason.CONFIRMATION_REQUIRED,
+            )
+        )
+    found += _without_node(run, wanted)
+    seen = look(run).seen
+    step = next_step(seen, wanted, _ids(seen, replace_names))
+    return [*found, *([_problem(step)] if isinstance(step, steps.Refusal) else [])]
+
+
+def _without_node(run: Run, wanted: Sequence[str]) -> list[Problem]:
+    """Problem if there are fewer nodes with room than members to come, with data in directories of nodes."""
+    etcd = run.state.etcd
+    if etcd.storage != "hostPath":
+        return []
+    lacking, free = len(wanted) - len(etcd.nodes), _free_nodes(run, etcd)
+    if lacking <= len(free):
+        return []
+    return [
+        Problem(
+            f"{lacking} more members of etcd with hostPath need as many more nodes, and {len(free)} nodes without a "
+            "member can have one",
+            steps.MEMBERS_FIELD,
+            "add nodes, tolerate their taints, or ask for fewer members",
+            reason=Reason.INSUFFICIENT_RESOURCES,
+        )
+    ]
+
+
+def _free_nodes(run: Run, etcd: EtcdState) -> list[str]:
+    settings = settings_of(ETCD, run.spec)
+    return [each for each in etcd_nodes.fit(run.host_cluster.list("v1", "Node"), settings) if each not in etcd.nodes]
+
+
+def _ids(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
+    """IDs of the members of these names that have a vote: one that is still coming is none that was asked for."""
+    learners = {each.id for each in seen.members or () if each.learner}
+    return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in learners)
+
+
+def _problem(refusal: steps.Refusal) -> Problem:
+    return Problem(refusal.what, refusal.where, refusal.remedy, reason=refusal.reason)
+
+
+# -- what is done ------------------------------------------------------------------------------------------------------
+
+
+def bring_about(run: Run, timeout: float, replace_names: Collection[str] = ()) -> list[Change]:
+    """Bring the members to those of the document; returns the changes, made or, in check mode, predicted.
+
+    ``timeout`` is in seconds, for each member. Raises ProblemsError if there is no safe step, or if one does not come
+    to its end.
+    """
+    if not are_ours(run) or not run.state.etcd.bootstrapped:
+        return []
+    if run.check:
+        return _predicted(run, replace_names)
+    return _Change(run, timeout, replace_names).made()
+
+
+def note(run: Run) -> None:
+    """Put the IDs and volumes of the first members on record, once they are healthy. Raises LockLost."""
+    if are_ours(run):
+        _complete_records(run, look(run))
+
+
+def _predicted(run: Run, replace_names: Collection[str]) -> list[Change]:
+    known, wanted = [each.name for each in run.state.etcd.members], cluster_layout.etcd_pod_names(run.instance)
+    return [
+        *(_change(name, "created") for name in wanted if name not in known),
+        *(_change(name, "changed") for name in wanted if name in replace_names and name in known),
+        *(_change(name, "deleted") for name in known if name not in wanted),
+    ]
+
+
+def _change(name: str, action: str) -> Change:
+    return Change(Ref("etcd", "EtcdMember", name), action)  # type: ignore[arg-type]
+
+
+@dataclass
+class _Change:
+    """One run's way from the members that there are to those of the document."""
+
+    run: Run
+    timeout: float
+    replace_names: Collection[str]
+    changes: list[Change] = field(default_factory=list)
+    started: set[str] = field(default_factory=set)
+
+    def made(self) -> list[Change]:
+        """Do one step after the other until there is none."""
+        wanted = cluster_layout.etcd_pod_names(self.run.instance)
+        _complete_records(self.run, look(self.run))
+        replace_ids: frozenset[str] | None = None
+        began, progress = time.monotonic(), self._progress()
+        while True:
+            self.look = look(self.run)
+            replace_ids = _ids(self.look.seen, self.replace_names) if replace_ids is None else replace_ids
+            step = next_step(self.look.seen, wanted, replace_ids)
+            if step is None:
+                return self.changes
+            if isinstance(step, steps.Refusal):
+                raise ProblemsError(_problem(step), consequence="etcd goes on with the members that it has")
+            reason = self._do(step)
+            if not reason:
+                began, progress = time.monotonic(), self._progress()
+            elif time.monotonic() - began > self.timeout:
+                raise ProblemsError(self._not_in_time(reason), consequence="run it again to go on from here")
+            else:
+                progress.tell(f"etcd: {reason}", time.monotonic())
+                time.sleep(LOOK_SECONDS)
+
+    def _progress(self) -> Progress:
+        return Progress(self.run.say, time.monotonic(), self.timeout)
+
+    def _not_in_time(self, reason: str) -> Problem:
+        pods = [self.look.pods[each.name] for each in self.run.state.etcd.members if each.name in self.look.pods]
+        ill = [f"{each['metadata']['name']}: {why}" for each in pods if (why := reason_not_ready(each))]
+        told = "; ".join([f"{reason} (after {self.timeout:.0f} s)", *ill])
+        return Problem(told, "etcd", "see why, and run the playbook again", reason=Reason.NOT_READY_IN_TIME)
+
+    def _do(self, step: steps.Step) -> str:
+        """Do a step; returns what has to be waited for before it can be done, or has come to its end."""
+        try:
+            match step:
+                case steps.Wait(reason):
+                    return reason
+                case steps.Start(name, identity):
+                    return self._start(name, identity)
+                case steps.ClientsFollow():
+                    self._clients_follow()
+                case steps.Stop(name):
+                    self._stop(name)
+                case steps.Add(name):
+                    self._add(name)
+                case _:
+                    self._ask_or_note(step)
+        except EtcdError as error:
+            if error.code not in _LATER:
+                raise ProblemsError(
+                    Problem(str(error), "etcd", "see its log", reason=Reason.ETCD_REFUSES),
+                    consequence="etcd goes on with the members that it has",
+                ) from None
+            return str(error)
+        return ""
+
+    def _ask_or_note(self, step: steps.Step) -> None:
+        """Steps that are one request to etcd, or one change of the record."""
+        match step:
+            case steps.Decide(name):
+                self._decide(name)
+            case steps.Adopt(name, identity):
+                with self.run.writing(f"note the new member {name} of etcd"):
+                    self._added(name, identity)
+            case steps.Promote(name, identity):
+                with self.run.writing(f"give the member {name} of etcd its vote"):
+                    self.look.client.promote(identity)
+                self._note_volume(name)
+                self.changes.append(_change(name, "created"))
+                self.run.say(f"etcd: {name} has its vote")
+            case steps.MoveLeader(leader, to, identity):
+                with self.run.writing(f"have {to} lead etcd"):
+                    self.look.client.at(self.look.url(leader)).move_leader(identity)
+                self.run.say(f"etcd: {to} leads in place of {leader}")
+            case steps.Leave(name, lost):
+                with self.run.writing(f"decide to remove the member {name} of etcd"):
+                    self._save_record(replace(self._record(name), leaving=True, lost=lost))
+            case steps.Remove(name, identity):
+                with self.run.writing(f"remove the member {name} of etcd"):
+                    self._of_others(name).remove(identity)
+                self.changes.append(_change(name, "deleted"))
+                self.run.say(f"etcd: {name} is no member any more")
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _decide(self, name: str) -> None:
+        run, etcd = self.run, self.run.state.etcd
+        with run.writing(f"decide to add a member {name} to etcd"):
+            etcd = run.state.etcd
+            ordinal = int(name.rpartition("-")[2])
+            if etcd.storage == "hostPath" and ordinal >= len(etcd.nodes):
+                if problem := _without_node(run, cluster_layout.etcd_pod_names(run.instance)):
+                    raise ProblemsError(problem)
+                etcd = replace(etcd, nodes=(*etcd.nodes, _free_nodes(run, etcd)[0]))
+            _save(run, etcd.with_member(EtcdMemberState(name, coming=True)))
+
+    def _add(self, name: str) -> None:
+        self.run.say(f"etcd: adding {name}")
+        with self.run.writing(f"add a member {name} to etcd"):
+            answer = self.look.client.add_learner(self.look.seen.peer_urls[name])
+            self._added(name, answer.added, answer)
+
+    def _added(self, name: str, identity: str, answer: etcd_requests.Members | None = None) -> None:
+        """Put a member that was added on record, with what it starts with."""
+        listed = (answer or _listed_now(self.look)).members
+        # An added one has no name before it starts.
+        known = {each.peer_urls[0]: each.name or name for each in listed if each.peer_urls}
+        initial = ",".join(f"{member}={url}" for url, member in known.items())
+        former = (self.look.pods.get(name) or {"metadata": {}})["metadata"].get("uid", "")
+        self._save_record(EtcdMemberState(name, identity, added=True, initial_cluster=initial, former=former))
+
+    def _start(self, name: str, identity: str) -> str:
+        """Start the pod of a member that was added, in place of one that ran under its name before."""
+        if identity not in self.started:
+            # Its configuration is there before its pod: a kubelet looks for what it lacks a minute later.
+            self.changes += self._apply_etcd(f"configure the member {name} of etcd", without="StatefulSet")
+            self.changes += self._apply_etcd(f"start the member {name} of etcd")
+            self.started.add(identity)
+        pod, record = self.look.pods.get(name), self._record(name)
+        if pod and record.former and pod["metadata"]["uid"] == record.former:
+            with self.run.writing(f"start the member {name} of etcd anew"):
+                self.run.host_cluster.delete("v1", "Pod", name, self.run.namespace, uid=record.former)
+            return f"member {name} is started anew"
+        return f"member {name} has not started yet" + (f": {why}" if pod and (why := reason_not_ready(pod)) else "")
+
+    def _stop(self, name: str) -> None:
+        with self.run.writing(f"stop what ran as the member {name} of etcd"):
+            _save(self.run, self.run.state.etcd.without_member(name))
+        self.changes += self._apply_etcd(f"stop what ran as the member {name} of etcd")
+
+    def _clients_follow(self) -> None:
+        """Have everything that connects to etcd connect to the members that stay."""
+        run = self.run
+        names = [
+            each.name
+            for each in pod_components(run.spec)
+            if any(call.component == ETCD.name for call in each.calls) and each is not ETCD
+        ]
+        there = [name for name in names if run.host_cluster.get(*run.workload(name))]
+        run.say("etcd: its clients connect to the members that stay")
+        self.changes += _real(run.apply_to_host_cluster("have etcd's clients follow", lambda: run.workloads(there)))
+        wait_until(run.host_cluster, [run.workload(name) for name in there], timeout=self.timeout, progress=run.say)
+
+    def _apply_etcd(self, step: str, without: str = "") -> list[Change]:
+        def objects() -> list[Object]:
+            return [each for each in self.run.workloads([ETCD.name]) if each["kind"] != without]
+
+        return _real(self.run.apply_to_host_cluster(step, objects))
+
+    def _of_others(self, name: str) -> EtcdClient:
+        """Client of a healthy member other than this one."""
+        for other, url in zip(self.look.names, self.look.client.urls, strict=True):
+            status = next((each for each in self.look.status.values() if each.url == url), None)
+            if other != name and status and status.healthy:
+                return self.look.client.at(url)
+        return self.look.client
+
+    # -- the record ------------------------------------------------------------------------------------------------
+
+    def _record(self, name: str) -> EtcdMemberState:
+        return self.run.state.etcd.member(name) or EtcdMemberState(name)
+
+    def _save_record(self, record: EtcdMemberState) -> None:
+        _save(self.run, self.run.state.etcd.with_member(record))
+
+    def _note_volume(self, name: str) -> None:
+        with self.run.writing(f"note the volume of the member {name} of etcd"):
+            volume = look(self.run).volumes.get(name, "")
+            self._save_record(replace(self._record(name), volume=volume, former=""))
+
+
+def _complete_records(run: Run, looked: Look) -> None:
+    """Put IDs and volumes on record that are not there yet: of the first members, and of earlier versions."""
+    etcd, listed = run.state.etcd, looked.seen.members or ()
+    ids = {each.name: each.id for each in looked.seen.known}
+    healthy = {each.id for each in listed if each.healthy}
+    voters = {each.id for each in listed if not each.learner}
+    first = [each.name for each in etcd.members if not each.added and not each.coming]
+    initial = ",".join(f"{name}={looked.seen.peer_urls[name]}" for name in first)
+
+    def completed(record: EtcdMemberState) -> EtcdMemberState:
+        identity = record.id or (ids.get(record.name, "") if not record.coming else "")
+        # A member that works with another volume than recorded has its data there.
+        volume = looked.volumes.get(record.name, record.volume) if identity in healthy else record.volume
+        born = record.initial_cluster or (initial if identity and not record.added else "")
+        former = "" if identity in healthy & voters else record.former
+        return replace(record, id=identity, volume=volume, initial_cluster=born, former=former)
+
+    if tuple(map(completed, etcd.members)) != tuple(etcd.members):
+        with run.writing("note the members of etcd"):
+            _save(run, replace(run.state.etcd, members=tuple(map(completed, run.state.etcd.members))))
+
+
+def _save(run: Run, etcd: EtcdState) -> None:
+    """Store it, and render by it from now on."""
+    run.save(replace(run.state, etcd=etcd))
+    run.go_on_with(run.state)
+
+
+def _listed_now(seen: Look) -> etcd_requests.Members:
+    return seen.client.members()
+
+
+def _real(changes: Sequence[Change]) -> list[Change]:
+    return [change for change in changes if change.action != "unchanged"]

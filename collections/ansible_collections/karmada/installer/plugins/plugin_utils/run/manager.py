@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Object that manages an instance, and whether a run may work on what another one manages.
+
+An instance is managed by the KarmadaDeployment object from which its last run started, if that was an object: the state
+records it when the journal opens. A run from a file is refused as long as that object exists and is not paused, and a
+run from another object as long as it exists. Preflight asks first. The journal asks again under the lock, because two
+runs may have passed preflight side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..components.state import Manager, State
+from ..document.manifest import API_VERSION, GROUP, KIND
+from ..kube.cluster import Cluster
+from ..kube.errors import ApiError, Forbidden
+from ..problems import Problem, ProblemsError, Reason
+
+if TYPE_CHECKING:
+    from .run import Run
+
+#: Variable by which a run confirms that an object manages the instance no more.
+CONFIRMATION = "karmada_confirm_manager"
+#: Annotation with which nothing is done for an object.
+PAUSED = f"{GROUP}/paused"
+#: Label that keeps the instance when its object is deleted.
+KEEP_LABEL = f"{GROUP}/disable-cascading-deletion"
+#: Seconds for which a cluster that does not answer is asked again.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``problems`` keep the run from writing; ``manager`` is recorded if there are none."""
+
+    manager: Manager
+    problems: tuple[Problem, ...] = ()
+
+
+def is_new(run: Run, state: State) -> bool:
+    """Return whether a run from an object has to record that this object manages the instance."""
+    return run.connection.object_uid is not None and state.manager != _own(run, state.manager)
+
+
+def recorded(run: Run, state: State) -> Manager:
+    """Manager to record when this run opens the journal. Raises ProblemsError if another one manages the instance."""
+    found = verdict(run, state)
+    if found.problems:
+        raise ProblemsError(found.problems)
+    return found.manager
+
+
+def verdict(run: Run, state: State | None) -> Verdict:
+    """Verdict on this run by the object that the state names, which is looked at only if it is not the run's own."""
+    before = state.manager if state else Manager()
+    ours = _own(run, before)
+    if before.uid in ("", ours.uid):
+        return Verdict(ours)
+    if run.confirmed_manager == before.uid:
+        return Verdict(ours)
+    try:
+        home = _home(run)
+        live = home.with_patience(retry_seconds=PATIENCE).get(API_VERSION, KIND, before.name, before.namespace)
+        here = before.cluster in ("", _uid_of(home))
+    except (ApiError, ProblemsError) as error:
+        return Verdict(before, (_unknown(run, before, "; ".join(str(each).rstrip(".") for each in error.problems)),))
+    uid = live["metadata"]["uid"] if live else ""
+    if live and (uid == before.uid or (here and uid != ours.uid)):
+        paused = (live["metadata"].get("annotations") or {}).get(PAUSED) == "true"
+        # It goes on with the instance when the pause is over, so it stays on record.
+        return Verdict(before, () if paused and not ours.uid else (_managed(run, before, ours),))
+    if not here:
+        return Verdict(before, (_unknown(run, before, f"{home.access.server} is another cluster"),))
+    # It is gone: nothing else can have its name, not even the object of this run.
+    return Verdict(ours)
+
+
+def _own(run: Run, before: Manager) -> Manager:
+    """Object from which this run has its document; empty if it has a file."""
+    uid, metadata = run.connection.object_uid, run.deployment["metadata"]
+    if uid is None:
+        return Manager()
+    found = Manager(metadata["namespace"], metadata["name"], uid, _uid_of(_home(run)))
+    # An account that may not read it does not make it unknown.
+    return replace(found, cluster=before.cluster) if before.uid == uid and not found.cluster else found
+
+
+def _home(run: Run) -> Cluster:
+    """Cluster that has the object of this run, or that its inventory source names."""
+    settings = run.spec.host_cluster
+    return run.host_cluster if run.place.in_pods and not (settings.secret or settings.context) else run.home
+
+
+def _uid_of(cluster: Cluster) -> str:
+    """UID of the namespace kube-system; empty if the account may not read it."""
+    try:
+        found = cluster.get("v1", "Namespace", "kube-system")
+    except Forbidden:
+        return ""
+    return str(found["metadata"]["uid"]) if found else ""
+
+
+def _managed(run: Run, manager: Manager, ours: Manager) -> Problem:
+    which, source = ("one of the two", f"the object {ours.namespace}/{ours.name}") if ours.uid else ("it", "a file")
+    delete = f"delete {which} with the label {KEEP_LABEL}=true, which keeps the control plane"
+    pause = f"kubectl annotate kmd --namespace {manager.namespace} {manager.name} {PAUSED}=true"
+    by_file = f"Change that object instead, pause it before a run from a file ({pause}), or {delete}"
+    return Problem(
+        what=f"{manager} manages it, and the document of this run is {source}",
+        where=f"control plane {run.name}",
+        remedy=f"An instance has one object: {delete}" if ours.uid else by_file,
+        reason=Reason.MANAGED_BY_OBJECT,
+    )
+
+
+def _unknown(run: Run, manager: Manager, why: str) -> Problem:
+    of_cluster = f" of the cluster {manager.cluster}" if manager.cluster else ""
+    return Problem(
+        what=f"{manager}{of_cluster} manages it by the installer's state, and whether that is still there cannot be "
+        f"seen: {why}",
+        where=f"control plane {run.name}",
+        remedy="Name a kubeconfig in the inventory source that may read that object. If it certainly is gone, say so "
+        f"with its UID: -e {CONFIRMATION}={manager.uid}",
+        reason=Reason.MANAGED_BY_OBJECT,
+    )

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_member
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_member import MemberError
+from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
+
+STATUS = {
+    "header": {"cluster_id": "10", "member_id": "255", "revision": "40", "raft_term": "2"},
+    "version": "3.6.16",
+    "dbSize": "4096",
+    "dbSizeInUse": "2048",
+    "dbSizeQuota": "8192",
+    "leader": "255",
+    "raftIndex": "77",
+}
+MEMBERS = {
+    "header": {"cluster_id": "10"},
+    "members": [{"ID": "255", "name": "h1", "peerURLs": ["https://h1:2380"], "clientURLs": ["https://[::1]:2379"]}],
+}
+ANSWERS = {
+    "/v3/maintenance/status": STATUS,
+    "/v3/cluster/member/list": MEMBERS,
+    "/v3/maintenance/hashkv": {"hash": 4294967295, "hash_revision": "40"},
+}
+
+
+def post(path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    del body, seconds
+    return ANSWERS[path]
+
+
+def refusing(code: int, message: str) -> Any:
+    def refused(*_: Any) -> dict[str, Any]:
+        raise MemberError(f"it answers: {message}", code)
+
+    return refused
+
+
+def refusal(answer: dict[str, Any]) -> str:
+    return host_answer.of_module("_etcd_member", {}, {"changed": False, "answer": answer}).refusal
+
+
+def test_what_a_member_tells_arrives_as_it_was_told() -> None:
+    answer = {**etcd_member.look(post), "data": True, **etcd_member.hash_at(post, 40)}
+    assert refusal(answer) == ""
+    seen = on_hosts._seen("h1", "https://h1:2379", answer, "")
+    assert (seen.status.healthy, seen.status.leader, seen.status.version) == (True, True, "3.6.16")
+    assert (seen.status.db_size, seen.status.db_size_in_use, seen.status.db_quota) == (4096, 2048, 8192)
+    assert (seen.status.index, seen.status.revision, seen.status.member_id) == (77, 40, "ff")
+    assert seen.known is not None
+    assert [(each.id, each.name) for each in seen.known.members] == [("ff", "h1")]
+    assert seen.hash is not None
+    assert (seen.hash.revision, seen.hash.value) == (40, 4294967295)
+    assert seen.disk is True
+
+
+def test_a_member_that_does_not_answer_is_told_with_its_reason() -> None:
+    answer = etcd_member.look(refusing(0, "connection refused"))
+    assert answer == {"message": "it answers: connection refused"}
+    seen = on_hosts._seen("h1", "https://h1:2379", {**answer, "data": False}, "")
+    assert (seen.answers, seen.status.cause, seen.disk) == (False, Cause.WRONG, False)
+    assert "connection refused" in seen.status.message
+    assert on_hosts._seen("h1", "https://h1:2379", {}, "no route to host").status.message == "no route to host"
+
+
+def test_a_compaction_that_somebody_else_has_done_changes_nothing() -> None:
+    done = "etcdserver: mvcc: required revision has been compacted"
+    assert etcd_member.compact(refusing(11, done), 5) is False
+    with pytest.raises(MemberError):
+        etcd_member.compact(refusing(11, "required revision is a future revision"), 5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": {**etcd_member.look(post)["status"], "version": "<script>"}},
+        {"status": {**etcd_member.look(post)["status"], "dbSize": "-1"}},
+        {"status": {**etcd_member.look(post)["status"], "dbSize": "9" * 21}},
+        {"status": {}},
+        {"message": "x" * 2000},
+        {"message": "\u001b[2J"},
+        {"hash": {"revision": 1, "value": 2**32}},
+        {"known": {"cluster_id": "zz", "members": []}},
+        {
+            "known": {
+                "cluster_id": "a",
+                "members": [{"id": "a", "name": "", "peer_urls": ["ftp://x"], "client_urls": [], "learner": False}],
+            }
+        },
+    ],
+)
+def test_another_form_of_answer_is_refused(wrong: dict[str, Any]) -> None:
+    assert refusal(wrong) != ""
+
+
+def test_data_is_there_with_its_log(tmp_path: Path) -> None:
+    system = System(tmp_path)
+    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd")
+    (tmp_path / "var/lib/karmada/prod/etcd/gen-1/member/snap").mkdir(parents=True)
+    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd")
+    (tmp_path / "var/lib/karmada/prod/etcd/gen-1/member/wal").mkdir()
+    assert etcd_member.has_data(system, "/var/lib/karmada/prod/etcd")
+
+
+def test_a_certificate_that_is_gone_is_told(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="cannot be used"):
+        etcd_member.poster(System(tmp_path), "https://127.0.0.1:2379", "/etc/karmada/prod/etcd/pki/server")

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd in pods come, go and are replaced, wherever a run is killed, and nobody loses a majority."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import (
+    EtcdMemberState,
+    EtcdState,
+    State,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import (
+    NAMESPACE,
+    FakeEtcdClient,
+    Killed,
+    PodsOfEtcd,
+    peer_url,
+)
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
+
+#: Seconds for a step; only one that never comes to its end takes them.
+TIMEOUT = 120
+
+
+@pytest.fixture(autouse=True)
+def _without_lease_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
+    monkeypatch.setattr(members, "LOOK_SECONDS", 0.0)
+    # Certificates are of the whole test, as they are stored by a step of their own.
+    issue = InPods.issued
+    issued: dict[str, Any] = {}
+    monkeypatch.setattr(InPods, "issued", lambda place, seen: issued.setdefault("once", issue(place, seen)))
+    monkeypatch.setattr(members, "wait_until", lambda *_, **__: None)
+    monkeypatch.setattr(
+        members,
+        "client",
+        lambda run: FakeEtcdClient(run.host_cluster, [each.client_url for each in run.layout.etcd_members]),
+    )
+
+
+def names(count: int) -> list[str]:
+    return [f"prod-etcd-{ordinal}" for ordinal in range(count)]
+
+
+def document(count: int) -> dict[str, object]:
+    return samples.document({"components": {"etcd": {"local": {"replicas": count}}}})
+
+
+def a_run(world: PodsOfEtcd, count: int, stored: State | None = None) -> Run:
+    return fake_run(document(count), world, stored=stored)
+
+
+def installed(count: int) -> PodsOfEtcd:
+    """A control plane whose etcd has so many members, none of them with an ID on record yet."""
+    world = PodsOfEtcd()
+    world.bootstrap(names(count))
+    records = tuple(EtcdMemberState(name) for name in names(count))
+    etcd = EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records)
+    run = a_run(world, count, samples.state(etcd=etcd))
+    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
+    members.note(run)
+    assert members.bring_about(run, TIMEOUT) == []
+    return world
+
+
+def brought_to(world: PodsOfEtcd, count: int, replace: Sequence[str] = ()) -> list[str]:
+    """As a whole run does it: what etcd consists of, its members, and then its clients."""
+    run = a_run(world, count)
+    members.begin(run)
+    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd"]))
+    changes = [
+        f"{each.action} {each.ref.name}" for each in members.bring_about(run, TIMEOUT, replace) if _is_member(each)
+    ]
+    run.apply_to_host_cluster("start the API server", lambda: run.workloads(["karmada-apiserver"]))
+    return changes
+
+
+def _is_member(change: members.Change) -> bool:
+    return change.ref.kind == "EtcdMember"
+
+
+def assert_is_well(world: PodsOfEtcd, count: int) -> None:
+    """As many members as asked for, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
+    etcd, run = world.etcd, a_run(world, count)
+    assert sorted(each.name for each in etcd.members.values()) == names(count)
+    assert not any(each.learner for each in etcd.members.values())
+    assert etcd.healthy_voters() == count
+    assert world.names("Pod") == set(names(count))
+    records = run.state.etcd.members
+    assert [each.name for each in records] == names(count)
+    assert {each.id for each in records} == set(etcd.members)
+    assert not any(each.coming or each.leaving or each.lost or each.former for each in records)
+    volumes = {each["metadata"]["uid"] for each in world.list("v1", "PersistentVolumeClaim", NAMESPACE)}
+    assert {each.volume for each in records} <= volumes
+    assert servers(world) == names(count)
+
+
+def servers(world: PodsOfEtcd) -> list[str]:
+    """Names of the members to which the API server connects."""
+    live = world.get("apps/v1", "Deployment", "prod-apiserver", NAMESPACE)
+    assert live
+    container = live["spec"]["template"]["spec"]["containers"][0]
+    flags = [*container.get("command", ()), *container.get("args", ())]
+    (urls,) = (flag.partition("=")[2] for flag in flags if flag.startswith("--etcd-servers="))
+    return [url.removeprefix("https://").partition(".")[0] for url in urls.split(",")]
+
+
+# -- without trouble ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [(1, 3), (1, 5), (3, 1), (5, 3), (3, 7), (7, 1), (1, 3, 5, 3, 1)])
+def test_members_come_and_go(way: tuple[int, ...]) -> None:
+    world = installed(way[0])
+    for count in way[1:]:
+        brought_to(world, count)
+        assert_is_well(world, count)
+
+
+def test_changes_name_the_members() -> None:
+    world = installed(1)
+    assert brought_to(world, 3) == ["created prod-etcd-1", "created prod-etcd-2"]
+    assert brought_to(world, 1) == ["deleted prod-etcd-2", "deleted prod-etcd-1"]
+
+
+def test_a_second_run_writes_nothing() -> None:
+    world = installed(1)
+    brought_to(world, 3)
+    before = world.writes
+    assert brought_to(world, 3) == []
+    assert world.writes == before
+
+
+def test_the_configuration_of_running_members_stays_and_a_new_one_gets_a_folder_of_its_own() -> None:
+    world = installed(1)
+    first = world._configuration("prod-etcd-0")
+    brought_to(world, 3)
+    assert world._configuration("prod-etcd-0") == first
+    added = world._configuration("prod-etcd-1")
+    assert added
+    identity = next(each.id for each in world.etcd.members.values() if each.name == "prod-etcd-1")
+    assert added["data-dir"] == f"/var/lib/etcd/gen-1-{identity}"
+    assert added["initial-cluster-state"] == "existing"
+    assert added["initial-cluster"] == ",".join(f"{name}={peer_url(name)}" for name in names(2))
+
+
+def test_a_member_that_comes_back_after_a_shrink_does_not_meet_its_old_data() -> None:
+    world = installed(3)
+    brought_to(world, 1)
+    assert len(world.claims["prod-etcd-2"]) == 1, "the claim stays"
+    brought_to(world, 3)
+    assert_is_well(world, 3)
+    assert len(world.claims["prod-etcd-2"]) == 2
+
+
+def test_clients_follow_once_when_growing_and_before_shrinking() -> None:
+    world = installed(1)
+    applied = world.log.count("apply Deployment prod-apiserver")
+    brought_to(world, 5)
+    assert world.log.count("apply Deployment prod-apiserver") == applied + 1
+    brought_to(world, 1)
+    assert world.log.count("apply Deployment prod-apiserver") == applied + 2
+
+
+# -- lost data ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["prod-etcd-0", "prod-etcd-1", "prod-etcd-2"])
+def test_a_member_whose_volume_is_another_one_is_replaced_under_a_new_id(lost: str) -> None:
+    world = installed(3)
+    before = {each.name: each.id for each in world.etcd.members.values()}
+    world.lose_volume(lost)
+    assert world.etcd.healthy_voters() == 2
+    assert brought_to(world, 3) == [f"deleted {lost}", f"created {lost}"]
+    assert_is_well(world, 3)
+    after = {each.name: each.id for each in world.etcd.members.values()}
+    assert [name for name in after if after[name] != before[name]] == [lost]
+
+
+def test_one_that_does_not_answer_is_not_taken_for_lost() -> None:
+    world = installed(3)
+    world.etcd.cut("prod-etcd-1")
+    assert brought_to(world, 3) == []
+    assert len(world.etcd.members) == 3
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 5)
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
+    assert "prod-etcd-1" in str(refused.value)
+    assert "etcd_replace" in str(refused.value)
+
+
+def test_one_that_works_with_another_volume_keeps_its_id() -> None:
+    world = installed(3)
+    before = set(world.etcd.members)
+    kept = world.claims["prod-etcd-1"]
+    world.add_claim("prod-etcd-1")
+    world.claims["prod-etcd-1"] = kept
+    assert brought_to(world, 3) == []
+    assert_is_well(world, 3)
+    assert set(world.etcd.members) == before
+
+
+def test_one_is_replaced_because_it_was_asked_for_and_once() -> None:
+    world = installed(3)
+    world.etcd.cut("prod-etcd-1")
+    world.etcd.processes["prod-etcd-1"].data = ""
+    assert brought_to(world, 3, ["prod-etcd-1"]) == ["deleted prod-etcd-1", "created prod-etcd-1"]
+    assert_is_well(world, 3)
+
+
+def test_a_single_member_whose_data_is_lost_is_not_replaced() -> None:
+    world = installed(1)
+    world.lose_volume("prod-etcd-0")
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 1)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MAJORITY_LOST
+    assert "restore" in problem.remedy
+    assert len(world.etcd.members) == 1
+
+
+def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
+    world = installed(3)
+    for name in ("prod-etcd-0", "prod-etcd-2"):
+        world.lose_volume(name)  # asserts that nobody begins another cluster
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 3)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MAJORITY_LOST
+    assert problem.what.startswith("1 of 3 members of etcd answer, and 2 are needed")
+    assert len(world.etcd.members) == 3
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_learner_of_somebody_else_is_told_and_nothing_is_changed() -> None:
+    world = installed(3)
+    world.etcd.add_stranger("theirs")
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 5)
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MEMBERS_DIFFER
+    assert "theirs" in problem.what
+    assert len(world.etcd.members) == 4
+
+
+def test_a_member_that_somebody_else_removed_is_told_and_comes_anew_when_asked_for() -> None:
+    world = installed(3)
+    world.etcd.remove_by_others("prod-etcd-2")
+    world.etcd.processes["prod-etcd-2"].data = ""
+    with pytest.raises(ProblemsError) as refused:
+        brought_to(world, 3)
+    assert refused.value.problems[0].reason is Reason.ETCD_MEMBERS_DIFFER
+    brought_to(world, 3, ["prod-etcd-2"])
+    assert_is_well(world, 3)
+
+
+# -- before the first change -------------------------------------------------------------------------------------------
+
+
+def test_fewer_members_are_asked_for_by_their_number() -> None:
+    world = installed(3)
+    (problem,) = members.problems(a_run(world, 1), confirmed=0, replace_names=())
+    assert problem.reason is Reason.CONFIRMATION_REQUIRED
+    assert "etcd_confirm_members=1" in problem.remedy
+    assert members.problems(a_run(world, 1), confirmed=3, replace_names=()) == [problem]
+    assert members.problems(a_run(world, 1), confirmed=1, replace_names=()) == []
+    assert members.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
+
+
+def test_a_change_that_cannot_be_made_is_told_before() -> None:
+    world = installed(3)
+    world.etcd.cut("prod-etcd-1")
+    (problem,) = members.problems(a_run(world, 5), confirmed=0, replace_names=())
+    assert problem.reason is Reason.ETCD_MAJORITY_AT_RISK
+    assert members.problems(a_run(world, 3), confirmed=0, replace_names=()) == []
+    (unknown,) = members.problems(a_run(world, 3), confirmed=0, replace_names=["prod-etcd-9"])
+    assert unknown.reason is Reason.INVALID_ARGUMENT
+
+
+def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
+    world = PodsOfEtcd()
+    records = tuple(EtcdMemberState(name) for name in names(3))
+    stored = samples.state(etcd=EtcdState(token="t", storage="volumeClaim", members=records))
+    run = a_run(world, 1, stored)
+    members.begin(run)
+    assert [each.name for each in run.state.etcd.members] == names(1)
+    world.put(
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "prod-etcd", "namespace": NAMESPACE}}
+        | {"spec": {"replicas": 0}}
+    )
+    with pytest.raises(ProblemsError) as refused:
+        members.begin(a_run(world, 3))
+    assert "begun with 1 member," in str(refused.value)
+
+
+def test_a_check_tells_who_would_come_and_go_and_writes_nothing() -> None:
+    world = installed(3)
+    before = world.writes
+    more, fewer = ["created prod-etcd-3", "created prod-etcd-4"], ["deleted prod-etcd-1", "deleted prod-etcd-2"]
+    for count, told in ((5, more), (1, fewer)):
+        run = fake_run(document(count), world, check=True)
+        assert [f"{each.action} {each.ref.name}" for each in members.bring_about(run, TIMEOUT)] == told
+    assert world.writes == before
+
+
+# -- killed ------------------------------------------------------------------------------------------------------------
+
+
+def _grow(world: PodsOfEtcd) -> None:
+    brought_to(world, 3)
+
+
+def _shrink(world: PodsOfEtcd) -> None:
+    brought_to(world, 1)
+
+
+def _replace(world: PodsOfEtcd) -> None:
+    brought_to(world, 3)
+
+
+WAYS: dict[str, tuple[int, int, Callable[[PodsOfEtcd], None], bool]] = {
+    "grow": (1, 3, _grow, False),
+    "shrink": (3, 1, _shrink, False),
+    "replace": (3, 3, _replace, True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_at_any_write_the_next_run_comes_to_the_same_end(way: str) -> None:
+    start, end, act, loses = WAYS[way]
+
+    def world_before() -> PodsOfEtcd:
+        world = installed(start)
+        if loses:
+            world.lose_volume("prod-etcd-1")
+        world.writes = 0
+        return world
+
+    whole = world_before()
+    act(whole)
+    assert_is_well(whole, end)
+    assert whole.writes > 10
+    for moment in range(whole.writes):
+        world = world_before()
+        world.until = moment
+        with pytest.raises(Killed):
+            act(world)
+        world.until = None
+        assert world.etcd.has_majority()
+        act(world)
+        assert_is_well(world, end)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_killed_again_and_again_while_the_document_changes(seed: int) -> None:
+    chance = random.Random(seed)
+    world = installed(3)
+    for _ in range(12):
+        count = chance.choice([1, 3, 5])
+        world.until = world.writes + chance.randrange(1, 60)
+        with contextlib.suppress(Killed):
+            brought_to(world, count)
+        assert world.etcd.has_majority()
+    world.until = None
+    brought_to(world, 3)
+    assert_is_well(world, 3)
