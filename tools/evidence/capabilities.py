@@ -42,6 +42,7 @@ CAPABILITIES = (
             _can("Three etcd members", "pods_cluster_ip", "pods_etcd_storage"),
             _can("etcd in directories of nodes; a member that is deleted comes back to its data",
                  "pods_etcd_storage"),
+            _can("Members of etcd come, go and are replaced while the control plane serves", "pods_etcd_members"),
             _can("An etcd that exists already, shared by several control planes", "pods_external_etcd"),
             _can("IPv6 alone, and both families", "pods_ip_families"),
             _can("Images from a private registry, by pull secrets", "pods_private_registry"),
