@@ -30,6 +30,8 @@ class Store(ThreadingHTTPServer):
         #: how long it refuses everything, in seconds from the first refusal on
         self.dark_for = float("inf")
         self.refused = None
+        #: what a refusal says of when to try again; empty if nothing
+        self.retry_after = ""
         #: a file that is there once it got so many writes, or has refused the first
         self.enough, self.enough_at = enough, WRITES
         self.changed = threading.Condition()
@@ -71,6 +73,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if status == 503 and self.server.retry_after:
+            self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
         self.wfile.write(body)
 
@@ -174,6 +178,13 @@ def test_a_time_without_answers_is_measured_and_the_refusals_are_counted(server)
     told = steady_client.broken(found, 0.3, no_failures=True)
     assert [each.split(" ", 1)[1] for each in told[1:]] == ["requests failed"]
     assert "no request was answered" in told[0]
+
+
+def test_what_is_refused_with_the_word_when_to_try_again_is_sent_again(server):
+    server.dark_at, server.dark_for, server.retry_after = 10, 1.0, "1"
+    found = _during(server)
+    assert found["sent_again"] > 0
+    assert steady_client.broken(found, None, no_failures=True) == []
 
 
 def test_a_server_that_never_answers_again_is_noticed(server):

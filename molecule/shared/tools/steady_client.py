@@ -40,6 +40,8 @@ CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 #: Seconds. A request that takes longer has failed; a watch that tells nothing for longer, while something is written
 #: many times a second, is begun anew.
 LONGEST_REQUEST, LONGEST_SILENCE = 10.0, 1.5
+#: Attempts for a request that is refused with the word when to try again; client-go makes ten more (``rest/request.go``).
+ATTEMPTS = 10
 #: How long the watcher may be behind at the end.
 CATCH_UP = 15.0
 
@@ -105,7 +107,24 @@ class Api:
         )
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Status and content of the answer. Raises OSError or HTTPException when there was none."""
+        """Status and content of the answer. Raises OSError or HTTPException when there was none.
+
+        A server that is told to stop refuses what comes over connections that were open, and says when to try again, as
+        one with too much to do. Every client of Kubernetes does so.
+        """
+        for _ in range(ATTEMPTS):
+            status, content, wait = self._answered(method, path, body)
+            if wait is None:
+                break
+            with self._record.lock:
+                self._record.sent_again += 1
+            time.sleep(wait)
+        return status, content
+
+    def _answered(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, dict[str, Any], float | None]:
+        """Status and content of the answer, and the seconds after which to try again, if it says so."""
         kept = self._idle.pop() if self._idle else None
         try:
             return self._ask(kept or self.connect(LONGEST_REQUEST), method, path, body)
@@ -123,7 +142,7 @@ class Api:
 
     def _ask(
         self, connection: http.client.HTTPSConnection, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> tuple[int, dict[str, Any]]:
+    ) -> tuple[int, dict[str, Any], float | None]:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:
             connection.request(
@@ -138,7 +157,9 @@ class Api:
             connection.close()
         else:
             self._idle.append(connection)
-        return answer.status, json.loads(content) if content.startswith(b"{") else {}
+        later = answer.headers.get("Retry-After", "")
+        wait = float(later) if answer.status in (429, 503) and later.isdecimal() else None
+        return answer.status, json.loads(content) if content.startswith(b"{") else {}, wait
 
 
 class Writer:

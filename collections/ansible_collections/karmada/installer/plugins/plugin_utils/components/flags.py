@@ -97,11 +97,10 @@ def kube_apiserver(spec: Spec, layout: Layout, ports: Mapping[str, int]) -> dict
         "service-account-key-file": _pki(layout, "service-account", "sa.pub"),
         "service-account-signing-key-file": _pki(layout, "service-account", "sa.key"),
         "service-cluster-ip-range": layout.service_subnet,
-    }
-    if layout.shutdown_delay is not None:
-        arguments["shutdown-delay-duration"] = f"{layout.shutdown_delay}s"
+        "shutdown-delay-duration": f"{layout.shutdown_delay}s",
         # Without it, the watches of all components delay a shutdown by up to a minute.
-        arguments["shutdown-watch-termination-grace-period"] = "5s"
+        "shutdown-watch-termination-grace-period": "5s",
+    }
     if spec.audited:
         arguments["audit-log-path"] = "-"
         arguments["audit-policy-file"] = layout.path("audit", audit_policy.FILE)

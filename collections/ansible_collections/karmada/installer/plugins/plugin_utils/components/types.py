@@ -190,8 +190,8 @@ class Layout:
     #: Address of a member's API server, for its agent to enter in the Cluster.
     member_url: str = ""
     #: Seconds for which a stopping API server keeps serving, so that load balancers see that it is not ready and use
-    #: another one. None: whoever runs it handles that, and its watches.
-    shutdown_delay: int | None = None
+    #: another one.
+    shutdown_delay: int = 0
 
     def path(self, *parts: str) -> str:
         """Path below the directory of file sets."""

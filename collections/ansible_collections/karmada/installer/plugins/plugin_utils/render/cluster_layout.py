@@ -36,6 +36,9 @@ BASE = "/etc/karmada"
 ETCD_DATA = "/var/lib/etcd"
 #: Wildcard addresses, by the IP family from which kube-apiserver takes its own address; both listen on both families.
 _BIND_ADDRESSES: Mapping[int, str] = {IPV4: "0.0.0.0", IPV6: "::"}  # noqa: S104 - a pod's own network namespace
+#: Seconds for which an API server serves after its pod was told to stop: nodes and load balancers learn meanwhile that
+#: it is no endpoint any more, and lead clients to the pod that has come in its place.
+SHUTDOWN_DELAY = 5
 #: Ports of Services; pods listen above 1024 because they have no capability.
 SERVICE_PORTS: Mapping[str, int] = {
     KARMADA_APISERVER.name: endpoint.API_PORT,
@@ -58,6 +61,7 @@ def layout(instance: Instance, *endpoint_hosts: str) -> Layout:
         service_account_issuer=f"https://kubernetes.default.svc.{instance.cluster_domain}",
         service_subnet=instance.service_subnet,
         server_names=_server_names(instance, endpoint_hosts),
+        shutdown_delay=SHUTDOWN_DELAY,
     )
 
 

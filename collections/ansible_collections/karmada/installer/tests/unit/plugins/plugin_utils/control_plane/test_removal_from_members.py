@@ -11,7 +11,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane im
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import cleanup as member_cleanup
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import registration
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.removal import left, thing
+from ansible_collections.karmada.installer.tests.unit.support.removal import OURS, left, thing
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
     OWNER,
     document,
@@ -69,6 +69,26 @@ def impersonation(kind: str, member_name: str) -> dict[str, Any]:
 def test_a_member_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, uids = member(impersonation("ClusterRole", "m1"), impersonation("ClusterRoleBinding", "m1"))
     assert clean(cluster, uids, monkeypatch) == set()
+
+
+def test_an_agent_is_gone_before_what_it_would_create_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = thing("Deployment", "karmada-agent", OURS, "karmada-cluster")
+    cluster, uids = member(deployment, impersonation("ClusterRole", "m1"))
+    uids["agent"] = cluster.get("apps/v1", "Deployment", "karmada-agent", "karmada-cluster")["metadata"]["uid"]
+    deleted: list[tuple[str, Any]] = []
+    delete = cluster.delete
+
+    def noted(api_version: str, kind: str, name: str, *more: Any, **options: Any) -> bool:
+        deleted.append((f"{kind} {name}", options.get("propagation")))
+        return delete(api_version, kind, name, *more, **options)
+
+    monkeypatch.setattr(cluster, "delete", noted)
+    run = fake_run(document(), FakeCluster("host cluster"), stored=state(owned={"member/m1": uids}))
+    connect(cluster, monkeypatch)
+    member_cleanup.clean_member(run, MemberEntry({**M1, "mode": "Pull"}))
+    assert deleted[0] == ("Deployment karmada-agent", "Foreground"), "with its pods"
+    assert "ClusterRole karmada-impersonator" in [each for each, _ in deleted[1:]]
+    assert left(cluster) == set()
 
 
 @pytest.mark.parametrize("owner", [OWNER, "somebody-else"])

@@ -147,6 +147,11 @@ def test_every_file_that_a_component_is_told_of_is_mounted_with_that_content(res
         assert wanted <= files, name
 
 
+def test_an_api_server_that_stops_serves_until_clients_are_led_to_another_one() -> None:
+    of = flags(pods(rendered({}).workloads)["karmada-apiserver"])
+    assert (of["shutdown-delay-duration"], of["shutdown-watch-termination-grace-period"]) == ("5s", "5s")
+
+
 @pytest.mark.parametrize("component", [each for each in RUNNING if each is not ETCD], ids=lambda each: each.name)
 def test_flags_of_the_user_win_and_leave_the_others_alone(component: Any) -> None:
     plain = flags(pods(with_settings(component).workloads)[component.row])
