@@ -40,7 +40,7 @@ CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 #: Seconds. A request that takes longer has failed; a watch that tells nothing for longer, while something is written
 #: many times a second, is begun anew.
 LONGEST_REQUEST, LONGEST_SILENCE = 10.0, 1.5
-#: Attempts for a request that is refused with the word when to try again; client-go makes ten more (``rest/request.go``).
+#: Attempts for a request that is refused with the word when to try again, as in client-go (``rest/request.go``).
 ATTEMPTS = 10
 #: How long the watcher may be behind at the end.
 CATCH_UP = 15.0

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.control_plane.differences import differences
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -13,6 +13,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import R
 class ActionModule(KarmadaAction):
     """Compare etcd and the control plane with the document as the steps that bring them up do; change nothing."""
 
+    OPTIONS: ClassVar[dict[str, Any]] = {"etcd_replace": {"type": "list", "elements": "str", "default": []}}
+
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the findings only; the steps themselves report and mend them."""
-        return {"changed": False, "found": differences(run)}
+        return {"changed": False, "found": differences(run, arguments["etcd_replace"])}

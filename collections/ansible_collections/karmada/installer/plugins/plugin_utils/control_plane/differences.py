@@ -29,12 +29,16 @@ from ..run.run import Run
 from . import admin_kubeconfig, probes, removal, stages
 
 
-def differences(run: Run) -> list[str]:
+def differences(run: Run, etcd_replace: Sequence[str] = ()) -> list[str]:
     """Reasons found first why the steps are needed, in words; empty if all of them may be skipped.
+
+    ``etcd_replace`` are the names of members of etcd that are to be replaced.
 
     It can be empty only for a control plane that a completed run has brought to the same document before.
     """
     reason = _reason_without_looking(run)
+    if etcd_replace and not reason:
+        reason = f"{', '.join(etcd_replace)}: to be replaced"
     if reason:
         return [reason]
     try:

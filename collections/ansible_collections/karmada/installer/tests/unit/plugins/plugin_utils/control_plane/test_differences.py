@@ -169,6 +169,10 @@ def test_bookkeeping_about_an_object_is_no_difference_and_a_run_with_nothing_to_
             installed.run().finish()
 
 
+def test_a_member_of_etcd_that_is_to_be_replaced_is_a_difference(installed: Installed) -> None:
+    assert differences(installed.run(), ["prod-etcd-1"]) == ["prod-etcd-1: to be replaced"]
+
+
 class Untaken:
     """Lease that a run with nothing to do neither takes nor touches."""
 
