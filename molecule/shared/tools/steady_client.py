@@ -42,6 +42,8 @@ CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 LONGEST_REQUEST, LONGEST_SILENCE = 10.0, 1.5
 #: Attempts for a request that is refused with the word when to try again, as in client-go (``rest/request.go``).
 ATTEMPTS = 10
+#: How long it may take to delete what a run before has left: thousands of objects, one after the other.
+LONGEST_CLEARING = 120.0
 #: How long the watcher may be behind at the end.
 CATCH_UP = 15.0
 
@@ -139,6 +141,15 @@ class Api:
         except OSError:
             self._idle.clear()
             raise
+
+    def clear(self) -> None:
+        """Delete what a run before has left, whose objects have these names."""
+        connection = self.connect(LONGEST_CLEARING)
+        try:
+            connection.request("DELETE", CONFIG_MAPS, headers={"User-Agent": "steady-client"})
+            connection.getresponse().read()
+        finally:
+            connection.close()
 
     def _ask(
         self, connection: http.client.HTTPSConnection, method: str, path: str, body: Mapping[str, Any] | None
@@ -257,8 +268,7 @@ def during(server: Upstream, command: Sequence[str], rate: float, before: float,
     record = Record()
     api = Api(server, record)
     api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    # A run before this one may have left objects of the same names.
-    api.request("DELETE", CONFIG_MAPS)
+    api.clear()
     _status, listed = api.request("GET", CONFIG_MAPS)
     writing_over, watching_over = threading.Event(), threading.Event()
     writer, watcher = Writer(api, record, rate), Watcher(api, record, listed["metadata"]["resourceVersion"])

@@ -43,7 +43,8 @@ def test_an_object_says_what_its_file_says(api_server: Any, stored: dict[str, An
     assert (metadata.pop("uid"), metadata.pop("generation")) == (stored["metadata"]["uid"], 1)
     assert source.deployment == manifest.resolve(manifest.parse(corpus_files.named("full").text))
     assert source.connection["kubeconfig"] == str(api_server.kubeconfig)
-    assert source.connection["kubeconfig_output"] == str(tmp_path / "prod.kubeconfig")
+    # Whoever runs it from an object finds the kubeconfig in a Secret.
+    assert source.connection["kubeconfig_output"] is None
 
 
 @pytest.mark.usefixtures("stored")
