@@ -163,7 +163,8 @@ class _Plan:
             return Stop(known.name)
         if member.leader:
             return self._move_leader(known.name) or Wait("no other member can lead")
-        return self._at_risk(known.name, member) or self._clients_elsewhere(known.name) or Remove(known.name, known.id)
+        clients = self._clients_elsewhere(known.name, member)
+        return self._at_risk(known.name, member) or clients or Remove(known.name, known.id)
 
     # -- what is to begin ------------------------------------------------------------------------------------------
 
@@ -221,10 +222,16 @@ class _Plan:
         best = max(stay, key=lambda each: (self.names[each.id] in self.wanted, each.index), default=None)
         return MoveLeader(name, self.names[best.id], best.id) if best else None
 
-    def _clients_elsewhere(self, name: str) -> ClientsFollow | None:
-        """Step for clients that connect to no healthy member but this one, which goes."""
+    def _clients_elsewhere(self, name: str, member: Member) -> ClientsFollow | None:
+        """Step for clients that connect to a member which goes.
+
+        One that still works answers those that it has ("raft: stopped") before its connections end, and such an answer
+        is final. Of one that does not, nobody has an answer, and they use another one by themselves if they know it.
+        """
         others = tuple(self.names[each.id] for each in self.voters if each.healthy and self.names[each.id] != name)
-        return None if self.seen.clients & set(others) or not self.seen.clients else ClientsFollow(others)
+        asked = member.healthy and name in self.seen.clients
+        knows_others = bool(self.seen.clients & set(others))
+        return ClientsFollow(others) if self.seen.clients and (asked or not knows_others) else None
 
     def _majority_with(self, learner: Member) -> bool:
         healthy = sum(each.healthy for each in self.voters) + learner.healthy
@@ -253,19 +260,20 @@ def _majority(members: int) -> int:
     return members // 2 + 1
 
 
-def _majority_lost(seen: Seen) -> Refusal:
+def _majority_lost(seen: Seen) -> Wait | Refusal:
+    """Step where no majority answers: its members start by themselves if their data is there."""
     voters = [each for each in seen.known if each.id]
     lost = {each.name: each.lost for each in voters if each.lost}
     told = f"{len(seen.answering)} of {len(voters)} members of etcd answer, and {_majority(len(voters))} are needed"
-    if len(voters) - len(lost) >= _majority(len(voters)):
-        remedy = (
-            "their data is there: see why they do not start, and run the playbook again; nothing has to be restored"
-        )
-    else:
-        remedy = "too much of the data is lost for the members to go on: restore a backup"
+    # One that leaves may be removed already, which only a majority could tell.
+    staying = [each for each in voters if not each.leaving]
+    whole = [each for each in staying if not each.lost]
+    enough = len(voters) - len(lost) >= _majority(len(voters))
+    if enough and len(whole) >= _majority(len(staying)):
+        return Wait(f"{told}; by the record the data of a majority is there, so they only have to start")
     return Refusal(
         Reason.ETCD_MAJORITY_LOST,
         told + (": " + "; ".join(f"{name}: {why}" for name, why in sorted(lost.items())) if lost else ""),
         "etcd",
-        remedy,
+        "too much of the data is lost for the members to go on: restore a backup",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,8 @@ class PodsOfEtcd(FakeCluster):
         self.etcd = EtcdInMemory()
         #: name of a pod → folders of its claim, and the ID of the member whose log each holds
         self.claims: dict[str, dict[str, str]] = {}
+        #: A run applies several objects at once.
+        self.one_at_a_time = threading.RLock()
         self.until: int | None = None
         self.writes = 0
 
@@ -55,25 +58,32 @@ class PodsOfEtcd(FakeCluster):
 
     def apply(self, obj: Object, *, dry_run: bool = False, **more: Any) -> Applied:
         """Apply, and have the controller of StatefulSets do its work."""
-        if not dry_run:
-            self.moment()
-        applied = super().apply(obj, dry_run=dry_run, **more)
-        if not dry_run:
-            self._reconcile()
-        return applied
+        with self.one_at_a_time:
+            if not dry_run:
+                self.moment()
+            applied = super().apply(obj, dry_run=dry_run, **more)
+            if not dry_run:
+                self._reconcile()
+            return applied
 
     def patch_merge(self, *arguments: Any, **more: Any) -> Object:
-        self.moment()
-        return super().patch_merge(*arguments, **more)
+        with self.one_at_a_time:
+            self.moment()
+            return super().patch_merge(*arguments, **more)
+
+    def list(self, *arguments: Any, **more: Any) -> list[Object]:
+        with self.one_at_a_time:
+            return super().list(*arguments, **more)
 
     def delete(self, api_version: str, kind: str, name: str, *arguments: Any, **more: Any) -> bool:
         """Delete; a pod of the StatefulSet is made anew."""
-        self.moment()
-        done = super().delete(api_version, kind, name, *arguments, **more)
-        if kind == "Pod":
-            self.etcd.processes.pop(name, None)
-        self._reconcile()
-        return done
+        with self.one_at_a_time:
+            self.moment()
+            done = super().delete(api_version, kind, name, *arguments, **more)
+            if kind == "Pod":
+                self.etcd.processes.pop(name, None)
+            self._reconcile()
+            return done
 
     def _reconcile(self) -> None:
         wanted = self.get("apps/v1", "StatefulSet", "prod-etcd", NAMESPACE)

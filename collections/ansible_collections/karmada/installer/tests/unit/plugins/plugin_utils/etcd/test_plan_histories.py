@@ -43,17 +43,21 @@ def one_step(etcd: EtcdInMemory, wanted: Sequence[str], replace: Sequence[str] =
     served = bool(etcd.serving_clients())
     etcd.do(step)
     assert etcd.has_majority() or not had_majority, step
-    assert in_flight(etcd) <= 1, step
+    # What a stranger has begun is there, too, while a run waits.
+    assert in_flight(etcd) <= 1 or isinstance(step, steps.Wait), step
     if isinstance(step, steps.Remove):
         assert step.id != leader, "who leads was removed"
     assert etcd.serving_clients() or not served, f"clients know only members that are gone: {step}"
     return step
 
 
-def to_its_end(etcd: EtcdInMemory, wanted: Sequence[str], replace: Sequence[str] = ()) -> Refusal | None:
+def to_its_end(etcd: EtcdInMemory, wanted: Sequence[str], replace: Sequence[str] = ()) -> Refusal | steps.Wait | None:
+    """Take all steps; returns a refusal, or a wait for a majority, which a run ends when its time is over."""
     for _ in range(ENOUGH):
         step = one_step(etcd, wanted, replace)
         if step is None or isinstance(step, Refusal):
+            return step
+        if isinstance(step, steps.Wait) and not etcd.has_majority():
             return step
     raise AssertionError(f"no end after {ENOUGH} steps; the last one was {step}")
 
@@ -141,11 +145,35 @@ def test_no_history_leads_below_a_majority_and_each_comes_to_an_end(start: int, 
         assert etcd.healthy_voters() == len(wanted)
         assert not in_flight(etcd)
     elif had_majority:
-        assert end is not None
+        assert isinstance(end, Refusal)
         assert end.reason is Reason.ETCD_MAJORITY_AT_RISK
     else:
-        assert end is not None
-        assert end.reason is Reason.ETCD_MAJORITY_LOST
+        assert isinstance(end, steps.Wait) or (end is not None and end.reason is Reason.ETCD_MAJORITY_LOST)
+
+
+def test_members_that_are_only_stopped_are_waited_for_and_lost_data_is_told() -> None:
+    etcd = EtcdInMemory.of(names(3))
+    for name in names(3):
+        etcd.cut(name)
+    assert isinstance(one_step(etcd, names(3)), steps.Wait)
+    etcd.lose_disk("prod-etcd-1")
+    assert isinstance(one_step(etcd, names(3)), steps.Wait)
+    etcd.lose_disk("prod-etcd-2")
+    refused = one_step(etcd, names(3))
+    assert isinstance(refused, Refusal)
+    assert "prod-etcd-2" in refused.what
+
+
+def test_a_member_that_works_is_forgotten_by_clients_before_it_is_replaced() -> None:
+    etcd = EtcdInMemory.of(names(3))
+    (identity,) = (each.id for each in etcd.voters() if each.name == "prod-etcd-1")
+    taken = []
+    while (step := one_step(etcd, names(3), [identity])) and not isinstance(step, Refusal):
+        taken.append(type(step))
+        if isinstance(step, steps.Remove):
+            assert "prod-etcd-1" not in etcd.clients
+            break
+    assert taken[-1] is steps.Remove
 
 
 def test_the_model_itself_loses_its_majority_where_a_step_is_wrong() -> None:
