@@ -29,6 +29,9 @@ from .plan import next_step
 
 #: Pause between two looks while something is waited for.
 LOOK_SECONDS = 0.3
+#: Seconds for which a member may seem not to be healthy between two steps: after a change of the leader, and on a busy
+#: machine, a look finds one that answers late.
+SETTLE_SECONDS = 30.0
 #: Answers after which the same request may succeed a little later: a learner that is behind, members that have changed
 #: five seconds ago (``strict-reconfig-check``), an election.
 _LATER = frozenset({etcd_requests.FAILED_PRECONDITION, etcd_requests.UNAVAILABLE, etcd_requests.DEADLINE_EXCEEDED})
@@ -318,8 +321,10 @@ class _Change:
             if step is None:
                 return self.changes
             if isinstance(step, steps.Refusal):
-                raise ProblemsError(_problem(step), consequence="etcd goes on with the members that it has")
-            reason = self._do(step)
+                self._require_patience(step, time.monotonic() - began)
+                reason = step.what
+            else:
+                reason = self._do(step)
             if not reason:
                 began, progress = time.monotonic(), self._progress()
             elif time.monotonic() - began > self.timeout:
@@ -327,6 +332,11 @@ class _Change:
             else:
                 progress.tell(f"etcd: {reason}", time.monotonic())
                 time.sleep(LOOK_SECONDS)
+
+    def _require_patience(self, refusal: steps.Refusal, seconds: float) -> None:
+        """Raise the refusal as ProblemsError, unless it is of a health that may only have to settle."""
+        if refusal.reason is not Reason.ETCD_MAJORITY_AT_RISK or seconds >= SETTLE_SECONDS:
+            raise ProblemsError(_problem(refusal), consequence="etcd goes on with the members that it has")
 
     def _progress(self) -> Progress:
         return Progress(self.run.say, time.monotonic(), self.timeout)

@@ -15,6 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     State,
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods
@@ -38,6 +39,7 @@ TIMEOUT = 120
 def _without_lease_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
     monkeypatch.setattr(members, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(members, "SETTLE_SECONDS", 0.0)
     # Certificates are of the whole test, as they are stored by a step of their own.
     issue = InPods.issued
     issued: dict[str, Any] = {}
@@ -240,6 +242,21 @@ def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
     assert problem.reason is Reason.ETCD_MAJORITY_LOST
     assert problem.what.startswith("1 of 3 members of etcd answer, and 2 are needed")
     assert len(world.etcd.members) == 3
+
+
+def test_a_member_that_answers_late_between_two_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "SETTLE_SECONDS", 120.0)
+    world, looks = installed(3), []
+    status = FakeEtcdClient.status
+
+    def late(client: FakeEtcdClient) -> list[EndpointStatus]:
+        looks.append(client)
+        world.etcd.cut("prod-etcd-2", off=2 <= len(looks) <= 4)
+        return status(client)
+
+    monkeypatch.setattr(FakeEtcdClient, "status", late)
+    brought_to(world, 5)
+    assert_is_well(world, 5)
 
 
 # -- others ------------------------------------------------------------------------------------------------------------
