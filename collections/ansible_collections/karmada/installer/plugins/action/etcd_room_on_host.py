@@ -43,9 +43,8 @@ class ActionModule(HostAction):
         if not self._task.check_mode:
             self._wait(question, arguments["timeout"])
         own = state == _STATES[DEFRAGMENT]
-        what = f"member {self.host_name}" if own else f"etcd {self.karmada.name}"
-        verb = next(verb for verb, done in _STATES.items() if done == state)
-        return {"changed": changed, "changes": [f"{verb} {what}"] if changed else []}
+        what = f"EtcdMember {self.host_name}" if own else f"Etcd {self.karmada.name}"
+        return {"changed": changed, "changes": [f"{state} {what}"] if changed else []}
 
     def _wait(self, question: dict[str, Any], timeout: float) -> None:
         """Wait until this member knows a leader again; the next look at all says whether it does."""
