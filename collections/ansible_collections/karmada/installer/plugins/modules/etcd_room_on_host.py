@@ -58,5 +58,5 @@ changes:
   returned: success
   type: list
   elements: str
-  sample: [defragment member host1]
+  sample: [defragmented EtcdMember host1]
 """
