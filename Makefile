@@ -185,6 +185,8 @@ test-full: GO_ON := yes
 test-full: export KILLS ?= 20
 test-full: export UNINSTALL_KILLS ?= 10
 test-full: export TEST_ALL_RELEASES := true
+test-full: export ETCD_HISTORIES ?= 10000
+test-full: export ETCD_MOMENTS ?= 1
 test-full: export UNINSTALL_VARIANTS ?= all
 test-full: needs-go lab ## the same with every scenario; goes on where it was stopped
 	+@$(call run_in_lanes,$(SCENARIOS_FULL))

@@ -92,6 +92,8 @@ def asked_for(root: Path, name: str) -> set[str]:
     """Variables of the environment by which the caller changes what a check does, ``SEED`` included."""
     if name == "contract":
         return {"TEST_ALL_RELEASES"}
+    if name == "unit":
+        return {"ETCD_HISTORIES", "ETCD_MOMENTS"}
     if name in CHECKS:
         return set()
     texts = [_text(file) for each in taken_along(root, name) for file in _files_of(root, each)]
