@@ -458,6 +458,25 @@ class _Change:
         run.say("etcd: its clients connect to the members that stay")
         self.changes += _real(run.apply_to_host_cluster("have etcd's clients follow", lambda: run.workloads(there)))
         wait_until(run.host_cluster, [run.workload(name) for name in there], timeout=self.timeout, progress=run.say)
+        self._wait_for_former_pods(there)
+
+    def _wait_for_former_pods(self, names: Sequence[str]) -> None:
+        """Wait until the pods before are gone: while they stop they serve, and ask the members that they know."""
+        run, began, progress = self.run, time.monotonic(), self._progress()
+        selectors = [run.instance.pod_selector(name) for name in names]
+        while True:
+            pods = [
+                each
+                for labels in selectors
+                for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)
+            ]
+            stopping = [each["metadata"]["name"] for each in pods if each["metadata"].get("deletionTimestamp")]
+            if not stopping:
+                return
+            if time.monotonic() - began > self.timeout:
+                raise ProblemsError(self._not_in_time(f"{', '.join(stopping)} should be gone, and are still stopping"))
+            progress.tell(f"etcd: {len(stopping)} former pods of its clients are stopping", time.monotonic())
+            time.sleep(LOOK_SECONDS)
 
     def _apply_etcd(self, step: str, without: str = "") -> list[Change]:
         def objects() -> list[Object]:

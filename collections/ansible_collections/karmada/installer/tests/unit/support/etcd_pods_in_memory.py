@@ -90,7 +90,8 @@ class PodsOfEtcd(FakeCluster):
         if wanted is None:
             return
         names = [f"prod-etcd-{ordinal}" for ordinal in range(wanted["spec"]["replicas"])]
-        for name in sorted(self.names("Pod") - set(names)):
+        members = {name for name in self.names("Pod") if name.startswith("prod-etcd-")}
+        for name in sorted(members - set(names)):
             super().delete("v1", "Pod", name, NAMESPACE)
             self.etcd.processes.pop(name, None)
         for name in names:

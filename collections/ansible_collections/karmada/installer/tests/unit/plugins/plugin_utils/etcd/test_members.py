@@ -29,7 +29,7 @@ from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memor
     PodsOfEtcd,
     peer_url,
 )
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
 from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
 
 #: Of the writes of a run, it is killed before each one with this distance; 1 for all of them.
@@ -260,6 +260,23 @@ def test_a_member_that_answers_late_between_two_steps_is_waited_for(monkeypatch:
     monkeypatch.setattr(FakeEtcdClient, "status", late)
     brought_to(world, 5)
     assert_is_well(world, 5)
+
+
+def test_no_member_goes_while_a_pod_that_knows_it_still_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, looks = installed(3), []
+    labels = {"app.kubernetes.io/name": "karmada-apiserver", "app.kubernetes.io/instance": "prod"}
+    former = {"name": "former", "namespace": NAMESPACE, "labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    world.put({"apiVersion": "v1", "kind": "Pod", "metadata": former})
+
+    def a_moment(_seconds: float) -> None:
+        looks.append(len(world.etcd.members))
+        if len(looks) == 3:
+            FakeCluster.delete(world, "v1", "Pod", "former", NAMESPACE)
+
+    monkeypatch.setattr(members.time, "sleep", a_moment)
+    brought_to(world, 1)
+    assert looks[:3] == [3, 3, 3]
+    assert_is_well(world, 1)
 
 
 # -- others ------------------------------------------------------------------------------------------------------------
