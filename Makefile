@@ -34,6 +34,8 @@ export ANSIBLE_HOME := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/karmada-installer/
 IN_VENV := .ci/venv
 # Runs a check or a scenario and leaves a record of it. With GO_ON, what has passed on this tree is not run again.
 RECORD = $(IN_VENV) python tools/evidence run $(if $(GO_ON),--go-on)
+# Where the record of tests looks for those that failed, to name them at the end of a long output.
+failures_of = --junitxml=build/diagnostics/$(1)/tests.xml
 
 .PHONY: help
 help: ## this list
@@ -95,7 +97,7 @@ lint-shell:
 
 .PHONY: unit
 unit: ## tests of the engine and of the lab's own logic; need no cluster
-	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) unit --) pytest -n auto $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) unit --) pytest -n auto $(call failures_of,unit) $(PYTEST_ARGS)
 
 .PHONY: reference
 reference: ## writes docs/reference/ from the schema, the rights that preflight asks for, and the tests of fields
@@ -120,7 +122,7 @@ ifeq ($(CONTRACT),)
 else
 	$(IN_VENV) $(LAB) prepare
 	$(IN_VENV) $(LAB) artifacts
-	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) contract --) pytest $(CONTRACT) $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),$(IN_VENV),$(RECORD) contract --) pytest $(CONTRACT) $(call failures_of,contract) $(PYTEST_ARGS)
 endif
 
 .PHONY: lock

@@ -25,8 +25,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
+# The end of a long output is all that some see of it.
+REASONS, REASON_LINES = 10, 6
 # Not by PYTHONPATH, which would reach the command that is run.
 sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "lab", "collections")]
 
@@ -95,15 +98,37 @@ def _to_its_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def why(root: Path, name: str, since: datetime) -> str:
-    """What a scenario wrote down when it failed; empty where it did not come to that, or was another run's.
+    """What a scenario, or the tests, wrote down when they failed; nothing where that file is of another run.
 
     Molecule destroys what there was after a failure, and its words about that are the last ones on the screen.
     """
-    file = root / "build" / "diagnostics" / name / "why.txt"
-    # File systems take the time of the last tick of the clock, which is some milliseconds behind.
-    if not file.is_file() or file.stat().st_mtime < since.timestamp() - 1:
-        return f"{name}: nothing was written down about the failure; it is above"
+    folder = root / "build" / "diagnostics" / name
+    for file, read in ((folder / "why.txt", _text), (folder / "tests.xml", _failed_tests)):
+        # File systems take the time of the last tick of the clock, which is some milliseconds behind.
+        if file.is_file() and file.stat().st_mtime >= since.timestamp() - 1 and (found := read(file)):
+            return found
+    return f"{name}: nothing was written down about the failure; it is above"
+
+
+def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _failed_tests(file: Path) -> str:
+    """Each failed test of a JUnit file with the lines of its traceback that tell the reason."""
+    try:
+        cases = ElementTree.parse(file).iter("testcase")  # noqa: S314 - pytest wrote it a moment ago
+    except ElementTree.ParseError as error:
+        return f"the tests ended before they wrote their results: {error}"
+    found = []
+    for case in cases:
+        for failure in (each for each in case if each.tag in ("failure", "error")):
+            lines = (failure.text or failure.get("message") or "").splitlines()
+            # As pytest marks the reason; what has none (a worker that died, a fixture) is told by its end.
+            reason = [each for each in lines if each.startswith("E ")][:REASON_LINES] or lines[-REASON_LINES:]
+            found.append("\n".join([f"{case.get('classname')}::{case.get('name')}", *reason]))
+    kept = found[:REASONS] + ([f"and {len(found) - REASONS} more"] if len(found) > REASONS else [])
+    return "\n".join(kept)
 
 
 def failed(root: Path, names: Sequence[str]) -> str:

@@ -218,6 +218,21 @@ def test_those_that_failed_last_are_named_at_the_end_with_their_reason(checkout)
     assert program.failed(checkout, ["one"]).startswith("None of them failed by itself")
 
 
+def test_tests_that_failed_are_named_with_what_they_expected(checkout, tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.fixture\ndef gone():\n    raise OSError('no disk')\n\n\n"
+        "def test_one():\n    assert 1 == 2\n\n\ndef test_two(gone):\n    pass\n\n\ndef test_three():\n    pass\n"
+    )
+    pytest_alone = (sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
+    results = checkout / "build/diagnostics/one/tests.xml"
+    assert run(checkout, *pytest_alone, f"--junitxml={results}", str(tmp_path / "test_it.py")) == 1
+    told = program.failed(checkout, ["one"]).splitlines()[1:]
+    assert told == ["test_it::test_one", "E       assert 1 == 2", "test_it::test_two", "E       OSError: no disk"]
+    # pytest was killed while it wrote.
+    results.write_text(results.read_text()[:100])
+    assert "the tests ended before they wrote their results" in program.failed(checkout, ["one"])
+
+
 def test_what_has_passed_is_run_again_only_where_all_is_run(checkout, capsys, tmp_path_factory):
     count = tmp_path_factory.mktemp("outside") / "count"
     command = ("sh", "-c", f"echo >>{count}")
