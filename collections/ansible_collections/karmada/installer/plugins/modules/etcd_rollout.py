@@ -13,8 +13,9 @@ description:
     The StatefulSet of etcd never replaces a pod by itself. This deletes the pods that are of an older revision than
     it, one after the other, and waits until the new pod is ready before the next one.
   - >-
-    A member that is ready is replaced only while all others are there and ready. One that is not ready is replaced
-    first, so that settings under which members do not start can be mended; all of them at once where none is ready.
+    A member that is ready is replaced only while all others are there and ready, and all members are healthy by etcd's
+    own words; the leader last, after another one leads. One that is not ready is replaced first, so that settings under
+    which members do not start can be mended; all of them at once where none is ready.
   - >-
     Where the document names an external etcd, there is nothing to do.
   - >-

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..problems import Problem, Reason
-from .releases import Release
+from .releases import ETCD_SECURITY_FLOOR, Release
 from .spec import Spec
 from .table import ETCD, KARMADA_AGENT, KARMADA_APISERVER, KUBE_CONTROLLER_MANAGER, agents, wanted_rows
 from .types import Component, members_with_agent_hosts, settings_of, settings_path
@@ -40,6 +40,8 @@ def problems(spec: Spec, release: Release, before: Spec | None) -> Iterator[Prob
     for component in rows:
         yield from _beside_release(component, spec, release)
     yield from _controllers(rows, spec, release)
+    if ETCD in rows:
+        yield from _vulnerable(spec)
     for component in _KEEP_DATA:
         if before is not None and component in rows:
             yield from _after(component, spec, before, release)
@@ -114,6 +116,23 @@ def _controllers(rows: tuple[Component, ...], spec: Spec, release: Release) -> I
             remedy=f"give {KUBE_CONTROLLER_MANAGER.name} a tag of {server}"
             + (", too" if settings_of(KARMADA_APISERVER, spec).image_tag else ", or leave it out"),
             reason=Reason.VERSION_SKEW,
+        )
+
+
+def _vulnerable(spec: Spec) -> Iterator[Problem]:
+    """Versions of etcd with known vulnerabilities, and minors that get no mends any more."""
+    match = _VERSION.fullmatch(settings_of(ETCD, spec).image_tag)
+    if not match or int(match[2]) != _MAJORS["etcd"]:
+        return
+    version = (int(match[2]), int(match[3]), int(match[4]))
+    oldest, newest = min(ETCD_SECURITY_FLOOR.values()), max(ETCD_SECURITY_FLOOR)
+    floor = ETCD_SECURITY_FLOOR.get(version[:2], oldest)
+    if version[:2] <= newest and version < floor:
+        yield Problem(
+            what=f"etcd {'.'.join(map(str, version))} has known vulnerabilities",
+            where=_where(ETCD),
+            remedy=f"choose v{'.'.join(map(str, floor))} or newer, or leave it out: then it is the one of spec.version",
+            reason=Reason.UNSUPPORTED_VERSION,
         )
 
 

@@ -279,6 +279,19 @@ def bring_about(run: Run, timeout: float, replace_names: Collection[str] = ()) -
     return _Change(run, timeout, replace_names).made()
 
 
+def require_patience(refusal: steps.Refusal, seconds: float) -> None:
+    """Raise the refusal as ProblemsError, unless it is of a health that may only have to settle."""
+    if refusal.reason is not Reason.ETCD_MAJORITY_AT_RISK or seconds >= SETTLE_SECONDS:
+        raise ProblemsError(_problem(refusal), consequence="etcd goes on with the members that it has")
+
+
+def move_leader(run: Run, look: Look, step: steps.MoveLeader) -> None:
+    """Have another member lead, as it was looked at. Raises EtcdError if the leader refuses."""
+    with run.writing(f"have {step.to} lead etcd"):
+        look.client.at(look.url(step.leader)).move_leader(step.id)
+    run.say(f"etcd: {step.to} leads in place of {step.leader}")
+
+
 def note(run: Run) -> None:
     """Put the IDs and volumes of the first members on record, once they are healthy. Raises LockLost."""
     if are_ours(run):
@@ -321,7 +334,7 @@ class _Change:
             if step is None:
                 return self.changes
             if isinstance(step, steps.Refusal):
-                self._require_patience(step, time.monotonic() - began)
+                require_patience(step, time.monotonic() - began)
                 reason = step.what
             else:
                 reason = self._do(step)
@@ -332,11 +345,6 @@ class _Change:
             else:
                 progress.tell(f"etcd: {reason}", time.monotonic())
                 time.sleep(LOOK_SECONDS)
-
-    def _require_patience(self, refusal: steps.Refusal, seconds: float) -> None:
-        """Raise the refusal as ProblemsError, unless it is of a health that may only have to settle."""
-        if refusal.reason is not Reason.ETCD_MAJORITY_AT_RISK or seconds >= SETTLE_SECONDS:
-            raise ProblemsError(_problem(refusal), consequence="etcd goes on with the members that it has")
 
     def _progress(self) -> Progress:
         return Progress(self.run.say, time.monotonic(), self.timeout)
@@ -386,10 +394,8 @@ class _Change:
                 self._note_volume(name)
                 self.changes.append(_change(name, "created"))
                 self.run.say(f"etcd: {name} has its vote")
-            case steps.MoveLeader(leader, to, identity):
-                with self.run.writing(f"have {to} lead etcd"):
-                    self.look.client.at(self.look.url(leader)).move_leader(identity)
-                self.run.say(f"etcd: {to} leads in place of {leader}")
+            case steps.MoveLeader():
+                move_leader(self.run, self.look, step)
             case steps.Leave(name, lost):
                 with self.run.writing(f"decide to remove the member {name} of etcd"):
                     self._save_record(replace(self._record(name), leaving=True, lost=lost))

@@ -2,11 +2,13 @@
 """Rolling replacement of etcd members in pods, one at a time, until all have the template of the StatefulSet.
 
 The StatefulSet never replaces a pod by itself (OnDelete): a healthy member is replaced only while all others are
-healthy. The choice (``next_round``) does no I/O.
+healthy, by the words of their pods and by etcd's own, and the leader last. The choice (``next_round``, and
+``next_restart`` among those that work) does no I/O.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +21,10 @@ from ..kube.wait import wait_until
 from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
 from ..run.run import Run
+from . import members
+from .client import EtcdError
+from .plan_types import MoveLeader, Refusal
+from .restart import Restart, next_restart
 
 REVISION_LABEL = "controller-revision-hash"
 #: Placeholder for the revision that a change of the StatefulSet would create; no pod has it.
@@ -113,7 +119,46 @@ def replace_outdated(run: Run, timeout: float) -> list[Change]:
             raise _refusal(run, this)
         if run.check:
             return [_replacement(pod) for pod in this.outdated]
-        changes += _replace(run, this.replace, timeout)
+        works = run.state.etcd.bootstrapped and not any(map(reason_not_ready, this.replace))
+        chosen = _next_that_works(run, this.outdated) if works else this.replace
+        changes += _replace(run, chosen, timeout)
+
+
+def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]:
+    """Member to replace while all of them work; if only the leader is left, another one leads from now on.
+
+    Raises ProblemsError if one of them stays unhealthy by its own words.
+    """
+    pods, began = {pod["metadata"]["name"]: pod for pod in outdated}, time.monotonic()
+    while True:
+        look = members.look(run)
+        step = next_restart(look.seen, pods)
+        match step:
+            case Restart(name):
+                return (pods[name],)
+            case MoveLeader():
+                refused = _have_another_lead(run, look, step)
+            case Refusal():
+                refused = step
+            case None:
+                return tuple(outdated[:1])
+        if refused:
+            members.require_patience(refused, time.monotonic() - began)
+            time.sleep(members.LOOK_SECONDS)
+
+
+def _have_another_lead(run: Run, look: members.Look, step: MoveLeader) -> Refusal | None:
+    """Have another member lead. Returns why it does not, if that may pass."""
+    try:
+        members.move_leader(run, look, step)
+    except EtcdError as error:
+        return Refusal(
+            Reason.ETCD_MAJORITY_AT_RISK,
+            f"it leads, and {step.to} does not take over: {error}",
+            f"etcd member {step.leader}",
+            "see the log of both, and run the playbook again",
+        )
+    return None
 
 
 def observe(run: Run, timeout: float) -> tuple[Object | None, list[Object]]:

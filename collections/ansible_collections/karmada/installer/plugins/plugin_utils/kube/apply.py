@@ -28,6 +28,9 @@ LIST_ABOVE = 3
 # Longest pause between two looks at an object that is being deleted; whoever waits pays for a late look.
 LONGEST_PAUSE = 0.2
 
+#: Kinds whose controllers start pods.
+POD_OWNERS = frozenset({"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet"})
+
 Action = Literal["created", "changed", "deleted", "unchanged"]
 #: Object to delete, and the UID that it must have; None: any object of that name.
 Target = tuple[Ref, str | None]
@@ -156,8 +159,15 @@ def apply_all(
         except ApiError as error:
             return error
 
+    # Pods find what they mount or are called by; one that starts without it waits a minute before it looks again.
+    first = [step for step in steps if not _starts_pods(step.desired)]
+    then = [step for step in steps if _starts_pods(step.desired)]
+    done: dict[Ref, Change | Exception] = {}
     with _at_once(workers) as pool:
-        results = list(pool.map(carry_out, steps))
+        for wave in (first, then):
+            refs = [step.change.ref for step in wave]
+            done.update(zip(refs, pool.map(carry_out, wave), strict=True))
+    results = [done[step.change.ref] for step in steps]
     return _all_or_error("check" if check else "apply", [step.change.ref for step in steps], results)
 
 
@@ -235,6 +245,10 @@ class _OneByOne(Executor):
 
 def _at_once(workers: int) -> Executor:
     return ThreadPoolExecutor(workers) if workers > 1 else _OneByOne()
+
+
+def _starts_pods(obj: Object) -> bool:
+    return obj["kind"] in POD_OWNERS
 
 
 def _all_or_error(doing: str, refs: Sequence[Ref], results: Sequence[Change | Exception]) -> list[Change]:

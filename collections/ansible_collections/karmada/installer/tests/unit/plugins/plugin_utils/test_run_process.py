@@ -156,9 +156,9 @@ time.sleep(600)
 def test_outside_of_a_fork_nothing_is_tied_to_anybody(tmp_path: Path) -> None:
     code = """
 if os.fork() == 0:
+    first = os.getppid()
     tell("other", os.getpid())
     run_process.end_with_main()
-    first = os.getppid()
     while os.getppid() == first:
         time.sleep(0.01)
     tell("went-on", "")

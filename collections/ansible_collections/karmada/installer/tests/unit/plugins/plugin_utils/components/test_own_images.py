@@ -84,7 +84,10 @@ def test_what_a_tag_tells(tag: str, project: str, minor: tuple[int, int] | None)
         {"karmadaScheduler": "v1.18.7", "karmadaWebhook": "v1.18.0-patched"},
         {"karmadaScheduler": "own-build"},
         {"karmadaAgent": "v1.17.3"},
-        {"etcd": "v3.5.24"},
+        {"etcd": "v3.5.33"},
+        {"etcd": "v3.6.16-0"},
+        {"etcd": "v3.8.0"},
+        {"etcd": "own-build"},
     ],
     ids=str,
 )
@@ -115,6 +118,10 @@ def test_what_goes_together_is_let_pass(fields: dict[str, str]) -> None:
         ({"karmadaWebhook": "v1.19.0"}, "karmadaWebhook", "v1.19 does not go"),
         ({"karmadaAgent": "v1.16.0"}, "karmadaAgent", "an agent may be one minor older"),
         ({"karmadaAgent": "v1.19.0"}, "karmadaAgent", "v1.19 does not go"),
+        ({"etcd": "v3.5.32"}, "etcd.local", "etcd 3.5.32 has known vulnerabilities"),
+        ({"etcd": "3.6.8-0"}, "etcd.local", "etcd 3.6.8 has known vulnerabilities"),
+        ({"etcd": "v3.7.0"}, "etcd.local", "etcd 3.7.0 has known vulnerabilities"),
+        ({"etcd": "v3.4.99"}, "etcd.local", "etcd 3.4.99 has known vulnerabilities"),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -164,7 +171,7 @@ def test_preflight_tells_it_and_knows_what_runs() -> None:
     first = {"components": tags(karmadaScheduler="v1.10.0")}
     (problem,) = problems(fake_run(document(first), host()))
     assert problem.where == "spec.components.karmadaScheduler.imageTag"
-    (problem,) = problems(installed({}, {"components": tags(etcd="v3.5.24")}))
+    (problem,) = problems(installed({}, {"components": tags(etcd="v3.5.33")}))
     assert "older: it may not read what is stored" in problem.what
 
 

@@ -129,6 +129,26 @@ def test_one_worker_is_the_thread_that_asks(cluster: Cluster, monkeypatch: pytes
     assert asked == [threading.current_thread()] * 3
 
 
+@pytest.mark.parametrize("workers", [1, 8])
+def test_pods_are_started_when_what_they_mount_is_there(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    happened: list[str] = []
+    real = Cluster.apply
+
+    def told(self: Cluster, obj: Any, **more: Any) -> Any:
+        happened.append(f"begin {obj['kind']}")
+        found = real(self, obj, **more)
+        happened.append(f"end {obj['kind']}")
+        return found
+
+    monkeypatch.setattr(Cluster, "apply", told)
+    pods = {**thing("a", kind="Deployment"), "apiVersion": "apps/v1", "spec": {"replicas": 1}}
+    changes = apply_all(cluster, [pods, thing("b"), thing("c", kind="Secret")], workers=workers)
+    assert [each.ref.kind for each in changes] == ["Deployment", "ConfigMap", "Secret"]
+    assert happened[4:] == ["begin Deployment", "end Deployment"]
+
+
 @pytest.mark.parametrize("labels", [{}, {**LABELS, "installer.karmada.io/owner": "another"}])
 def test_what_is_not_ours_stops_everything_unless_adopted(
     cluster: Cluster, api: StubApi, labels: dict[str, str]

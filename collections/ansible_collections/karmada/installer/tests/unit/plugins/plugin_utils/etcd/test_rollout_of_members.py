@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods with older settings are replaced by what etcd says of its members, not by their pods alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members, rollout
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EtcdError
+from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.place import InPods
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support import samples
+from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import (
+    NAMESPACE,
+    FakeEtcdClient,
+    PodsOfEtcd,
+)
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import Object, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.writing_runs import NoLock
+
+NAMES = [f"prod-etcd-{ordinal}" for ordinal in range(3)]
+
+
+class RevisedPods(PodsOfEtcd):
+    """Pods that say of which revision of their StatefulSet they are; ``broken`` ones do not become healthy members."""
+
+    revision = "a"
+    broken = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.happened: list[str] = []
+
+    def _metadata(self, name: str) -> Object:
+        found = super()._metadata(name)
+        return {**found, "labels": {**found["labels"], rollout.REVISION_LABEL: self.revision}}
+
+    def _reconcile(self) -> None:
+        super()._reconcile()
+        for pod in super().list("v1", "Pod", NAMESPACE):
+            ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            self.put({**pod, "status": ready})
+            if pod["metadata"]["name"] == self.broken and pod["metadata"]["labels"][rollout.REVISION_LABEL] != "a":
+                self.etcd.cut(self.broken)
+        live = self.get("apps/v1", "StatefulSet", "prod-etcd", NAMESPACE)
+        if live:
+            self.put({**live, "status": {"updateRevision": self.revision}})
+
+    def delete(self, api_version: str, kind: str, name: str, *arguments: Any, **more: Any) -> bool:
+        assert self.etcd.healthy_voters() == len(NAMES), "a second member goes"
+        self.happened.append(f"replace {name}")
+        return super().delete(api_version, kind, name, *arguments, **more)
+
+
+class TellingClient(FakeEtcdClient):
+    """Client whose changes of the leader are noted."""
+
+    def at(self, url: str) -> TellingClient:
+        return TellingClient(self.world, list(self.urls), url)
+
+    def move_leader(self, identity: str) -> None:
+        super().move_leader(identity)
+        assert isinstance(self.world, RevisedPods)
+        self.world.happened.append(f"{self.world.etcd.name_of(identity)} leads")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> RevisedPods:
+    """Three members, of which the one in the middle leads, and a revision that none of their pods has."""
+    monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
+    monkeypatch.setattr(members, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(rollout, "wait_until", lambda *_, **__: None)
+    monkeypatch.setattr(members, "SETTLE_SECONDS", 0.0)
+    issue, issued = InPods.issued, dict[str, Any]()
+    monkeypatch.setattr(InPods, "issued", lambda place, seen: issued.setdefault("once", issue(place, seen)))
+    monkeypatch.setattr(
+        members,
+        "client",
+        lambda run: TellingClient(run.host_cluster, [each.client_url for each in run.layout.etcd_members]),
+    )
+    found = RevisedPods()
+    found.bootstrap(NAMES)
+    records = tuple(EtcdMemberState(name) for name in NAMES)
+    etcd = EtcdState(token="t", bootstrapped=True, storage="volumeClaim", members=records)
+    run = a_run(found, samples.state(etcd=etcd))
+    run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd"]))
+    members.note(run)
+    found.etcd._leader = list(found.etcd.members)[1]
+    found.revision = "b"
+    found._reconcile()
+    return found
+
+
+def a_run(world: PodsOfEtcd, stored: Any = None) -> Run:
+    return fake_run(
+        samples.document({"components": {"etcd": {"local": {"replicas": len(NAMES)}}}}), world, stored=stored
+    )
+
+
+def test_followers_go_first_and_the_leader_after_it_has_handed_over(world: RevisedPods) -> None:
+    changes = rollout.replace_outdated(a_run(world), 60)
+    assert world.happened == [
+        "replace prod-etcd-0", "replace prod-etcd-2", "prod-etcd-0 leads", "replace prod-etcd-1",
+    ]  # fmt: skip
+    assert [each.ref.name for each in changes] == ["prod-etcd-0", "prod-etcd-2", "prod-etcd-1"]
+    assert rollout.replace_outdated(a_run(world), 60) == []
+
+
+def test_it_stops_at_the_first_that_is_not_well_although_its_pod_is_ready(world: RevisedPods) -> None:
+    world.broken = "prod-etcd-0"
+    with pytest.raises(ProblemsError) as refused:
+        rollout.replace_outdated(a_run(world), 60)
+    assert not isinstance(refused.value, NotReady)
+    (problem,) = refused.value.problems
+    assert (problem.reason, problem.where) == (Reason.ETCD_MAJORITY_AT_RISK, "etcd member prod-etcd-0")
+    assert world.happened == ["replace prod-etcd-0"]
+
+
+def test_one_that_answers_late_is_waited_for(world: RevisedPods, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "SETTLE_SECONDS", 60.0)
+    world.etcd.cut("prod-etcd-2")
+    looks = []
+
+    def sleep(_seconds: float) -> None:
+        looks.append(world.happened.copy())
+        world.etcd.processes["prod-etcd-2"].cut = False
+
+    monkeypatch.setattr(rollout.time, "sleep", sleep)
+    rollout.replace_outdated(a_run(world), 60)
+    assert looks == [[]], "nothing went before it answered"
+    assert len(world.happened) == 4
+
+
+def test_a_leader_that_nobody_follows_stays_where_it_is(world: RevisedPods, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_client: FakeEtcdClient, _identity: str) -> None:
+        raise EtcdError(Cause.WRONG, "it answers: request timed out, leader transfer took too long", UNAVAILABLE)
+
+    monkeypatch.setattr(TellingClient, "move_leader", refuse)
+    with pytest.raises(
+        ProblemsError, match="it leads, and prod-etcd-0 does not take over: it answers: request timed out"
+    ):
+        rollout.replace_outdated(a_run(world), 60)
+    assert world.happened == ["replace prod-etcd-0", "replace prod-etcd-2"]
