@@ -14,10 +14,14 @@ from ..components.types import Component, image_pull_secrets, settings_of, setti
 from ..document import manifest, overlay
 from ..document.crd import nearest
 from ..kube.errors import ApiError
+from ..kube.objects import quantity
 from ..problems import Problem, Reason
-from ..render import etcd_nodes
+from ..render import etcd_nodes, etcd_pods
 from ..run.run import Run
 from . import account_rights
+
+#: Bytes that a member's database may have if nothing else is said (``DefaultQuotaBytes`` in server/storage/quota.go).
+DEFAULT_ETCD_QUOTA = 2 * 1024**3
 
 
 def host_path_nodes(run: Run) -> Iterable[Problem]:
@@ -58,6 +62,28 @@ def storage_class(run: Run) -> Iterable[Problem]:
             remedy="name one of them, or create it",
             reason=Reason.OBJECT_NOT_FOUND,
         )
+
+
+def quota_above_volume(run: Run) -> Iterable[Problem]:
+    """Quota of etcd's database above the size of its volume: that is full before etcd's alarm, and stops it."""
+    settings, flag = settings_of(ETCD, run.spec), "quota-backend-bytes"
+    if ETCD not in pod_rows(run.spec) or run.state.etcd.storage != "volumeClaim":
+        return
+    size = settings.claim_size or etcd_pods.DEFAULT_SIZE
+    given = quantity(settings.extra_args.get(flag, ""))
+    quota, room = given or DEFAULT_ETCD_QUOTA, quantity(size)
+    if room is None or quota <= room:
+        return
+    what = f"etcd's database may grow to {quota / 2**30:.1f} GiB, and its volume has {size}"
+    if given:
+        yield Problem(
+            what=f"{what}: that is full before etcd raises its alarm, and no member starts with a full volume",
+            where=f"spec.components.etcd.local.extraArgs.{flag}",
+            remedy="choose less than the volume has, as its log needs room, too",
+            reason=Reason.INSUFFICIENT_RESOURCES,
+        )
+    else:
+        run.tell(Problem.hint(f"{what}; set extraArgs {flag} to less than that", Reason.INSUFFICIENT_RESOURCES))
 
 
 def priority_classes(run: Run) -> Iterable[Problem]:

@@ -186,6 +186,7 @@ def _host(run: Run) -> Iterable[Problem]:
         namespace_checks.problems,
         component_checks.storage_class,
         component_checks.host_path_nodes,
+        component_checks.quota_above_volume,
         endpoint_checks.node_port,
         endpoint_checks.leads,
         endpoint_checks.ingress,

@@ -15,7 +15,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import etcd_nodes, etcd_pods
 from ansible_collections.karmada.installer.plugins.plugin_utils.report import observe
-from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
+from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run, storage_class
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
     OWNER,
     document,
@@ -205,3 +205,34 @@ def test_the_report_says_that_it_is_an_exception() -> None:
     (note,) = map(str, observe._host_path_notes(run))
     assert "exception to the restricted" in note
     assert "node-a" in note
+
+
+@pytest.mark.parametrize(
+    ("local", "refused", "told"),
+    [
+        ({"extraArgs": {"quota-backend-bytes": "8589934592"}}, True, False),
+        ({"extraArgs": {"quota-backend-bytes": "4294967296"}}, False, False),
+        (
+            {"volumeData": {"volumeClaim": {"size": "10Gi"}}, "extraArgs": {"quota-backend-bytes": "8589934592"}},
+            False,
+            False,
+        ),
+        ({"volumeData": {"volumeClaim": {"size": "1Gi"}}}, False, True),
+        (
+            {"volumeData": {"volumeClaim": {"size": "1Gi"}}, "extraArgs": {"quota-backend-bytes": "536870912"}},
+            False,
+            False,
+        ),
+        ({"volumeData": {"emptyDir": {}}, "extraArgs": {"quota-backend-bytes": "8589934592"}}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_a_database_that_may_outgrow_its_volume_is_refused(local: Object, refused: bool, told: bool) -> None:
+    run = fake_run(
+        document({"components": {"etcd": {"local": local}}}), FakeCluster("host cluster", storage_class("fast"))
+    )
+    found = list(component_checks.quota_above_volume(run))
+    assert [each.where for each in found] == ["spec.components.etcd.local.extraArgs.quota-backend-bytes"] * refused
+    assert [
+        each.what.startswith("etcd's database may grow to 2.0 GiB, and its volume has 1Gi") for each in run.told
+    ] == [True] * told
