@@ -202,6 +202,17 @@ def test_a_write_counts_by_its_key_and_an_event_by_its_version():
     assert steady_client.missing(written, [("a", "2"), ("b", "1")]) == written[:1]
 
 
+def test_of_pardoned_failures_there_may_be_two():
+    def judged(*failures):
+        found = {"acknowledged": 1, "lost": [], "missing": [], "failed": len(failures), "failures": list(failures)}
+        return bool(steady_client.broken(found, None, no_failures=True, pardon="proposal dropped"))
+
+    assert [judged(), judged("500 raft proposal dropped"), judged(*["proposal dropped"] * 2)] == [False] * 3
+    assert [judged(*["proposal dropped"] * 3), judged("proposal dropped", "timed out"), judged("timed out")] == [
+        True
+    ] * 3
+
+
 def test_a_pause_is_between_two_answers():
     assert steady_client.longest_pause([0.0, 3.5, 1.0, 3.0]) == (2.0, 1.0)
     assert steady_client.longest_pause([]) == (0.0, 0.0)

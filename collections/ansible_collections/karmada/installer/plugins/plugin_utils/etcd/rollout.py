@@ -16,6 +16,7 @@ from ..api_object import Object
 from ..components.table import ETCD, pod_components
 from ..kube.apply import Change
 from ..kube.objects import Ref, with_applied_hash
+from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready, reason_stale
 from ..kube.wait import wait_until
 from ..problems import Problem, ProblemsError, Reason
@@ -27,6 +28,10 @@ from .plan_types import MoveLeader, Refusal
 from .restart import Restart, next_restart
 
 REVISION_LABEL = "controller-revision-hash"
+#: Seconds in which clients come back to a member that has a new address: gRPC tries an address for 20 s before it looks for
+#: another one (``minConnectTimeout`` in dialoptions.go), and waits between two attempts for 0.6 of the time that passed
+#: (``backoff.DefaultConfig``).
+CLIENTS_RETURN_SECONDS = 30.0
 #: Placeholder for the revision that a change of the StatefulSet would create; no pod has it.
 NOT_YET_MADE = "not-yet-made"
 
@@ -121,7 +126,22 @@ def replace_outdated(run: Run, timeout: float) -> list[Change]:
             return [_replacement(pod) for pod in this.outdated]
         works = run.state.etcd.bootstrapped and not any(map(reason_not_ready, this.replace))
         chosen = _next_that_works(run, this.outdated) if works else this.replace
+        began = time.monotonic()
         changes += _replace(run, chosen, timeout)
+        if works and len(this.outdated) > 1:
+            _let_clients_return(run, chosen, time.monotonic() - began)
+
+
+def _let_clients_return(run: Run, replaced: Sequence[Object], away: float) -> None:
+    """Wait until clients use a member again that was away for so many seconds, so that they lose one at a time.
+
+    Nobody can be asked for it: etcd does not tell who is connected.
+    """
+    seconds, began = max(CLIENTS_RETURN_SECONDS, away), time.monotonic()
+    progress = Progress(run.say, began, seconds)
+    while (now := time.monotonic()) - began < seconds:
+        progress.tell(f"etcd: its clients connect to {replaced[0]['metadata']['name']} again", now)
+        time.sleep(members.LOOK_SECONDS)
 
 
 def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]:

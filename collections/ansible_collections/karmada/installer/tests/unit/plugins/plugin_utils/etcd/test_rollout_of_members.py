@@ -75,6 +75,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> RevisedPods:
     """Three members, of which the one in the middle leads, and a revision that none of their pods has."""
     monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
     monkeypatch.setattr(members, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(rollout, "CLIENTS_RETURN_SECONDS", 0.0)
     monkeypatch.setattr(rollout, "wait_until", lambda *_, **__: None)
     monkeypatch.setattr(members, "SETTLE_SECONDS", 0.0)
     issue, issued = InPods.issued, dict[str, Any]()
@@ -110,6 +111,26 @@ def test_followers_go_first_and_the_leader_after_it_has_handed_over(world: Revis
     ]  # fmt: skip
     assert [each.ref.name for each in changes] == ["prod-etcd-0", "prod-etcd-2", "prod-etcd-1"]
     assert rollout.replace_outdated(a_run(world), 60) == []
+
+
+def test_clients_come_back_to_a_member_before_the_next_one_goes(
+    world: RevisedPods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        world.happened.append("wait")
+
+    monkeypatch.setattr(rollout, "CLIENTS_RETURN_SECONDS", 30.0)
+    monkeypatch.setattr(members, "LOOK_SECONDS", 15.0)
+    monkeypatch.setattr(rollout.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(rollout.time, "sleep", sleep)
+    rollout.replace_outdated(a_run(world), 60)
+    assert world.happened == [
+        *("replace prod-etcd-0", "wait", "wait", "replace prod-etcd-2", "wait", "wait"),
+        *("prod-etcd-0 leads", "replace prod-etcd-1"),
+    ]
 
 
 def test_it_stops_at_the_first_that_is_not_well_although_its_pod_is_ready(world: RevisedPods) -> None:
