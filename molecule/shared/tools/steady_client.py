@@ -331,9 +331,8 @@ def broken(found: Mapping[str, Any], longest: float | None, *, no_failures: bool
         told.append(f"for {found['pause']} s no request was answered, and {longest} s are allowed")
     pardoned = sum(bool(pardon) and pardon in failure for failure in found["failures"])
     if no_failures and found["failed"] > min(pardoned, MOST_PARDONED):
-        told.append(
-            f"{found['failed']} requests failed, {pardoned} of them as one may that meets a change of etcd's leader"
-        )
+        of_which = f", {pardoned} of them with {pardon!r}" if pardoned else ""
+        told.append(f"{found['failed']} requests failed{of_which}")
     return told
 
 
