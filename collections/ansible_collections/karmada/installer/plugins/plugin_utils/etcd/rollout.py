@@ -29,8 +29,8 @@ from .restart import Restart, next_restart
 
 REVISION_LABEL = "controller-revision-hash"
 #: Seconds in which clients come back to a member that has a new address: gRPC tries an address for 20 s before it looks
-#: for another one (``minConnectTimeout`` in dialoptions.go), and waits between two attempts for 0.6 of the time that has
-#: passed (``backoff.DefaultConfig``).
+#: for another one (``minConnectTimeout`` in dialoptions.go), and waits between two attempts for 0.6 of the time that
+#: has passed (``backoff.DefaultConfig``).
 CLIENTS_RETURN_SECONDS = 30.0
 #: Placeholder for the revision that a change of the StatefulSet would create; no pod has it.
 NOT_YET_MADE = "not-yet-made"
