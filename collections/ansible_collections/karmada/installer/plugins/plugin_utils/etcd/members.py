@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
@@ -14,6 +15,7 @@ from ..components.state import EtcdMemberState, EtcdState
 from ..components.table import ETCD, KARMADA_APISERVER, pod_components
 from ..components.types import settings_of
 from ..kube.apply import Change
+from ..kube.errors import Conflict
 from ..kube.objects import Ref
 from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..kube.progress import Progress
@@ -442,7 +444,8 @@ class _Change:
             self.started.add(identity)
         pod, record = self.look.pods.get(name), self._record(name)
         if pod and record.former and pod["metadata"]["uid"] == record.former:
-            with self.run.writing(f"start the member {name} of etcd anew"):
+            with self.run.writing(f"start the member {name} of etcd anew"), suppress(Conflict):
+                # In conflict: its controller has another one by now, which is what is wanted.
                 self.run.host_cluster.delete("v1", "Pod", name, self.run.namespace, uid=record.former)
             return f"member {name} is started anew"
         return f"member {name} has not started yet" + (f": {why}" if pod and (why := reason_not_ready(pod)) else "")

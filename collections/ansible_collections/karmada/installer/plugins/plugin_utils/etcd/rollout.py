@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..api_object import Object
 from ..components.table import ETCD, pod_components
 from ..kube.apply import Change
+from ..kube.errors import Conflict
 from ..kube.objects import Ref, with_applied_hash
 from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready, reason_stale
@@ -234,7 +236,9 @@ def _replace(run: Run, pods: Sequence[Object], timeout: float) -> list[Change]:
     with run.writing(f"replace etcd {names}"):
         for pod in pods:
             metadata = pod["metadata"]
-            run.host_cluster.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
+            # In conflict: somebody was faster, and its controller has made another one.
+            with suppress(Conflict):
+                run.host_cluster.delete("v1", "Pod", metadata["name"], run.namespace, uid=metadata["uid"])
         wait_until(
             run.host_cluster,
             [Ref.of(pod) for pod in pods],

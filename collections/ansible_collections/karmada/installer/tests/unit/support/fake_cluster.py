@@ -161,7 +161,8 @@ class FakeCluster:
         live = self.objects.get((api_version, kind, namespace, name))
         if live is None:
             return False
-        assert uid in (None, live["metadata"]["uid"])
+        if uid not in (None, live["metadata"]["uid"]):
+            raise Conflict(self.name, "DELETE", "/", 409, "Conflict", "the UID in the precondition is another one")
         del self.objects[api_version, kind, namespace, name]
         self.log.append(f"delete {kind} {name}")
         if kind == "Namespace":

@@ -193,6 +193,23 @@ def test_a_member_whose_volume_is_another_one_is_replaced_under_a_new_id(lost: s
     assert [name for name in after if after[name] != before[name]] == [lost]
 
 
+def test_a_pod_that_is_replaced_at_the_same_time_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = installed(3)
+    world.lose_volume("prod-etcd-1")
+    delete, beaten = world.delete, []
+
+    def somebody_else_was_faster(api_version: str, kind: str, name: str, *arguments: Any, **more: Any) -> bool:
+        if kind == "Pod":
+            beaten.append(name)
+            delete(api_version, kind, name, NAMESPACE)
+        return delete(api_version, kind, name, *arguments, **more)
+
+    monkeypatch.setattr(world, "delete", somebody_else_was_faster)
+    brought_to(world, 3)
+    assert beaten == ["prod-etcd-1"]
+    assert_is_well(world, 3)
+
+
 def test_one_that_does_not_answer_is_not_taken_for_lost() -> None:
     world = installed(3)
     world.etcd.cut("prod-etcd-1")

@@ -133,6 +133,20 @@ def test_clients_come_back_to_a_member_before_the_next_one_goes(
     ]
 
 
+def test_a_pod_that_somebody_else_has_replaced_is_replaced(world: RevisedPods, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = world.delete
+
+    def beaten(api_version: str, kind: str, name: str, *arguments: Any, **more: Any) -> bool:
+        if name == "prod-etcd-0":
+            delete(api_version, kind, name, NAMESPACE)
+        return delete(api_version, kind, name, *arguments, **more)
+
+    monkeypatch.setattr(world, "delete", beaten)
+    rollout.replace_outdated(a_run(world), 60)
+    assert world.happened.count("replace prod-etcd-0") == 2
+    assert world.happened[-1] == "replace prod-etcd-1"
+
+
 def test_it_stops_at_the_first_that_is_not_well_although_its_pod_is_ready(world: RevisedPods) -> None:
     world.broken = "prod-etcd-0"
     with pytest.raises(ProblemsError) as refused:
