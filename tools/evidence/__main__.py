@@ -13,6 +13,7 @@ record, nor does one that changed the code on its way, or had it changed.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import random
@@ -51,6 +52,8 @@ def run(root: Path, name: str, command: Sequence[str], *, go_on: bool, environme
         say(f"{name}: not run again: it passed on this tree ({before.tree}) {before.began}, in {before.seconds:.0f} s")
         return 0
     dirty = tree.edited(root, parts)
+    measured = root / "build" / "figures" / f"{name}.json"
+    measured.unlink(missing_ok=True)
     seed = _seed(environment) if "SEED" in takes else None
     began, started = datetime.now(UTC), time.monotonic()
     code = _to_its_end(command, {**environment, **({} if seed is None else {"SEED": str(seed)})})
@@ -62,6 +65,7 @@ def run(root: Path, name: str, command: Sequence[str], *, go_on: bool, environme
             name=name, passed=code == 0, began=began.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds=seconds,
             tree=tree.whole(parts), commit=tree.commit(root), dirty=dirty, parts=parts, settings=settings, seed=seed,
             versions=versions(), machine=machine(),
+            figures=json.loads(measured.read_text()) if measured.exists() else {},
         )  # fmt: skip
         store.add(new)
         if not new.passed:

@@ -30,6 +30,13 @@ seed, which repeats the run.
 
 {runs}
 
+## What was measured
+
+By the scenarios themselves in their last run that passed, while somebody wrote to the API server 20 times a second and
+watched it.
+
+{figures}
+
 ## Where
 
 {machines}
@@ -43,6 +50,7 @@ def page(areas: Iterable[Area], records: Mapping[str, Sequence[Record]], now: Ma
     return PAGE.format(
         areas="\n\n".join("\n".join(_area(each, records, now)) for each in areas),
         runs="\n".join(_runs(records)),
+        figures="\n".join(_figures(records)),
         machines="\n".join(_machines(records)),
     )
 
@@ -85,6 +93,15 @@ def _runs(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:
             )  # fmt: skip
         if not passes:
             yield _row(f"`{name}`", _NEVER, "", "", "", "", "")
+
+
+def _figures(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    yield "| scenario | step | figure |"
+    yield "|---|---|---|"
+    for name, found in records.items():
+        last = newest_pass(found)
+        for step, figure in (last.figures if last else {}).items():
+            yield _row(f"`{name}`", step, figure)
 
 
 def _machines(records: Mapping[str, Sequence[Record]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ class Record:
     parts: part of the checkout → digest of its content, of all that decide the result (see ``tree``); tree: one digest
     for all of them. dirty: something of them was not in the commit. began: UTC, to the second. settings: what the
     caller asked for by the environment, as in ``KILLS=20``. versions, machine: what the result may depend on besides.
+    figures: step → what was measured in it, in words.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Record:
     seed: int | None
     versions: Mapping[str, str]
     machine: Mapping[str, str]
+    figures: Mapping[str, str] = field(default_factory=dict)
 
     def changed_since(self, parts: Mapping[str, str]) -> list[str]:
         """Parts that came, went or have another content now."""
@@ -92,5 +94,7 @@ class Store:
 
 
 def record_of(content: Mapping[str, Any]) -> Record:
-    """A record out of its JSON. Raises KeyError for one that lacks a field."""
-    return Record(**{each.name: content[each.name] for each in fields(Record)})
+    """A record out of its JSON. Raises KeyError for one that lacks a field; figures are of some only."""
+    return Record(
+        **{each.name: content[each.name] for each in fields(Record) if each.name in content or each.name != "figures"}
+    )

@@ -318,6 +318,19 @@ def test_a_row_names_a_failure_since():
     assert state([failed, at(10, settings={"KILLS": "20"})], PARTS)[3] == ""
 
 
+def test_what_a_scenario_has_measured_goes_on_record_and_onto_the_page(checkout):
+    file = checkout / "build/figures/one.json"
+    file.parent.mkdir(parents=True)
+    # What an earlier run left is none of this one's.
+    file.write_text('{"to 7": "gone"}')
+    assert run(checkout, "sh", "-c", f'test ! -e {file} && echo \'{{"to 3": "0 failed | none lost"}}\' >{file}') == 0
+    [found] = records(checkout)
+    assert found.figures == {"to 3": "0 failed | none lost"}
+    assert "| `one` | to 3 | 0 failed \\| none lost |" in page((), {"one": [found]}, {"one": {}})
+    assert run(checkout, "sh", "-c", f"rm {file}; exit 1") == 1
+    assert [each.figures for each in records(checkout)] == [found.figures, {}]
+
+
 def test_settings_seed_and_edits_are_told():
     found = at(1, settings={"KILLS": "20"}, seed=7, dirty=True)
     text = page((), {"demo": [found]}, NOW)

@@ -2,7 +2,7 @@
 """Write to an API server and watch it all the time while a command runs, then tell whether anything was lost.
 
     steady_client.py --kubeconfig FILE [--rate 20] [--before 3] [--after 8] [--longest-pause SECONDS] [--no-failures]
-                     [--pardon TEXT] [--report FILE] -- COMMAND...
+                     [--pardon TEXT] [--report FILE] [--figures FILE --step TEXT] -- COMMAND...
 
 The writer begins a request at each tick, whatever became of the ones before: a ConfigMap is created, then changed. It
 keeps connections as a usual client does, and asks nobody where the API server is. A request counts once it was
@@ -336,6 +336,17 @@ def broken(found: Mapping[str, Any], longest: float | None, *, no_failures: bool
     return told
 
 
+def add_figure(file: Path, step: str, found: Mapping[str, Any]) -> None:
+    """Add the figure of one step to those of a scenario, which its record takes over."""
+    figures = json.loads(file.read_text()) if file.exists() else {}
+    figures[step] = (
+        f"{found['acknowledged']} writes, {found['failed']} failed, {len(found['lost'])} lost, longest pause "
+        f"{found['pause']} s; the run {found['command']['to'] - found['command']['from']:.0f} s"
+    )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 def main() -> int:
     """Write and watch, and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -347,12 +358,16 @@ def main() -> int:
     parser.add_argument("--no-failures", action="store_true")
     parser.add_argument("--pardon", default="", metavar="TEXT", help="two failures may have this text")
     parser.add_argument("--report", type=Path, metavar="FILE", help="all that was seen, as JSON")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="figures of a scenario, to which one is added")
+    parser.add_argument("--step", default="", metavar="TEXT", help="name of that figure")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     server = upstream_of(yaml.safe_load(options.kubeconfig.read_text()))
     found = during(server, options.command, options.rate, options.before, options.after)
     if options.report:
         options.report.write_text(json.dumps(found, indent=2) + "\n")
+    if options.figures:
+        add_figure(options.figures, options.step, found)
     print(
         f"acknowledged {found['acknowledged']}, lost {len(found['lost'])}, failed {found['failed']}, "
         f"sent again {found['sent_again']}; longest pause {found['pause']} s; "
