@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -404,3 +405,28 @@ def test_a_full_database_raises_an_alarm_until_it_is_disarmed(cluster: Cluster) 
     assert cluster.client().status()[0].healthy
     # Of an alarm that is not raised it says nothing, and nothing happens.
     cluster.client().disarm(identity, "NOSPACE")
+
+
+def test_a_member_that_names_nobody_but_itself_starts_with_its_data_and_without_it_not(cluster: Cluster) -> None:
+    cluster.voters(3)
+    one, *others = cluster.members
+    cluster.fill(1)
+    cluster.stop(one)
+    cluster.start(one, known=(one,), state="existing")
+    cluster.wait_for_health()
+    identity = cluster.id_of(one)
+    # All of it goes: two of three have forgotten what they acknowledged, and the third may never have had it.
+    for member in (one, others[0]):
+        cluster.stop(member)
+        shutil.rmtree(member.directory / "data")
+    cluster.start(one, known=(one,), state="existing")
+    cluster.start(others[0], known=(others[0],), state="existing")
+    for member in (one, others[0]):
+        assert member.process is not None
+        assert member.process.wait(IN_VAIN_SECONDS) != 0
+        assert "cannot fetch cluster info" in (member.directory / "etcd.log").read_text()
+        assert not (member.directory / "data" / "member" / "wal").exists()
+    # This is what it prevents: with the names of all it is back under its ID, and votes.
+    cluster.start(one, known=tuple(cluster.members), state="existing")
+    until(lambda: cluster.client(one).status()[0].healthy, "a majority of which one has forgotten everything")
+    assert cluster.id_of(one) == identity

@@ -25,16 +25,21 @@ def of_member(
 ) -> dict[str, Any]:
     """The configuration file of one member. ``record`` is what the state has of it, if it has anything.
 
-    ``existing`` is permanent once the cluster has been healthy: a member that lost its disk then serves nothing instead
-    of founding an empty cluster. ``generation`` numbers the data directory, so that a restore can put a new one beside
-    the old. ``extra`` holds configuration keys of the document, which win; their values are read as YAML scalars,
-    because the file is typed and a command line is not.
+    ``existing`` is permanent once the cluster has been healthy. From then on a member names nobody but itself: with its
+    data it reads nothing of that. Without, it finds nobody to ask who the others are, and ends. Had it the names of the
+    others it would come back under its ID with an empty log, although it has voted and acknowledged writes: two such
+    members of three would be a majority that has forgotten what clients were told is kept.
 
-    A member that was added later has a data directory of its own and starts with the members that etcd named when it
-    was added; the first ones start with one another.
+    ``generation`` numbers the data directory, so that a restore can put a new one beside the old. ``extra`` holds
+    configuration keys of the document, which win; their values are read as YAML scalars, because the file is typed and
+    a command line is not.
+
+    A member that is added has a data directory of its own, and starts with the members that etcd named when it was
+    added; the first ones start with one another.
     """
     of_record = record or EtcdMemberState(member.name)
-    first = ",".join(f"{each.name}={each.peer_url}" for each in layout.etcd_members)
+    together = [member] if existing else layout.etcd_members
+    names = ",".join(f"{each.name}={each.peer_url}" for each in together)
     ports = ETCD.ports
     listen = bracketed(layout.bind_address)
 
@@ -57,7 +62,7 @@ def of_member(
         "initial-advertise-peer-urls": member.peer_url,
         # Probes have no client certificate, so health is served on a listener of its own, which serves no keys.
         "listen-metrics-urls": f"http://{bracketed(layout.metrics_address) or listen}:{ports['metrics']}",
-        "initial-cluster": of_record.initial_cluster or first,
+        "initial-cluster": of_record.initial_cluster or names,
         "initial-cluster-state": "existing" if existing or of_record.added else "new",
         "initial-cluster-token": token,
         "client-transport-security": tls("server", "server"),

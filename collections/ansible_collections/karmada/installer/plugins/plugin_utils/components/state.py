@@ -44,9 +44,9 @@ class EtcdMemberState:
     """A member of etcd, from the decision to add it until it is gone. ``id`` is hexadecimal; empty if it is unknown.
 
     ``volume`` is the UID of what holds its data: of its claim, or of its pod. ``added``: it came after the bootstrap.
-    ``initial_cluster`` are the members that it starts with, in the form of its configuration: those of the bootstrap,
-    or those that etcd named when it was added; empty until the bootstrap has ended. ``former`` is the UID of a pod that
-    ran under its name before. ``coming``: it is to be added, and etcd may have done so.
+    ``initial_cluster`` are the members that it starts with, in the form of its configuration, as etcd named them when
+    it was added; empty once it has its vote, and of the first ones. ``former`` is the UID of a pod that ran under its
+    name before. ``coming``: it is to be added, and etcd may have done so.
     ``leaving``: it is to be removed, and etcd may have done so; ``lost`` says why, if its data is lost.
     """
 

@@ -8,8 +8,8 @@ Members, storage, an external etcd
 
 A StatefulSet with ``OnDelete``, a configuration file for each member, its own client and peer URLs for each member, TLS
 on both ports, a cluster token of its own, data in ``gen-<n>``. ``initial-cluster-state`` is ``new`` for the bootstrap
-only; once all members have been healthy it is ``existing`` for ever, so that a member that lost its disk cannot found
-an empty cluster.
+only; once all members have been healthy it is ``existing`` for ever, and a member names nobody but itself, so that one
+that lost its disk neither founds an empty cluster nor comes back with an empty log.
 
 **Storage** is chosen once and recorded. With ``hostPath`` each member has two PersistentVolumes in one directory of its
 node: one of kind hostPath, which creates the directory but as root, and one of kind local, which sets its group to that

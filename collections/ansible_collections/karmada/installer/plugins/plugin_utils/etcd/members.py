@@ -326,7 +326,8 @@ class _Change:
     def made(self) -> list[Change]:
         """Do one step after the other until there is none."""
         wanted = cluster_layout.etcd_pod_names(self.run.instance)
-        _complete_records(self.run, look(self.run))
+        if _complete_records(self.run, look(self.run)):
+            self.changes += self._apply_etcd("have the members of etcd start with their data only", "StatefulSet")
         replace_ids: frozenset[str] | None = None
         began, progress = time.monotonic(), self._progress()
         while True:
@@ -393,7 +394,7 @@ class _Change:
             case steps.Promote(name, identity):
                 with self.run.writing(f"give the member {name} of etcd its vote"):
                     self.look.client.promote(identity)
-                self._note_volume(name)
+                self._note_vote(name)
                 self.changes.append(_change(name, "created"))
                 self.run.say(f"etcd: {name} has its vote")
             case steps.MoveLeader():
@@ -509,32 +510,37 @@ class _Change:
     def _save_record(self, record: EtcdMemberState) -> None:
         _save(self.run, self.run.state.etcd.with_member(record))
 
-    def _note_volume(self, name: str) -> None:
-        with self.run.writing(f"note the volume of the member {name} of etcd"):
+    def _note_vote(self, name: str) -> None:
+        """Put on record that it has its vote, and where; from now on it starts with its data only."""
+        with self.run.writing(f"note the vote of the member {name} of etcd"):
             volume = look(self.run).volumes.get(name, "")
-            self._save_record(replace(self._record(name), volume=volume, former=""))
+            self._save_record(replace(self._record(name), volume=volume, former="", initial_cluster=""))
+        self.changes += self._apply_etcd(f"have the member {name} of etcd start with its data only", "StatefulSet")
 
 
-def _complete_records(run: Run, looked: Look) -> None:
-    """Put IDs and volumes on record that are not there yet: of the first members, and of earlier versions."""
+def _complete_records(run: Run, looked: Look) -> bool:
+    """Put IDs, votes and volumes on record that are not there yet: of the first members, of runs that were killed.
+
+    Returns whether there were any.
+    """
     etcd, listed = run.state.etcd, looked.seen.members or ()
     ids = {each.name: each.id for each in looked.seen.known}
     healthy = {each.id for each in listed if each.healthy}
     voters = {each.id for each in listed if not each.learner}
-    first = [each.name for each in etcd.members if not each.added and not each.coming]
-    initial = ",".join(f"{name}={looked.seen.peer_urls[name]}" for name in first)
 
     def completed(record: EtcdMemberState) -> EtcdMemberState:
         identity = record.id or (ids.get(record.name, "") if not record.coming else "")
         # A member that works with another volume than recorded has its data there.
         volume = looked.volumes.get(record.name, record.volume) if identity in healthy else record.volume
-        born = record.initial_cluster or (initial if identity and not record.added else "")
+        initial = "" if identity in voters else record.initial_cluster
         former = "" if identity in healthy & voters else record.former
-        return replace(record, id=identity, volume=volume, initial_cluster=born, former=former)
+        return replace(record, id=identity, volume=volume, initial_cluster=initial, former=former)
 
-    if tuple(map(completed, etcd.members)) != tuple(etcd.members):
-        with run.writing("note the members of etcd"):
-            _save(run, replace(run.state.etcd, members=tuple(map(completed, run.state.etcd.members))))
+    if tuple(map(completed, etcd.members)) == tuple(etcd.members):
+        return False
+    with run.writing("note the members of etcd"):
+        _save(run, replace(run.state.etcd, members=tuple(map(completed, run.state.etcd.members))))
+    return True
 
 
 def _save(run: Run, etcd: EtcdState) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which member of etcd may be restarted next, and what has to be done before. No I/O."""
+"""Restarts of members of etcd: the next one, and what has to be done before it. No I/O."""
 
 from __future__ import annotations
 

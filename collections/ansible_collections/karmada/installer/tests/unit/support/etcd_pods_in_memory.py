@@ -135,9 +135,10 @@ class PodsOfEtcd(FakeCluster):
         given = dict(pair.split("=", 1) for pair in configuration["initial-cluster"].split(","))
         listed = {each.peer_url for each in self.etcd.members.values()}
         mine = [each for each in self.etcd.members.values() if each.peer_url == given[configuration["name"]]]
-        # What it is given has to be what the others say, and somebody who had a log cannot begin without one.
-        if set(given.values()) != listed or not mine or mine[0].name:
+        # What it is given has to be what the others say. Who had a log and lost it begins without one as well.
+        if set(given.values()) != listed or not mine or len(given) == 1:
             return ""
+        assert mine[0].learner, f"{mine[0].name} has forgotten what it has acknowledged"
         return mine[0].id
 
     # -- what happens to it ----------------------------------------------------------------------------------------

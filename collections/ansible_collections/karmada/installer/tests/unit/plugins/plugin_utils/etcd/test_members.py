@@ -157,7 +157,33 @@ def test_the_configuration_of_running_members_stays_and_a_new_one_gets_a_folder_
     identity = next(each.id for each in world.etcd.members.values() if each.name == "prod-etcd-1")
     assert added["data-dir"] == f"/var/lib/etcd/gen-1-{identity}"
     assert added["initial-cluster-state"] == "existing"
-    assert added["initial-cluster"] == ",".join(f"{name}={peer_url(name)}" for name in names(2))
+
+
+def test_a_member_starts_with_those_that_etcd_has_named_until_it_has_its_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = installed(1)
+    started: list[str] = []
+    joined = world._joined
+
+    def told(configuration: Any) -> str:
+        started.append(configuration["initial-cluster"])
+        return joined(configuration)
+
+    monkeypatch.setattr(world, "_joined", told)
+    brought_to(world, 3)
+    assert started == [",".join(f"{name}={peer_url(name)}" for name in names(count)) for count in (2, 3)]
+    for name in names(3):
+        assert world._configuration(name)["initial-cluster"] == f"{name}={peer_url(name)}"
+
+
+@pytest.mark.parametrize("way", [(3,), (1, 3), (3, 5, 3)])
+def test_a_member_without_its_data_never_comes_back_under_its_id(way: tuple[int, ...]) -> None:
+    """It has voted: with two of three that have forgotten, what clients were told is kept would be lost."""
+    world = installed(way[0])
+    for count in way[1:]:
+        brought_to(world, count)
+    for name in names(way[-1]):
+        world.lose_volume(name)
+        assert world.etcd.processes[name].data == ""
 
 
 def test_a_member_that_comes_back_after_a_shrink_does_not_meet_its_old_data() -> None:
