@@ -156,7 +156,7 @@ class HostAction(StepAction):
             return {}
         if silence is None and host_lock.clock() - self.seen.renewed < RENEW_SECONDS:
             return {}
-        term = {} if silence is None else {"silence": silence}
+        term: dict[str, Any] = {} if silence is None else {"silence": silence}
         found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept", **term)
         return found if found.get("failed") else {}
 
