@@ -126,8 +126,8 @@ else
 endif
 
 .PHONY: lock
-lock: ## records checksums of a release from its publishers: make lock VERSION=v1.18.2 [WHAT=crds|files|images|modules]
-	PYTHONPATH=collections:lab $(IN_VENV) python tools/lock_artifacts.py $(or $(WHAT),crds) $(VERSION) $(SOURCE)
+lock: ## records checksums of every known release from its publishers; [VERSION=v1.18.2] [WHAT=crds|files|images|modules]
+	PYTHONPATH=collections:lab $(IN_VENV) python tools/lock_artifacts.py $(or $(WHAT),all) $(or $(VERSION),all) $(SOURCE)
 
 .PHONY: flags
 flags: needs-go ## records which flags and feature gates the programs of each known release have

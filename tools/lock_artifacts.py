@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record checksums of what the publishers of a release offer. Each is computed here, from their files.
 
-`make lock` runs it, for a Karmada release that `releases.py` knows:
+`make lock` runs it, for Karmada releases that `releases.py` knows:
 
-  lock_artifacts.py crds v1.18.2 [GoModules|URL]   the CRDs (the default of `make lock`)
+  lock_artifacts.py crds v1.18.2 [GoModules|URL]   the CRDs
   lock_artifacts.py files v1.18.2                  release downloads of Kubernetes and etcd
   lock_artifacts.py images v1.18.2                 digests of the images of all components
   lock_artifacts.py modules v1.18.2                go.mod and go.sum that programs are built with
+  lock_artifacts.py all v1.18.2                    each of these
+  lock_artifacts.py images all                     of every known release
+  lock_artifacts.py all all                        everything (`make lock`)
+
+What several releases have in common, such as one version of etcd, is asked for once. One that fails stops no other, and
+the end names what is missing.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,24 +41,32 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec 
 from ansible_collections.karmada.installer.plugins.plugin_utils.document import manifest
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason
 from karmada_lab import gobuild
+from karmada_lab.errors import LabError
 from karmada_lab.products import Product
 
 #: Where the publishers have the checksums of their own files.
 _PUBLISHED_SUMS = {"kubernetes": "{url}.sha256", "etcd": "{base}/SHA256SUMS"}
 
 
-def lock_crds(version: str, kind: str = "GoModules") -> None:
+#: What one run has recorded already: kind, project or image, version.
+Done = set[tuple[str, str, str]]
+
+
+def lock_crds(version: str, source: str = "GoModules") -> None:
     """The CRDs. A Go module is verified by nobody here but is the same for everyone."""
-    files, where = fetch(version, Source(kind=kind))
+    files, where = fetch(version, Source(kind=source))
     found = content_hash(files)
     _record("karmada", version, {"crds": found})
     print(f"{version}: {len(files)} CRDs from {where}: {found}")
 
 
-def lock_files(release: Release, https: Https) -> None:
+def lock_files(release: Release, https: Https, done: Done | None = None) -> None:
     """Release downloads; each is fetched, and compared with the checksum that its publisher has beside it."""
+    done = set() if done is None else done
     for project in release_files.PUBLISHERS:
         version: str = getattr(release, project)
+        if ("files", project, version) in done:
+            continue
         names = {each.binary.rpartition("/")[2] for each in table.COMPONENTS if each.image.release == project}
         for architecture in programs.MACHINES:
             for name in sorted(names):
@@ -60,6 +74,7 @@ def lock_files(release: Release, https: Https) -> None:
                 found = _file(project, version, path, https)
                 _record(project, version, {"files": {path: f"sha256:{found}"}})
                 print(f"{project} {version} {path}: {found}")
+        done.add(("files", project, version))
 
 
 def _file(project: str, version: str, path: str, https: Https) -> str:
@@ -77,11 +92,14 @@ def _file(project: str, version: str, path: str, https: Https) -> str:
     return found
 
 
-def lock_images(release: Release, registry: Registry, images: Images) -> None:
+def lock_images(release: Release, registry: Registry, images: Images, done: Done | None = None) -> None:
     """The digest that each tag leads to at its publisher, after a look whether it has all architectures."""
+    done = set() if done is None else done
     for component in table.PROGRAMS:
         image = component.image
         version: str = getattr(release, image.release)
+        if ("images", image.repository, version) in done:
+            continue
         reference = Reference.parse(image.reference(images, release, Settings({})))
         digest = registry.digest(reference)
         for architecture in programs.MACHINES:
@@ -89,12 +107,16 @@ def lock_images(release: Release, registry: Registry, images: Images) -> None:
             registry.manifest(replace(reference, digest=digest), architecture)
         _record(image.release, version, {"images": {image.repository: digest}})
         print(f"{reference}: {digest}")
+        done.add(("images", image.repository, version))
 
 
-def lock_modules(release: Release) -> None:
+def lock_modules(release: Release, done: Done | None = None) -> None:
     """go.mod and go.sum of each project, which is what building all of its programs needs and no more."""
+    done = set() if done is None else done
     for name, project in go_modules.PROJECTS.items():
         version: str = getattr(release, name)
+        if ("modules", name, version) in done:
+            continue
         target = go_modules.MODULES / name / version
         product = Product(name=name, version=version, packages=project.packages, modules=project.modules)
         with tempfile.TemporaryDirectory() as work:
@@ -104,11 +126,14 @@ def lock_modules(release: Release) -> None:
             # What the first round brought into the module cache needs no second check, only to be among the checked.
             needed = _sums(product, Path(work), "", {"GOSUMDB": "off"})
             if unchecked := set(needed.splitlines()) - set(checked.splitlines()):
-                sys.exit(f"{name} {version}: nobody has checked {', '.join(sorted(unchecked))}")
+                what = f"nobody has checked {', '.join(sorted(unchecked))}"
+                remedy = "let the go command ask a checksum database (`go env GOSUMDB`); nothing was recorded"
+                raise ProblemsError(Problem(what, f"{name} {version}", remedy, reason=Reason.CHECKSUM_MISMATCH))
             target.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(Path(work) / "go.mod", target / "go.mod")
             (target / "go.sum").write_text(needed)
         print(f"{name} {version}: {len(needed.splitlines())} checksums in {target}")
+        done.add(("modules", name, version))
 
 
 def _sums(product: Product, work: Path, begin: str, settings: Mapping[str, str]) -> str:
@@ -142,18 +167,36 @@ def _record(project: str, version: str, entry: Mapping[str, Any]) -> None:
     LOCK_FILE.write_text(json.dumps(lock, indent=2, sort_keys=True) + "\n")
 
 
-def main(what: str, version: str, *more: str) -> None:
-    """Record one kind of checksums for one release."""
-    if what == "crds":
-        lock_crds(version, *more)
-    elif what == "files":
-        lock_files(releases.get(version), Https())
-    elif what == "images":
-        lock_images(releases.get(version), Registry(Https()), _published_images())
-    elif what == "modules":
-        lock_modules(releases.get(version))
-    else:
+def _steps(source: str | None) -> dict[str, Callable[[str], None]]:
+    """Kind of checksum → what records it for one version of Karmada, in the order in which all are recorded.
+
+    source: where CRDs come from; the Go modules if None.
+    """
+    done: Done = set()
+    return {
+        "crds": lambda version: lock_crds(version, *([source] if source else [])),
+        "modules": lambda version: lock_modules(releases.get(version), done),
+        "images": lambda version: lock_images(releases.get(version), Registry(Https()), _published_images(), done),
+        "files": lambda version: lock_files(releases.get(version), Https(), done),
+    }
+
+
+def main(what: str = "all", version: str = "all", source: str | None = None) -> None:
+    """Record one kind of checksums, or each, for one release, or each known one."""
+    steps = _steps(source)
+    if what != "all" and what not in steps:
         sys.exit(__doc__)
+    versions = [release.karmada for release in releases.RELEASES] if version == "all" else [version]
+    failed: list[str] = []
+    for kind in steps if what == "all" else [what]:
+        for each in versions:
+            try:
+                steps[kind](each)
+            except (ProblemsError, LabError, OSError, subprocess.CalledProcessError) as error:
+                failed.append(f"{kind} {each}: {error}")
+                print(failed[-1], file=sys.stderr)
+    if failed:
+        sys.exit("\n".join(["not recorded, all else is:", *failed]))
 
 
 if __name__ == "__main__":

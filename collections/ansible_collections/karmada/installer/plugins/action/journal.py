@@ -27,6 +27,7 @@ OPTIONS: dict[str, Any] = {
         "choices": ["chosen", "opened", "noted", "written", "kept", "closed", "released", "absent"],
     },
     "event": {"type": "str", "choices": list(EVENTS)},
+    "silence": {"type": "int"},
     "required": {"type": "bool", "default": True},
 }
 
@@ -107,7 +108,7 @@ class OnHost(HostAction):
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Write the state of this run, delete the copy, renew the lock, or release it."""
         if arguments["state"] == "kept":
-            return {"changed": False, **self.keep_lock()}
+            return {"changed": False, **self.keep_lock(arguments.get("silence"))}
         return self._carried(arguments)
 
     def _carried(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -157,7 +157,9 @@ def _agents(run: Run, entries: list[MemberEntry], outcomes: dict[str, Outcome]) 
         return
     with run.writing(f"start the agents of {', '.join(entry.name for entry in work)}"):
         state = run.state
-        for done in member_join.of_each(work, lambda entry, outcome: member_join.install_agent(run, entry, outcome)):
+        for done in member_join.of_each(
+            work, lambda entry, outcome: member_join.install_agent(run, entry, outcome), run.trace
+        ):
             outcome = outcomes[done.name]
             outcome.on_member += done.on_member
             outcome.in_control_plane += done.in_control_plane

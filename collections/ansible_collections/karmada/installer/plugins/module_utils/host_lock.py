@@ -36,6 +36,8 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 LOCK_FOLDER = RUN_FOLDER
 #: Seconds of silence after which a holder is taken for dead.
 LOCK_SILENCE = 600
+#: The same, at most, for a holder that has said beforehand how long it will be silent, as while packages are installed.
+LONGEST_SILENCE = 3600
 #: Seconds to wait for a step whose run is gone. Units of ours are given 60 s to stop.
 STEP_SECONDS = 90
 _LONGEST_PAUSE = 0.05
@@ -68,22 +70,23 @@ def take(system: System, instance: str, holder: str, dead: str = "", now: float 
 
 
 @contextlib.contextmanager
-def working(system: System, instance: str, holder: str) -> Iterator[None]:
+def working(system: System, instance: str, holder: str, silence: float = LOCK_SILENCE) -> Iterator[None]:
     """Change the host in this context: nobody else can take the lock, however long it lasts, and it is renewed.
 
-    Raises LockedError unless the holder has the lock.
+    ``silence`` is how many seconds the holder may be silent after that, until its next step here. Raises LockedError
+    unless the holder has the lock.
     """
     with _file(system, instance, create=False) as descriptor:
         found = _record(_read(descriptor))
         if not found or found["holder"] != holder:
             raise _lost(instance, found["holder"] if found else "")
-        _write(descriptor, holder, clock())
+        _write(descriptor, holder, clock(), silence)
         try:
             yield
         finally:
             # The silence starts now. If this fails, the time written at the start remains.
             with contextlib.suppress(OSError):
-                _write(descriptor, holder, clock())
+                _write(descriptor, holder, clock(), silence)
 
 
 def renew(system: System, instance: str, holder: str) -> None:
@@ -120,11 +123,11 @@ def _refuse_living(found: dict[str, Any] | None, instance: str, known: tuple[str
 
     A time far in the future is not of this boot's clock; a lock that only it could renew would never become free.
     """
-    if found and found["holder"] not in known and abs(now - found["renewed"]) < LOCK_SILENCE:
+    if found and found["holder"] not in known and abs(now - found["renewed"]) < found["silence"]:
         silent = max(now - found["renewed"], 0)
         raise LockedError(
             f"{found['holder']} is working on {instance} "
-            f"(last seen {silent:.0f} s ago, free after {LOCK_SILENCE - silent:.0f} s more of silence)",
+            f"(last seen {silent:.0f} s ago, free after {found['silence'] - silent:.0f} s more of silence)",
             found["holder"],
         )
 
@@ -196,8 +199,8 @@ def _read(descriptor: int) -> bytes:
     return os.pread(descriptor, 1 << 16, 0)
 
 
-def _write(descriptor: int, holder: str, now: float) -> None:
-    content = json.dumps({"holder": holder, "renewed": now}).encode()
+def _write(descriptor: int, holder: str, now: float, silence: float = LOCK_SILENCE) -> None:
+    content = json.dumps({"holder": holder, "renewed": now, "silence": silence}).encode()
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
 
@@ -210,9 +213,14 @@ def _content(path: Path) -> dict[str, Any] | None:
 
 
 def _record(content: bytes) -> dict[str, Any] | None:
-    """Holder of the lock and time of its last renewal; None for a partial record, whose run ended while it wrote."""
+    """Holder of the lock, time of its last renewal, and seconds that it may be silent after that.
+
+    None for a partial record, whose run ended while it wrote.
+    """
     try:
         found = json.loads(content)
-        return {"holder": str(found["holder"]), "renewed": float(found["renewed"])}
-    except (KeyError, TypeError, ValueError):
+        # Earlier versions of this collection do not write the silence.
+        silence = min(max(LOCK_SILENCE, float(found.get("silence", LOCK_SILENCE))), LONGEST_SILENCE)
+        return {"holder": str(found["holder"]), "renewed": float(found["renewed"]), "silence": silence}
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -23,7 +23,7 @@ options:
     description:
       - V(read) returns what there is, and changes nothing.
       - V(locked) takes the lock first, or renews it.
-      - V(kept) renews the lock, and nothing else.
+      - V(kept) renews the lock, for O(silence), and nothing else.
       - V(written) replaces the state.
       - V(absent) removes the state.
       - V(released) lets go of the lock.
@@ -41,6 +41,12 @@ options:
     description: Who is known to have held the lock and ended without letting go.
     type: str
     default: ""
+  silence:
+    description: >-
+      How many seconds the holder may be silent after V(state=kept) before it is taken for dead, from 600 to 3600. Its
+      next step on the host makes it 600 again.
+    type: int
+    default: 600
   address:
     description: The address that the components of this host are to listen on.
     type: str
@@ -129,6 +135,7 @@ def main() -> None:
             },
             "holder": {"type": "str", "required": True},
             "dead_holder": {"type": "str", "default": ""},
+            "silence": {"type": "int", "default": 600},
             "address": {"type": "str", "default": ""},
             "virtual_ip": {"type": "str", "default": ""},
             "folders": {"type": "list", "elements": "str", "default": []},
@@ -156,7 +163,8 @@ def _perform(system: System, wanted: dict, check: bool) -> dict:
     if state == "locked" and not check:
         host_lock.take(system, name, holder, wanted["dead_holder"])
     if state != "read":
-        with contextlib.nullcontext() if check else host_lock.working(system, name, holder):
+        silence = wanted["silence"] if state == "kept" else host_lock.LOCK_SILENCE
+        with contextlib.nullcontext() if check else host_lock.working(system, name, holder, silence):
             if not check:
                 host_state.recover(system, name)
             if state == "written":

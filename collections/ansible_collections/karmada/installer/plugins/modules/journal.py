@@ -52,6 +52,12 @@ options:
       - V(restarted) says that components that held connections to members as they were before have started again.
     type: str
     choices: [etcd_bootstrapped, hosts_left, restarted]
+  silence:
+    description: >-
+      With V(state=kept), for how many seconds no other run takes the host when it hears nothing of this one, from 600
+      to 3600. Where it is set, the lock is renewed in any case, and stays so until the next step that renews it. For
+      work that takes long, and renews nothing while it lasts.
+    type: int
   required:
     description: >-
       Whether a host that cannot do it fails the step. Otherwise it is noted for M(karmada.installer.hosts_outcome), so

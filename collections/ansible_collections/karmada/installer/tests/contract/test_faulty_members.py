@@ -21,6 +21,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.kube.cluster imp
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import join as member_join
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.registration import CLUSTER_API
 from ansible_collections.karmada.installer.tests.contract.test_bulk_join import check_joined
+from ansible_collections.karmada.installer.tests.unit.support import faulty_answers
 from ansible_collections.karmada.installer.tests.unit.support.bulk_join import ControlPlane
 from ansible_collections.karmada.installer.tests.unit.support.simulated_members import (
     FAULTY,
@@ -74,7 +75,9 @@ def joined(api_server: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         )
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
-        return {**found, "names": {name: member.names() for name, member in simulated.members.items()}}
+        asked = {name: [path for _method, path in member.requests] for name, member in simulated.members.items()}
+        names = {name: member.names() for name, member in simulated.members.items()}
+        return {**found, "names": names, "asked": asked}
 
 
 def test_the_sound_ones_are_joined_and_ready(joined: dict[str, Any], api_server: Any) -> None:
@@ -98,3 +101,25 @@ def test_each_faulty_one_says_what_is_wrong_with_it(joined: dict[str, Any], way:
 def test_they_take_no_more_memory_than_they_may(joined: dict[str, Any]) -> None:
     assert joined["mib"] < MOST_MIB
     assert all(line.isprintable() for line in joined["said"])
+
+
+def pages(requests: list[str]) -> list[str]:
+    """Of these requests, those for the second page of a list or a later one."""
+    return [path for path in requests if "continue=" in path]
+
+
+@pytest.mark.parametrize("way", FAULTY)
+def test_none_is_asked_more_than_a_sound_one(joined: dict[str, Any], way: str) -> None:
+    """What one costs the others is the time of these requests, each of which has its own."""
+    asked, sound = joined["asked"][f"faulty-{way}"], joined["asked"]
+    assert len(asked) - len(pages(asked)) <= min(len(sound[name]) for name in GOOD)
+    # An endless list ends with the objects that one may have; one that goes in circles, when it is seen to.
+    assert len(pages(asked)) <= member_join.OF_A_MEMBER.list_items // 500
+
+
+@pytest.mark.parametrize("way", faulty_answers.FIRST_ANSWERS)
+def test_nothing_is_asked_behind_the_first_answer_that_is_none(joined: dict[str, Any], way: str) -> None:
+    """It may be asked the same again, for as long as a member has for its first answer."""
+    asked = joined["asked"][f"faulty-{way}"]
+    assert set(asked) == {"/api/v1/namespaces/kube-system"}
+    assert len(asked) <= 1 + member_join.FIRST_ANSWER_SECONDS // SECONDS

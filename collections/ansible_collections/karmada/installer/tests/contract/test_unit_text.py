@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we write into units, as systemd itself reads it.
-
-``systemd --test`` reads units as it does at boot, prints what it has understood, and ends. It runs nothing.
-"""
+"""What we write into units, as systemd itself reads it: chosen texts, and texts that hypothesis draws."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.karmada.installer.plugins.plugin_utils.render import unit_text
+from ansible_collections.karmada.installer.plugins.plugin_utils.encoding import unfit_for_systemd
+from ansible_collections.karmada.installer.tests.unit.support.systemd_reading import (
+    arguments_in,
+    complaints,
+    open_folder,
+    read_by_systemd,
+    unit_of,
+)
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-NOBODY = 65534
-#: Without the units that every other one needs.
-ALONE = [("DefaultDependencies", "no")]
 #: What ends a line for systemd or for others, what it replaces, and what would be a line of its own.
 VALUES = (
     *("plain", "", " two  words ", "#no comment", ";neither", "=", "a\\", "\\x0d", '"', "'", '" "', "\\n\\\\"),
@@ -27,71 +25,44 @@ VALUES = (
     *("$", "$$", "$HOME", "${HOME}", "a$b", "%", "%%", "%n", "%h$%H", "\U0001f600", "\r\nUser=root\r\n[Service]\n"),
     "x\rExecStartPre=+/bin/touch /root/pwned\rX-Rest=",
 )
-_C = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+#: Any text, with more of what means something to systemd than chance would draw.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\\\"'$%{}=;# \t\r\n"), max_size=40)
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that nobody may read, too: as root, systemd takes itself for the first process."""
-    found = Path(tempfile.mkdtemp())
-    found.chmod(0o755)
-    yield found
-    shutil.rmtree(found)
+    with open_folder() as found:
+        yield found
 
 
-def read_by_systemd(folder: Path, unit: str) -> str:
-    """What systemd prints of a unit, and what it complains of."""
-    systemd = Path("/lib/systemd/systemd")
-    assert systemd.exists(), "this test needs systemd: apt-get install systemd"
-    (folder / "karmada.service").write_text(unit, newline="")
-    # No other units: those that this machine has are none of ours.
-    environment = {
-        "SYSTEMD_UNIT_PATH": str(folder),
-        "SYSTEMD_LOG_TARGET": "console",
-        "SYSTEMD_COLORS": "0",
-        "LC_ALL": "C",
-    }
-    done = subprocess.run(
-        [systemd, "--test", "--system", "--unit=karmada.service"],
-        env=environment,
-        user=None if os.getuid() else NOBODY,
-        capture_output=True,
-        check=False,
-        timeout=300,
-    )
-    said = (done.stdout + done.stderr).decode()
-    assert "-> Unit karmada.service:" in said, said[-3000:]
-    return said
-
-
-def unescaped(text: str) -> str:
-    """An argument as systemd prints it: in double quotes or in none, and as in C. Bytes that are no ASCII stay."""
-    text = text[1:-1] if text.startswith('"') else text
-
-    def character(found: re.Match[str]) -> str:
-        return chr(int(found[1], 8)) if found[1] else _C.get(found[2], found[2])
-
-    return re.sub(r"\\(?:([0-7]{3})|(.))", character, text)
-
-
-def unit_of(values: tuple[str, ...]) -> str:
-    service = [
-        ("Type", "exec"),
-        *(("Environment", unit_text.environment(f"V{number}", value)) for number, value in enumerate(values)),
-        ("ExecStart", " \\\n  ".join(unit_text.argument(part) for part in ("/bin/true", *values, "last"))),
-    ]
-    return unit_text.unit_file({"Unit": ALONE, "Service": service})
+def check(folder: Path, values: tuple[str, ...]) -> None:
+    """Fail unless systemd has read each of these as it is, as a variable and as an argument, and nothing else."""
+    said = read_by_systemd(folder, unit_of(values))
+    assert complaints(said) == ""
+    for number, value in enumerate(values):
+        assert f"\tEnvironment: V{number}={value}\n" in said, repr(value)
+    assert arguments_in(said) == ["/bin/true", *values, "last"]
 
 
 def test_systemd_reads_every_value_as_it_was_given(folder: Path) -> None:
-    said = read_by_systemd(folder, unit_of(VALUES))
-    assert "karmada.service:" not in said.replace("Unit karmada.service:", ""), "it complains of the unit"
-    for number, value in enumerate(VALUES):
-        assert f"\tEnvironment: V{number}={value}\n" in said, repr(value)
-    (line,) = re.findall(r"^\s*Command Line: (.*)$", said, re.MULTILINE)
-    arguments = re.findall(r'"(?:[^"\\]|\\.)*"|[^ ]+', line)
-    # A dollar is printed as it was written: systemd replaces it when it starts the process.
-    assert [unescaped(each).replace("$$", "$") for each in arguments] == ["/bin/true", *VALUES, "last"]
+    check(folder, VALUES)
+
+
+# Many values in one unit: each look of systemd takes a moment.
+@settings(max_examples=40, deadline=None)
+@given(st.lists(TEXTS.filter(lambda text: not unfit_for_systemd(text)), min_size=1, max_size=60))
+@example(["\ufeff", "\u200b", "\U000e0001", "\ud7ff\ue000", "a" * 5000])
+def test_systemd_reads_any_value_as_it_was_given(values: list[str]) -> None:
+    with open_folder() as folder:
+        check(folder, tuple(values))
+
+
+@pytest.mark.parametrize("unfit", ["\ufdd0", "\ufdef", "\ufffe", "\uffff", "\U0001fffe", "\U0010ffff"], ids=ascii)
+def test_systemd_takes_no_unit_with_what_we_refuse(folder: Path, unfit: str) -> None:
+    """Or refusing it would keep somebody from a good value."""
+    assert unfit_for_systemd(unfit)
+    with pytest.raises(AssertionError, match="not UTF-8 clean"):
+        read_by_systemd(folder, unit_of(("plain",)).replace("plain", unfit))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])

@@ -44,7 +44,7 @@ def locked_hash(version: str, lock_file: Path = LOCK_FILE) -> str:
             Problem(
                 what=f"no checksum is recorded for the CRDs of Karmada {version}",
                 where=str(lock_file),
-                remedy=f"compute it from the publisher's files: make lock VERSION={version}",
+                remedy=f"compute it from the publisher's files: make lock VERSION={version} WHAT=crds",
                 reason=Reason.CHECKSUM_MISSING,
             )
         )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of pods for components that are units of plain hosts. They would do nothing there: refused, not ignored.
 
-Rules of the schema refuse every other field that has no effect in its mode. These two are left:
+So is text that no unit can have. Rules of the schema refuse every other field that has no effect in its mode. These two
+are left:
 
 * Settings of components. A rule that sees the mode stands at ``spec``, where no path says "each component": for 22
   settings of 12 components it takes 160 lines of CEL, which then cannot say at which path the setting is.
@@ -16,7 +17,9 @@ from typing import Any
 from ..components.spec import Spec
 from ..components.table import ETCD, KARMADA_AGENT, PROGRAMS
 from ..components.types import Component, settings_of, settings_path
+from ..encoding import unfit_for_systemd
 from ..problems import Problem, Reason
+from ..redaction import printable
 from . import crd, manifest
 
 #: Settings that only pods have, by their path below the component, with ``[]`` for the entries of a list → what to do
@@ -66,6 +69,7 @@ def problems(deployment: Mapping[str, Any]) -> list[Problem]:
     """
     spec = Spec(deployment["spec"])
     found = [each for component in PROGRAMS if _on_hosts(component, spec) for each in _of_pods(component, spec)]
+    found += [each for component in PROGRAMS if _on_hosts(component, spec) for each in _unreadable(component, spec)]
     if spec.mode == "Binary" and spec.host_cluster.namespace != deployment["metadata"]["namespace"]:
         remedy = "take it out: there is no host cluster; hosts and ssh say where the control plane runs"
         found.insert(0, _without_effect("in mode Binary", "spec.hostCluster.namespace", remedy))
@@ -90,6 +94,26 @@ def _of_pods(component: Component, spec: Spec) -> Iterator[Problem]:
             instead = _REPLICAS.get(component.field) if setting == "replicas" else None
             remedy = f"take it out: {instead or FOR_PODS[setting]}"
             yield _without_effect(where, f"{settings_path(component)}.{crd.spelt(path)}", remedy)
+
+
+def _unreadable(component: Component, spec: Spec) -> Iterator[Problem]:
+    """Words of a unit with a character that systemd reads in none. Pods may have them, but for NUL."""
+    settings = settings_of(component, spec)
+    words: list[tuple[crd.Path, str]] = [
+        *((("extraArgs", name), f"{name}{value}") for name, value in settings.extra_args.items()),
+        *(
+            (("extraEnv", number, "value"), str(each.get("value", "")))
+            for number, each in enumerate(settings.extra_env)
+        ),
+    ]
+    for path, text in words:
+        if unfit := unfit_for_systemd(text):
+            yield Problem(
+                f"it has the character {unfit}, which systemd takes in no unit",
+                f"{settings_path(component)}.{printable(crd.spelt(path))}",
+                "take it out; such a character is no text, and mostly comes of a file in another encoding",
+                reason=Reason.INVALID_DOCUMENT,
+            )
 
 
 def _without_effect(where: str, path: str, remedy: str) -> Problem:

@@ -40,14 +40,19 @@ def names(run: Run) -> dict[str, str]:
 def disks(run: Run) -> dict[str, bool]:
     """Client URL of a member in pods → whether its data is there, as far as the host cluster can tell.
 
-    A claim that is bound has a volume, and a pod has what is in it. That the volume is the one that the member wrote to
-    is not known from that.
+    A claim that is bound has a volume, and a pod has what is in it. It is the member's if it has the UID on record;
+    where none is on record yet, any.
     """
     kind = "Pod" if run.state.etcd.storage == "emptyDir" else "PersistentVolumeClaim"
     prefix = "" if kind == "Pod" else "data-"
     found = {
-        each["metadata"]["name"]
+        each["metadata"]["name"]: each["metadata"]["uid"]
         for each in run.host_cluster.list("v1", kind, run.namespace)
         if kind == "Pod" or (each.get("status") or {}).get("phase") == "Bound"
     }
-    return {url: f"{prefix}{name}" in found for url, name in names(run).items()}
+    recorded = {each.name: each.volume for each in run.state.etcd.members}
+    return {url: _is_its_own(found.get(f"{prefix}{name}"), recorded.get(name)) for url, name in names(run).items()}
+
+
+def _is_its_own(found: str | None, recorded: str | None) -> bool:
+    return found is not None and (not recorded or found == recorded)

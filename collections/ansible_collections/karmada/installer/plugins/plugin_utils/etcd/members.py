@@ -34,6 +34,8 @@ LOOK_SECONDS = 0.3
 #: Seconds for which a member may seem not to be healthy between two steps: after a change of the leader, and on a busy
 #: machine, a look finds one that answers late.
 SETTLE_SECONDS = 30.0
+#: The same before the first change, while somebody waits for the answer.
+SETTLE_SECONDS_BEFORE = 5.0
 #: Answers after which the same request may succeed a little later: a learner that is behind, members that have changed
 #: five seconds ago (``strict-reconfig-check``), an election.
 _LATER = frozenset({etcd_requests.FAILED_PRECONDITION, etcd_requests.UNAVAILABLE, etcd_requests.DEADLINE_EXCEEDED})
@@ -226,9 +228,20 @@ def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> lis
             )
         )
     found += _without_node(run, wanted)
-    seen = look(run).seen
-    step = next_step(seen, wanted, _ids(seen, replace_names))
+    step = _settled_step(run, wanted, replace_names)
     return [*found, *([_problem(step)] if isinstance(step, steps.Refusal) else [])]
+
+
+def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str]) -> steps.Step | steps.Refusal | None:
+    """First step. One late answer is no reason to refuse what is asked."""
+    began = time.monotonic()
+    while True:
+        seen = look(run).seen
+        step = next_step(seen, wanted, _ids(seen, replace_names))
+        may_settle = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
+        if not may_settle or time.monotonic() - began >= min(SETTLE_SECONDS, SETTLE_SECONDS_BEFORE):
+            return step
+        time.sleep(LOOK_SECONDS)
 
 
 def _without_node(run: Run, wanted: Sequence[str]) -> list[Problem]:

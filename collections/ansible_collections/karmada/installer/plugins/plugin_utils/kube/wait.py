@@ -58,13 +58,17 @@ class NotReady(Exception):  # noqa: N818 - reads as what happened
 
 @dataclass(frozen=True)
 class _News:
-    """An observation of a follower: all objects of a group (``whole``), one object, its deletion, or an error."""
+    """An observation of a follower: all objects of a group (``whole``), one object, its deletion, or an error.
+
+    ``unforeseen`` is an error of another kind: the answer is none that an API server gives.
+    """
 
     group: tuple[str, str, str | None]
     objects: tuple[Object, ...] = ()
     whole: bool = False
     deleted: bool = False
     error: ApiError | None = None
+    unforeseen: Exception | None = None
 
 
 def wait_until(
@@ -81,7 +85,8 @@ def wait_until(
 
     ``progress`` is called with lines that tell what is left, see ``progress.Progress``. ``not_ready`` may replace the
     check; it gets the object and, now and then, its pods, claims and events. ``served_by`` names the workloads on which
-    a target depends, as an APIService on the pods behind it: what ails these is told with the target.
+    a target depends, as an APIService on the pods behind it: what ails these is told with the target. An answer that no
+    API server gives ends the wait with the error that reading it met.
 
     Raises NotReady after ``timeout`` seconds, or once an object or what serves it has been in a hopeless state for
     ``grace`` seconds, or an image pull has failed for PULL_SECONDS. Raises ApiError when we are not allowed to look.
@@ -145,6 +150,11 @@ class _Follower(threading.Thread):
             except ApiError as error:
                 self._news.put(_News(self._group, error=error))
                 self._over.wait(1.0)
+            except Exception as error:  # noqa: BLE001 - raised by who waits
+                # A watch that is closed while it is read fails in ways of its own.
+                if not self._over.is_set():
+                    self._news.put(_News(self._group, unforeseen=error))
+                return
 
     def _follow(self) -> None:
         api_version, kind, namespace = self._group
@@ -249,6 +259,8 @@ class _Waiting:
             pass
 
     def _take(self, news: _News) -> None:
+        if news.unforeseen is not None:
+            raise news.unforeseen
         if news.error is not None:
             if news.error.status in (401, 403):
                 raise news.error

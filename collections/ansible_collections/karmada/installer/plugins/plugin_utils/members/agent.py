@@ -155,6 +155,11 @@ def signing_request(member: str, owner: str, request_pem: bytes, validity: timed
     }
 
 
+def asks_for(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether this CertificateSigningRequest asks for the wanted certificate, and for the same key."""
+    return all(live["spec"].get(field) == value for field, value in wanted["spec"].items())
+
+
 def approved(request: Object, why: str) -> Object:
     """CertificateSigningRequest as read from the API server, with the condition Approved and ``why`` as its message."""
     status = request.get("status") or {}

@@ -28,6 +28,7 @@ from ..kube.step import Step, StepRunner
 from ..kube.wait import wait_until
 from ..pki import x509
 from ..problems import Problem, ProblemsError, Reason
+from ..redaction import shown
 from ..render.agent_units import AgentAccess
 from ..run.run import Run
 from . import account_tokens, agent
@@ -188,7 +189,9 @@ def _new_identity(run: Run, name: str) -> Identity:
     try:
         certificate = _signed(control_plane, wanted, f"{run.instance.full_name} lists member {name}")
     finally:
-        delete_all(control_plane, _there(control_plane, Ref.of(wanted)), progress=run.say)
+        ref = Ref.of(wanted)
+        live = control_plane.get(*ref)
+        delete_all(control_plane, [target(live)] if live and agent.asks_for(live, wanted) else [], progress=run.say)
     authority = run.state.authorities[KARMADA_CA].certificate
     return Identity(KeyPair(certificate, key), run.public_url, authority, x509.fingerprint(certificate))
 
@@ -201,6 +204,17 @@ def _signed(control_plane: Cluster, wanted: Object, why: str) -> bytes:
     name, deadline = wanted["metadata"]["name"], time.monotonic() + CERTIFICATE_SECONDS
     while time.monotonic() < deadline:
         live = control_plane.get(agent.CSR_API, "CertificateSigningRequest", name)
+        if live and not agent.asks_for(live, wanted):
+            # Agents may make requests, too. Whoever knew the name would have the certificate of another member.
+            raise ProblemsError(
+                Problem(
+                    what="the request for the certificate of its agent is not the one of this run: somebody else has "
+                    f"made one of this name (as {shown(str(live['spec'].get('username')))})",
+                    where=f"CertificateSigningRequest {name} in the control plane",
+                    remedy="it was not approved; see who that is, delete it, and run again",
+                    reason=Reason.NAME_TAKEN,
+                )
+            )
         status = (live or {}).get("status") or {}
         conditions = {each["type"]: each for each in status.get("conditions") or []}
         if status.get("certificate"):

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from ..components.spec import MemberEntry
 from ..control_plane import removal
@@ -14,7 +16,7 @@ from ..problems import Problem, Reason
 from ..redaction import printable
 from ..run.run import Run
 from . import agent, one_member, registration, service_types
-from .join import connected, impersonation
+from .join import AT_ONCE, connected, impersonation
 from .registration import NAMESPACE_ON_MEMBER
 
 #: Left on a member if a run was killed while a pod there tested the way to the control plane.
@@ -29,25 +31,25 @@ def member_entries(run: Run) -> list[MemberEntry]:
 
 def unreachable_members(run: Run, abandoned: Sequence[str]) -> list[Problem]:
     """Members that do not answer, so that our objects would be left on them, except those given up by name."""
-    problems = []
-    for entry in member_entries(run):
-        if entry.name in abandoned:
-            continue
-        try:
-            with one_member.apart(entry.name, run.trace), connected(run, entry) as member:
-                member.version(retry_seconds=5)
-        except one_member.TOLD as error:
-            left = ", ".join(sorted(run.state.owned.get(f"member/{entry.name}", {})))
-            problems.append(
-                Problem(
-                    what=f"it does not answer, so these would be left on it: {left}. ({printable(error)})",
-                    where=f"member {entry.name}",
-                    remedy="make it reachable, or give it up: "
-                    f'-e \'{{"uninstall_abandon_members": ["{entry.name}"]}}\'',
-                    reason=Reason.MEMBER_UNREACHABLE,
-                )
-            )
-    return problems
+    asked = [entry for entry in member_entries(run) if entry.name not in abandoned]
+    # Each may take long to say nothing.
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [problem for problem in pool.map(partial(_unreachable, run), asked) if problem]
+
+
+def _unreachable(run: Run, entry: MemberEntry) -> Problem | None:
+    try:
+        with one_member.apart(entry.name, run.trace), connected(run, entry) as member:
+            member.version(retry_seconds=5)
+    except one_member.TOLD as error:
+        left = ", ".join(sorted(run.state.owned.get(f"member/{entry.name}", {})))
+        return Problem(
+            what=f"it does not answer, so these would be left on it: {left}. ({printable(error)})",
+            where=f"member {entry.name}",
+            remedy=f'make it reachable, or give it up: -e \'{{"uninstall_abandon_members": ["{entry.name}"]}}\'',
+            reason=Reason.MEMBER_UNREACHABLE,
+        )
+    return None
 
 
 def clean_member(run: Run, entry: MemberEntry, timeout: float = removal.DELETE_SECONDS) -> list[Change]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from ..encoding import unfit_for_systemd
 from ..kube.objects import quantity
 
 #: Restrictions for all units, as no component needs these rights. `systemd-analyze security` explains each. Not
@@ -84,10 +85,10 @@ def environment(name: str, value: str) -> str:
 def _quoted(text: str) -> str:
     """Quoted word on one line: systemd ends a line at LF, CR and NUL, other parsers also at Unicode line separators.
 
-    Any character can be escaped by number except NUL, which ends a string in the kernel.
+    Any character can be escaped by number except those that are in no word of a unit.
     """
-    if "\0" in text:
-        raise ValueError("a text with the character NUL in it cannot be given to a program")
+    if unfit := unfit_for_systemd(text):
+        raise ValueError(f"a text with the character {unfit} in it cannot be given to a program by systemd")
     return '"' + "".join(map(_escaped, text)).replace("%", "%%") + '"'
 
 

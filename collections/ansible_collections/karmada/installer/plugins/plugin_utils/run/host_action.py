@@ -144,17 +144,20 @@ class HostAction(StepAction):
         told: dict[str, Any] = _told(found)
         return told
 
-    def keep_lock(self) -> dict[str, Any]:
+    def keep_lock(self, silence: int | None = None) -> dict[str, Any]:
         """Renew the lock of this host if no step has lately; returns the host's answer if the lock is lost, else {}.
 
         For work that takes long between two steps on a host. A host that was unreachable when this run began, or locked
         by another run, has no lock of ours.
+
+        silence: seconds for which this run will not be heard of on the host; for them the lock is renewed in any case.
         """
         if self._task.check_mode or self.seen.refusal:
             return {}
-        if host_lock.clock() - self.seen.renewed < RENEW_SECONDS:
+        if silence is None and host_lock.clock() - self.seen.renewed < RENEW_SECONDS:
             return {}
-        found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept")
+        term: dict[str, Any] = {} if silence is None else {"silence": silence}
+        found = self.on_host("_host_state", name=self.karmada.name, holder=self.karmada.holder, state="kept", **term)
         return found if found.get("failed") else {}
 
 

@@ -6,7 +6,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +21,11 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.regist
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins, releases, table
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.releases import Release
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.spec import Images, Settings
-from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import (
+    Problem,
+    ProblemsError,
+    Reason,
+)
 from ansible_collections.karmada.installer.tests.unit.support.web_server import (
     RegistryFiles,
     WebServer,
@@ -145,6 +152,95 @@ def test_an_image_that_lacks_an_architecture_is_not_recorded(tool: Any) -> None:
         with pytest.raises(ProblemsError, match="not for linux on arm64"):
             tool.lock_images(RELEASE, Registry(Https(authority())), Images(registries))
     assert lock(tool) == {"karmada": {"v9.1.0": {"crds": "sha256:kept"}}}
+
+
+KINDS = ("crds", "modules", "images", "files")
+
+
+def release_of(argument: Release | str) -> str:
+    return argument if isinstance(argument, str) else argument.karmada
+
+
+def noted(tool: Any, monkeypatch: pytest.MonkeyPatch, failing: tuple[str, str] | None = None) -> list[tuple[str, str]]:
+    """What is recorded from here on: kind and release. The one named fails, as where no publisher answers."""
+    asked = []
+    for kind in KINDS:
+
+        def record(release: Release | str, *_more: object, kind: str = kind) -> None:
+            asked.append((kind, release_of(release)))
+            if asked[-1] == failing:
+                raise ProblemsError(
+                    Problem("no answer", "https://publisher.example", "look", reason=Reason.ARTIFACT_NOT_AVAILABLE)
+                )
+
+        monkeypatch.setattr(tool, f"lock_{kind}", record)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kinds", "versions"),
+    [
+        ((), KINDS, None),
+        (("all", "all"), KINDS, None),
+        (("images", "all"), ("images",), None),
+        (("all", "v1.18.2"), KINDS, ["v1.18.2"]),
+        (("crds", "v1.18.2"), ("crds",), ["v1.18.2"]),
+    ],
+)
+def test_what_is_not_named_is_every_one(
+    tool: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    kinds: tuple[str, ...],
+    versions: list[str] | None,
+) -> None:
+    asked = noted(tool, monkeypatch)
+    tool.main(*arguments)
+    known = [release.karmada for release in releases.RELEASES]
+    assert len(known) > 1
+    assert asked == [(kind, version) for kind in kinds for version in versions or known]
+
+
+def test_one_that_fails_stops_no_other(
+    tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, last = releases.RELEASES[0].karmada, releases.RELEASES[-1].karmada
+    asked = noted(tool, monkeypatch, ("images", first))
+    with pytest.raises(SystemExit, match=f"images {first}: .*\n.*no answer"):
+        tool.main()
+    assert len(asked) == len(KINDS) * len(releases.RELEASES)
+    assert asked[-1] == ("files", last)
+    assert "no answer" in capsys.readouterr().err
+
+
+def test_an_unknown_kind_is_told(tool: Any) -> None:
+    with pytest.raises(SystemExit, match=r"lock_artifacts\.py crds"):
+        tool.main("everything")
+
+
+def test_what_releases_have_in_common_is_asked_for_once(tool: Any, publisher: WebServer) -> None:
+    done: set[tuple[str, str, str]] = set()
+    tool.lock_files(RELEASE, Https(authority()), done)
+    once = list(publisher.asked)
+    assert once
+    tool.lock_files(replace(RELEASE, karmada="v9.1.1"), Https(authority()), done)
+    assert publisher.asked == once
+
+
+def test_make_lock_names_everything() -> None:
+    """Without VERSION and WHAT, `make lock` asks for all of every known release."""
+    asked = {
+        (): "all all",
+        ("VERSION=v1.18.2",): "all v1.18.2",
+        ("WHAT=files",): "files all",
+        ("WHAT=crds", "VERSION=v1.18.2", "SOURCE=GoModules"): "crds v1.18.2 GoModules",
+    }
+    for words, expected in asked.items():
+        command = ["make", "--no-print-directory", "--dry-run", "lock", *words]
+        # make takes variables from the environment, too.
+        clean = {"PATH": os.environ["PATH"]}
+        said = subprocess.run(command, cwd=REPOSITORY, env=clean, capture_output=True, text=True, check=True).stdout
+        assert said.splitlines()[-1].rstrip().endswith(f"tools/lock_artifacts.py {expected}")
 
 
 def test_every_known_release_can_be_built_from_go_modules() -> None:

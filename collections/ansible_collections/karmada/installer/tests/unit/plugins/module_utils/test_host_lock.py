@@ -186,6 +186,37 @@ def test_who_has_it_works_and_renews_it_before_and_after(system: System, clock: 
     assert renewed(system) == 6018
 
 
+def test_who_says_beforehand_that_it_will_be_silent_for_long_is_not_taken_for_dead(
+    system: System, clock: list[float]
+) -> None:
+    """As while packages are installed, which takes as long as it takes."""
+    host_lock.take(system, "prod", ANNA)
+    with host_lock.working(system, "prod", ANNA, 3000):
+        clock[0] += 10
+    clock[0] += 2900
+    with pytest.raises(LockedError, match=r"last seen 2900 s ago, free after 100 s more of silence"):
+        host_lock.take(system, "prod", BEN)
+    # It was said of that work, not of what comes after it.
+    host_lock.renew(system, "prod", ANNA)
+    clock[0] += host_lock.LOCK_SILENCE
+    host_lock.take(system, "prod", BEN)
+
+
+@pytest.mark.parametrize(
+    ("silence", "counts"), [(1e9, host_lock.LONGEST_SILENCE), (1, host_lock.LOCK_SILENCE), (float("nan"), 600)]
+)
+def test_no_record_keeps_a_host_for_ever_or_gives_it_away_at_once(
+    system: System, clock: list[float], silence: float, counts: float
+) -> None:
+    host_lock.take(system, "prod", ANNA)
+    file_of(system).write_text(json.dumps({"holder": ANNA, "renewed": clock[0], "silence": silence}))
+    clock[0] += counts - 1
+    with pytest.raises(LockedError, match="free after 1 s more"):
+        host_lock.take(system, "prod", BEN)
+    clock[0] += 1
+    host_lock.take(system, "prod", BEN)
+
+
 def test_who_has_lost_it_changes_nothing(system: System, clock: list[float]) -> None:
     host_lock.take(system, "prod", ANNA)
     clock[0] += host_lock.LOCK_SILENCE

@@ -70,7 +70,12 @@ def program_step(state: str) -> Callable[[Host, str, bool], Object]:
 
 def state_step(state: str) -> Callable[[Host, str, bool], Object]:
     return lambda host, holder, check: on(
-        host_state_module, host, holder, check, state=state, content=json.dumps(STATE), dead_holder="", expected=""
+        *(host_state_module, host, holder, check),
+        state=state,
+        content=json.dumps(STATE),
+        dead_holder="",
+        expected="",
+        silence=600,
     )
 
 
@@ -245,6 +250,26 @@ def test_a_lock_is_renewed_when_no_step_has_for_a_while(runs: Runs, monkeypatch:
     found = asking.action.perform({"state": "kept", "required": True})
     assert (found["failed"], found["msg"]) == (True, "this run has lost the lock")
     assert host_action.RENEW_SECONDS < host_lock.LOCK_SILENCE / 4
+
+
+def test_a_lock_is_renewed_for_long_work_however_lately_it_was(runs: Runs, host: Host) -> None:
+    asking = Asking(journal.OnHost, runs)
+    asking.action.on_host("_host_tree", state="present")
+    asking.asked.clear()
+    assert asking.action.perform({"state": "kept", "silence": 3000, "required": True}) == {"changed": False}
+    (asked,) = asking.asked
+    assert (asked["state"], asked["silence"]) == ("kept", 3000)
+    # On the host that counts until the next step of the run.
+    host_lock.take(host, "prod", ANNA)
+    on(host_state_module, host, ANNA, False, state="kept", silence=3000)
+    assert lock_of(host)["silence"] == 3000
+    state_step("written")(host, ANNA, False)
+    assert lock_of(host)["silence"] == host_lock.LOCK_SILENCE
+
+
+def lock_of(host: Host) -> Object:
+    found: Object = json.loads(host.path(f"{host_lock.LOCK_FOLDER}/prod.lock").read_text())
+    return found
 
 
 @pytest.mark.parametrize("lost", [False, True])

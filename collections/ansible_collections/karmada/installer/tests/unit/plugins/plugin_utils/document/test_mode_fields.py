@@ -203,6 +203,22 @@ def test_what_means_something_or_has_its_default_passes(components: Object) -> N
     assert mode_fields.problems(document(spec_of(components=components))) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"extraArgs": {"v": "a\ufdd0b"}}, "extraArgs.v"),
+        ({"extraArgs": {"v": "4", "vmodule": "\U0010fffe"}}, "extraArgs.vmodule"),
+        ({"extraEnv": [{"name": "A", "value": "b"}, {"name": "B", "value": "\U0001ffff"}]}, "extraEnv[1].value"),
+    ],
+)
+def test_text_that_systemd_reads_in_no_unit_is_refused_at_its_path(settings: Object, where: str) -> None:
+    (problem,) = mode_fields.problems(document(spec_of(components={"karmadaScheduler": settings})))
+    assert problem.where == f"spec.components.karmadaScheduler.{where}"
+    assert problem.what.startswith("it has the character U+")
+    pods = document({"components": {"karmadaScheduler": settings}})
+    assert mode_fields.problems(pods) == []
+
+
 @pytest.mark.parametrize("file", corpus_files.good(), ids=str)
 def test_good_documents_mean_what_they_say(file: corpus_files.CorpusFile) -> None:
     assert mode_fields.problems(manifest.resolve(manifest.parse(file.text))) == []

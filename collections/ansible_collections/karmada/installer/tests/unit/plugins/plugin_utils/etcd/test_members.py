@@ -370,6 +370,18 @@ def test_a_change_that_cannot_be_made_is_told_before() -> None:
     assert unknown.reason is Reason.INVALID_ARGUMENT
 
 
+def test_one_late_answer_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = installed(3)
+    world.etcd.cut("prod-etcd-1")
+
+    def sleep(_seconds: float) -> None:
+        world.etcd.processes["prod-etcd-1"].cut = False
+
+    monkeypatch.setattr(members, "SETTLE_SECONDS", 30.0)
+    monkeypatch.setattr(members.time, "sleep", sleep)
+    assert members.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
+
+
 def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
     world = PodsOfEtcd()
     records = tuple(EtcdMemberState(name) for name in names(3))

@@ -302,6 +302,38 @@ def test_one_that_karmada_has_approved_first_is_taken_as_it_is(monkeypatch: pyte
     assert site.asked == 1
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"request": base64.b64encode(b"for another key").decode()},
+        {"signerName": "kubernetes.io/kubelet-serving"},
+        {"usages": ["server auth"]},
+        {"expirationSeconds": 2**31 - 1},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+def test_a_request_that_somebody_else_has_made_under_the_same_name_is_neither_approved_nor_deleted(
+    theirs: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents may make requests: one whose name was guessed would get the certificate of another member."""
+    site = Site(monkeypatch)
+    create = site.inside.create
+
+    def first(obj: Object, **more: Any) -> Object:
+        if obj["kind"] != CSR:
+            return create(obj, **more)
+        spec = {**obj["spec"], **theirs, "username": "system:karmada:agent:m2"}
+        site.inside.put({**obj, "spec": spec})
+        raise Conflict("control plane", "POST", "/", 409, "AlreadyExists", "already exists")
+
+    monkeypatch.setattr(site.inside, "create", first)
+    with pytest.raises(ProblemsError, match=r"has made one of this name \(as system:karmada:agent:m2\)"):
+        site.run()
+    assert site.asked == 0
+    assert len(site.inside.names(CSR)) == 1
+    assert site.member.names("Secret") & {agent.SECRET} == set()
+
+
 def test_nobody_but_the_installer_is_allowed_anything_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """No token is made by which somebody else could get a certificate."""
     site = Site(monkeypatch)

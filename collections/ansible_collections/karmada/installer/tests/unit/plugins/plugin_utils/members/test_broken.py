@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.karmada.installer.plugins.action.preflight import ActionModule as Preflight
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import image_pins
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import broken as broken_members
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.broken import BrokenMember
@@ -20,6 +22,7 @@ from ansible_collections.karmada.installer.tests.unit.support.samples import doc
 
 MUTE = Unreachable("member m1", "GET", "/", 0, "Unreachable", "no answer")
 DOCUMENT = {"members": [{"name": name, "secretRef": {"name": name}} for name in ("m1", "m2")]}
+ENDED = Journal()
 WRONG = Problem(
     "it does not answer", "spec.members[m1].secretRef", "mend its address", reason=Reason.MEMBER_UNREACHABLE
 )
@@ -73,12 +76,13 @@ def preflight(
     unreached: dict[str, list[Problem]] | None = None,
     *,
     check: bool = False,
+    journal: Journal = ENDED,
 ) -> tuple[dict[str, Any], str]:
-    """What the step says; asked to, pods find this."""
+    """What the step says; asked to, pods find this. The journal is that of the run before."""
     said: list[str] = []
     monkeypatch.setattr("ansible_collections.karmada.installer.plugins.action.preflight.findings", lambda *_: found)
     monkeypatch.setattr(reach_from_pods, "problems", lambda _run, seconds: unreached if seconds == 60 else None)
-    run = fake_run(document(DOCUMENT), host(), stored=state(), check=check)
+    run = fake_run(document(DOCUMENT), host(), stored=state(journal=journal), check=check)
     run.say = said.append
     monkeypatch.setattr(image_pins, "notice", lambda _instance: "")
     arguments = {
@@ -107,6 +111,14 @@ def test_a_run_goes_on_without_a_broken_member_and_says_so(monkeypatch: pytest.M
     assert "mend its address" in said
     found, said = preflight(Findings([]), "tell", monkeypatch)
     assert (found["broken_members"], said) == ([], "")
+
+
+def test_where_the_run_before_was_interrupted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Journal("apply", "somebody@else", "2026-01-01T00:00:00+00:00", step="start the webhook")
+    _found, said = preflight(Findings([]), "tell", monkeypatch, journal=left)
+    assert "the last apply stopped at: start the webhook; going on from there" in said
+    ended = replace(left, finished="2026-01-01T00:01:00+00:00", step="")
+    assert preflight(Findings([]), "tell", monkeypatch, journal=ended)[1] == ""
 
 
 def test_what_is_wrong_with_the_whole_is_refused_with_what_is_wrong_with_members(

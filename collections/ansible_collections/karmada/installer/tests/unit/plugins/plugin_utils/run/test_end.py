@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils import run_process
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import Journal
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import end
 from ansible_collections.karmada.installer.tests.unit.support.ansible_commands import CHECKOUT
 from ansible_collections.karmada.installer.tests.unit.support.moments import until
@@ -192,6 +193,34 @@ def test_a_run_that_is_asked_to_end_leaves_nothing_behind(
     assert everything_with_the_secret(here) == []
     assert holder(api) == ""
     until(lambda: all(run_process._start_time(each) is None for each in others), "the end of its other processes")
+
+
+def journal(api: StubApi) -> Journal:
+    """That of the state which the run has left."""
+    (state,) = [each for (prefix, _, name), each in api.objects.items() if name == "prod-installer-state"]
+    return Journal(**json.loads(base64.b64decode(state["data"]["journal.json"])))
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL], ids=lambda each: each.name
+)
+def test_the_state_says_where_a_run_was_interrupted_and_the_next_one_goes_on_to_the_end(
+    number: signal.Signals, here: Path, memory: Path, api: StubApi
+) -> None:
+    _code, others = interrupted(number, here, memory, inside=True)
+    until(lambda: all(run_process._start_time(each) is None for each in others), "the end of its other processes")
+    left = journal(api)
+    assert left.interrupted
+    assert (left.step, left.finished) == ("hold", "")
+    assert left.started
+    goes_on = [{"hold": None}, {"karmada.installer.journal": {"state": "closed"}}]
+    (here / "next.yml").write_text(yaml.safe_dump([{**NEXT[0], "tasks": goes_on}]))
+    assert playbook("next.yml", here, memory).wait(300) == 0, (here / "next.yml.log").read_text()
+    ended = journal(api)
+    assert not ended.interrupted
+    assert (ended.operation, ended.step) == (left.operation, "")
+    assert ended.run != left.run
+    assert holder(api) == ""
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in a step of ours", "in a step of Ansible"])

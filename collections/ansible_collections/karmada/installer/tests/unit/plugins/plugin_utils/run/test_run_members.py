@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,25 @@ def test_one_member_that_fails_spoils_no_other() -> None:
     assert [outcome.name for outcome in found] == ["m1", "m2", "m3"]
     assert [bool(outcome.problem) for outcome in found] == [False, True, False]
     assert all(outcome.changes for outcome in found), "what was changed before it failed stays known"
+
+
+def test_fifteen_members_that_hang_keep_no_sound_one_waiting() -> None:
+    """The guide says so: they end after the last sound one here, which stands behind them in the document."""
+    hanging = [f"hangs-{number}" for number in range(15)]
+    sound = [f"sound-{number}" for number in range(20)]
+    done: list[str] = []
+    all_done = threading.Event()
+
+    def work(entry: Any, _outcome: Any) -> None:
+        if entry.name in hanging:
+            assert all_done.wait(60), f"{len(done)} of {len(sound)} had their turn"
+            return
+        done.append(entry.name)
+        if len(done) == len(sound):
+            all_done.set()
+
+    found = member_join.of_each([MemberEntry({"name": name}) for name in (*hanging, *sound)], work)
+    assert [outcome.problem for outcome in found] == [""] * len(found)
 
 
 @pytest.mark.parametrize(

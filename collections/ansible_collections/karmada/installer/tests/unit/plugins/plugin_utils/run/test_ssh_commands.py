@@ -171,6 +171,60 @@ def test_of_an_entry_nothing_but_the_intended_option_arrives(entry: dict[str, An
         assert options["knownhostscommand"] == (f'/bin/sh -c "test %f != {FINGERPRINT} || echo %H %t %K"')
 
 
+#: Options that reading a kubeconfig sets beside those.
+OF_READING = {
+    *("batchmode", "connecttimeout", "controlmaster", "controlpath", "clearallforwardings", "forwardagent"),
+    *("requesttty", "identityfile"),
+}
+#: ssh passes over a key that it cannot read.
+KEY = __file__
+GOOD = {
+    "address": "192.0.2.1", "port": 22, "path": "/etc/kubeconfig", "user": "admin", "hostKeyFingerprint": FINGERPRINT,
+}  # fmt: skip
+#: Good but for one field at most: with more of them, one that is refused would hide one that is not.
+SOURCES = st.one_of(
+    st.just(GOOD),
+    st.integers(0, 99_999).map(lambda port: {**GOOD, "port": port}),
+    TEXTS.map(lambda name: {**GOOD, "path": f"/{name}"}),
+    *(ODD.map(lambda odd, field=field: {**GOOD, field: odd}) for field in GOOD if field != "path"),
+    *(st.just({key: value for key, value in GOOD.items() if key != left}) for left in ("user", "hostKeyFingerprint")),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SOURCES, st.none() | st.just(KEY), st.none() | st.just("/k/known_hosts"))
+def test_reading_a_kubeconfig_gives_ssh_nothing_but_the_intended_options(
+    source: dict[str, Any], key: str | None, known_hosts: str | None
+) -> None:
+    """Whatever an entry says that is read from a record; the shell of the host gets its words in one."""
+    try:
+        program, *arguments = kubeconfig_by_ssh.command(source, key, known_hosts)
+    except ProblemsError:
+        return
+    assert program == "ssh"
+    if source["port"] > 65_535:
+        return  # ssh refuses to begin
+    options = understood(arguments)
+    assert extra(options) - OF_READING == set()
+    assert options["hostname"].lower() == source["address"].lower()
+    assert options["port"] == str(source["port"])
+    assert options["user"] == source.get("user", options["user"])
+    expected = {"batchmode": "yes", "clearallforwardings": "yes", "forwardagent": "no", "requesttty": "false"}
+    assert {name: options[name] for name in expected} == expected
+    assert (options["stricthostkeychecking"], options.get("proxycommand")) == ("true", None)
+    if key:
+        # With it, no other key is tried.
+        assert (options["identityfile"], options["identitiesonly"]) == (key, "yes")
+    if source.get("hostKeyFingerprint"):
+        assert options["knownhostscommand"] == f'/bin/sh -c "test %f != {FINGERPRINT} || echo %H %t %K"'
+    elif known_hosts:
+        assert options["userknownhostsfile"] == known_hosts
+    # Behind the address there is one word more, which is for the host.
+    place = arguments.index("--")
+    assert arguments[place + 1 : place + 2] == [source["address"]]
+    assert len(arguments) == place + 3
+
+
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_a_folder_of_secrets_may_have_any_name(name: str) -> None:
