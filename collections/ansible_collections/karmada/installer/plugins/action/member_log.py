@@ -30,5 +30,6 @@ class ActionModule(HostAction):
             "seconds": member_log.SECONDS,
         }
         found, refusal = refusal_of(lambda: self.on_host("_host_log", **wanted))
+        self.tell_unused(found, refusal, "members are told of without its log")
         self.note(member_log={} if refusal else found["lines"])
         return {"changed": False}

@@ -22,6 +22,7 @@ class ActionModule(HostAction):
         if not targets:
             return {"changed": False, "unreached": []}
         found, refusal = refusal_of(lambda: self.on_host("_host_reach", targets=targets, seconds=SECONDS))
+        self.tell_unused(found, refusal, "what it reaches is not known")
         unreached = {} if refusal else {name: Fault.of(each) for name, each in found["unreached"].items()}
         self.note(unreached=unreached)
         return {"changed": False, "unreached": sorted(unreached)}

@@ -132,6 +132,16 @@ class HostAction(StepAction):
             self.note(renewed=host_lock.clock())
         return found
 
+    def tell_unused(self, found: Mapping[str, Any], refusal: str, consequence: str) -> None:
+        """Name this host in the report because its answer is not used; ``found`` and ``refusal`` as of ``refusal_of``.
+
+        For steps without which a run goes on. One that is lost is reported by the next step that needs it.
+        """
+        if refusal and found:
+            why = refusal.removeprefix(f"{self.host_name}: ")
+            text = f"host {self.host_name}: {why}; nothing of that is used, and {consequence}"
+            self.karmada.tell(Problem.warning(text, Reason.HOST_STEP_FAILED))
+
     def accepted(self, module: str, arguments: Mapping[str, Any], answer: object) -> dict[str, Any]:
         """Answer of the host in the form that the module gives it; a failure in the place of any other."""
         found, refusal = host_answer.of_module(module, arguments, answer)

@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.karmada.installer.plugins.action import journal
+from ansible_collections.karmada.installer.plugins.action import journal, member_log, reach_from_host
 from ansible_collections.karmada.installer.plugins.plugin_utils import redaction
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.errors import Unreachable
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import Problem, ProblemsError, Reason, Severity
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_action
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.reach import Target
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
 from ansible_collections.karmada.installer.tests.unit.plugins.module_utils.test_host_lock_asked import Asking
-from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_host_answer import answer
+from ansible_collections.karmada.installer.tests.unit.plugins.plugin_utils.run.test_host_answer import ANSWERS, answer
 from ansible_collections.karmada.installer.tests.unit.support.fake_cluster import FakeCluster, fake_run
-from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import Runs, remembered, seen
 from ansible_collections.karmada.installer.tests.unit.support.samples import document
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -62,6 +65,48 @@ def test_an_answer_of_another_form_is_a_failure_that_names_the_host(asking: Aski
     assert asking.action.seen.stopped == "the step"
     asking.answer = {"changed": False, "changes": [], "ansible_facts": {"karmada_host": {"name": "cp2"}}}
     assert asking.action.on_host("_host_tree", state="present") == {"changed": False, "changes": []}
+
+
+@pytest.mark.parametrize("module", ANSWERS)
+def test_whatever_a_host_lies_about_it_is_named_and_nothing_of_it_is_used(asking: Asking, module: str) -> None:
+    """Every module that runs there, with what it is asked, and an answer in another form for each of its keys."""
+    asked, honest = ANSWERS[module]
+    for key in honest:
+        asking.answer = {**honest, key: [{"x": "\x1b[2J"}]}
+        found = asking.action.on_host(module, **asked)
+        assert found.keys() == {"failed", "msg"}
+        assert found["msg"].startswith("cp1: what it answered does not have the form that it should have: ")
+        assert key in found["msg"]
+        assert found["msg"].isprintable()
+
+
+LIED = {"changed": False, "unreached": {"m2": {"fault": "refused", "detail": ""}}, "lines": {"m2": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("action", "noted", "consequence"),
+    [
+        (reach_from_host.ActionModule, "unreached", "what it reaches is not known"),
+        (member_log.ActionModule, "member_log", "members are told of without its log"),
+    ],
+    ids=["what it reaches", "what its log says"],
+)
+def test_a_host_whose_answer_a_run_can_do_without_is_named_all_the_same(
+    action: type[HostAction], noted: str, consequence: str, tmp_path: Path
+) -> None:
+    runs = Runs(tmp_path / "run")
+    runs.see_all(seen(Stored(4).after(remembered())))
+    target = Target.of_url("m1", "https://192.0.2.9:6443")
+    runs.see(cp1={"targets": [target.plain]})
+    asking = Asking(action, runs)
+    asking.answer = LIED
+    result = asking.action.perform({"members": ["m1"]})
+    assert result["changed"] is False
+    assert getattr(runs.step().observed["cp1"], noted) == {}
+    (told,) = asking.action.karmada.told
+    assert told.severity is Severity.WARNING
+    assert str(told).startswith("host cp1: it answered about m2, which it was not asked for; nothing of that is used, ")
+    assert consequence in str(told)
 
 
 ENTRIES = {"cp1": "192.0.2.1", "cp2": "192.0.2.2"}

@@ -127,6 +127,35 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
         {"targets": [TARGET]},
         {"changed": False, "unreached": {"m1": {"fault": "refused", "detail": ""}}},
     ),
+    "_etcd_member": (
+        {"state": "seen"},
+        {
+            "changed": False,
+            "answer": {
+                "data": True,
+                "status": {
+                    **dict.fromkeys(("leader", "raftIndex", "dbSize", "dbSizeInUse", "dbSizeQuota"), "7"),
+                    "version": "3.6.16",
+                    "isLearner": False,
+                    "errors": [],
+                    "header": {"cluster_id": "1", "member_id": "7", "revision": "9"},
+                },
+                "known": {
+                    "cluster_id": "1f",
+                    "members": [
+                        {
+                            "id": "7",
+                            "name": "etcd1",
+                            "learner": False,
+                            "peer_urls": ["https://192.0.2.1:2380"],
+                            "client_urls": ["https://192.0.2.1:2379"],
+                        }
+                    ],
+                },
+            },
+        },
+    ),
+    "_etcd_room": ({"state": "compacted"}, {"changed": True}),
     "ansible.builtin.stat": ({}, {"changed": False, "stat": {"exists": True}}),
     "ansible.builtin.package": ({}, {"changed": True}),
 }
@@ -191,5 +220,5 @@ def test_what_was_asked_is_answered(what: str) -> None:
 
 
 def test_every_module_that_runs_on_hosts_has_a_form() -> None:
-    on_hosts = {path.stem for path in MODULES.glob("_host_*.py")}
+    on_hosts = {path.stem for path in MODULES.glob("_*.py")}
     assert on_hosts == {name for name in ANSWERS if "." not in name}

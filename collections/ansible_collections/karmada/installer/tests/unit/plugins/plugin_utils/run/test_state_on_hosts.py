@@ -146,6 +146,22 @@ def test_what_looks_like_an_unfinished_step_is_not_gone_on_with(lie: Object, oth
     assert found.files == SECOND.files
 
 
+def test_two_hosts_of_three_that_tell_one_lie_decide_but_only_within_the_schema() -> None:
+    """As the guide says of a majority; the third is no stranger to a state that has no line."""
+    lie = forged(9)
+    found = chosen(dict(zip("abc", [keeper(lie), keeper(lie), keeper(THIRD, SECOND)], strict=True)))
+    assert found.digest == lie.digest
+    with pytest.raises(ProblemsError, match="of the hosts"):
+        found.state()
+
+
+def test_two_hosts_of_three_that_tell_two_lies_decide_nothing_and_all_are_named() -> None:
+    other = Stored(8, {"instance.json": base64.b64encode(b"[]").decode()})
+    with pytest.raises(ProblemsError, match=r"a: serial 9") as error:
+        chosen(dict(zip("abc", [keeper(forged(9)), keeper(other), keeper(THIRD, SECOND)], strict=True)))
+    assert all(f"{name}: serial" in str(error.value) for name in "abc")
+
+
 def test_a_copy_that_was_restored_on_one_of_two_hosts_is_for_a_person_to_judge() -> None:
     """Which of them is right cannot be told from an old state that a host pretends is the last one."""
     with pytest.raises(ProblemsError, match="h1: serial 1; h2: serial 4"):
