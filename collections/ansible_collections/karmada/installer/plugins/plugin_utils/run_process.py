@@ -25,6 +25,8 @@ from .problems import Problem, ProblemsError, Reason
 #: Environment variable with the id that whoever started the run gave it.
 RUN_ID = "KARMADA_RUN_ID"
 _RUN_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+#: Of a process, and of the moment of its start in ticks. Whoever has a lock has written its name, or somebody else has.
+_NUMBER = re.compile(r"[0-9]{1,20}")
 _PR_SET_PDEATHSIG = 1
 #: Resolved before the first fork: as little as possible may happen between fork and exec.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
@@ -91,7 +93,7 @@ def holder_is_dead(identity: str) -> bool:
     """Return whether this was a run on this machine without any living process. False if that cannot be known here."""
     parts = identity.split("/")
     boot = boot_id()
-    if len(parts) < 4 or not boot or not parts[2].isdigit() or parts[3] in ("", "0"):
+    if len(parts) < 4 or not boot or not all(map(_NUMBER.fullmatch, parts[2:4])) or parts[3] == "0":
         return False
     if parts[0] != socket.gethostname().replace("/", "_") or parts[1] != boot:
         return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,13 +100,14 @@ class Lock:
                 crossed = self._crossed(crossed)
                 continue
             if now >= deadline:
+                called_dead = shlex.quote(f"karmada_confirm_dead={current[0]}")
                 raise ProblemsError(
                     Problem(
                         f"another run is writing: {holder_in_words(current[0])}, last heard of at {current[1]}",
                         f"{KIND} {self.namespace}/{self.name} in {self.cluster.name}",
                         "Wait until it has finished. If it has died, its lock is free "
                         f"{spec.get('leaseDurationSeconds') or self.duration_seconds} s after that. If it is certain "
-                        f"that it is dead, run again with its name: -e karmada_confirm_dead={current[0]}",
+                        f"that it is dead, run again with its name: -e {called_dead}",
                         reason=Reason.LOCKED,
                     )
                 )

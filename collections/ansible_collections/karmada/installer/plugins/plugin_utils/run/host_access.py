@@ -39,6 +39,8 @@ _KNOW_IT = (
     "on the host itself, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints its fingerprint: write that to "
     "hostKeyFingerprint of the host, or add the key to the known_hosts file"
 )
+#: Name of a holder of a lock, of which no shell makes anything else.
+_HOLDER = r"[A-Za-z0-9_.@:/+-]+"
 _SUDOERS = "allow it with NOPASSWD: in a file of /etc/sudoers.d on the host"
 
 #: The first match is taken, so specific reasons come before general ones.
@@ -208,7 +210,8 @@ REASONS: tuple[Refusal, ...] = (
     Refusal(
         "locked",
         Reason.LOCKED,
-        r"(?P<holder>\S+) is working on (?P<instance>\S+) "
+        # Root of a host may say anything, and the remedy is a command that somebody may copy.
+        rf"(?<!\S)(?P<holder>{_HOLDER}) is working on (?P<instance>\S+) "
         r"\(last seen (?P<seconds>\d+) s ago, free after (?P<left>\d+) s more",
         "another run works on this control plane: {holder} (machine/boot/process/start[/run]), last seen "
         "{seconds} s ago",
@@ -218,7 +221,7 @@ REASONS: tuple[Refusal, ...] = (
     Refusal(
         "locked by a step",
         Reason.LOCKED,
-        r"(?P<holder>\S+) has a step at work on (?P<instance>\S+) here",
+        rf"(?<!\S)(?P<holder>{_HOLDER}) has a step at work on (?P<instance>\S+) here",
         "a step of another run is at work there, that of {holder} (machine/boot/process/start[/run])",
         "run again in a minute: it ends by itself, also where its run was killed. If it does not, see what holds up "
         "systemctl there",

@@ -102,6 +102,15 @@ def test_a_run_of_which_nobody_may_ask_counts_as_alive(monkeypatch: pytest.Monke
     assert not run_process.holder_is_dead(identity)
 
 
+@pytest.mark.parametrize("number", ["", "x", "-1", "1.0", "1e3", " 1", "\u00b2", "9" * 5000])
+@pytest.mark.parametrize("place", [2, 3], ids=["process", "start"])
+def test_a_name_that_no_run_has_is_of_nobody_who_could_be_dead(number: str, place: int) -> None:
+    """Root of a host knows the name of this run, and can make up another one of its form."""
+    parts = run_process.holder_identity().split("/")
+    parts[place] = number
+    assert not run_process.holder_is_dead("/".join(parts))
+
+
 @pytest.mark.parametrize("namespace", ["pid", "net"])
 def test_a_run_in_another_namespace_cannot_be_judged(namespace: str) -> None:
     host, boot, pid, _start = run_process.holder_identity().split("/")

@@ -160,6 +160,12 @@ def test_calling_another_one_dead_changes_nothing(cluster: Cluster, dead: str) -
     assert spec(cluster)["holderIdentity"] == f"{ELSEWHERE}/nightly-1"
 
 
+def test_the_name_of_a_holder_is_one_word_of_the_command_that_is_told(cluster: Cluster) -> None:
+    lock(cluster, "x; touch /tmp/mark").acquire()
+    with pytest.raises(ProblemsError, match=r"-e 'karmada_confirm_dead=x; touch /tmp/mark'$"):
+        lock(cluster, holder_identity()).acquire()
+
+
 def test_requests_carry_the_id_of_their_run(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARMADA_RUN_ID", "nightly-1")
     with Cluster.from_kubeconfig_dict(api.kubeconfig(), name="host cluster") as cluster:

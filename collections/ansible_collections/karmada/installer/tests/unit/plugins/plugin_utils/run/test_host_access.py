@@ -166,6 +166,17 @@ def test_who_holds_the_lock_is_told(tmp_path: Path) -> None:
     assert problem.remedy.endswith("-e karmada_confirm_dead=ben@two:4711")
 
 
+@pytest.mark.parametrize("holder", ["x;id", "$(id)", "`id`", "a'b", 'a"b', "a|b", "a&b", "a>b", "a*", "${IFS}", "a\\b"])
+@pytest.mark.parametrize(
+    "words", ["{} is working on prod (last seen 1 s ago, free after 9 s more", "{} has a step at work on prod here"]
+)
+def test_the_name_of_a_holder_that_root_of_a_host_made_up_is_no_part_of_a_command(holder: str, words: str) -> None:
+    """Somebody may copy it into a shell."""
+    problem = host_access.problem(words.format(holder), host="host1", address="192.0.2.1")
+    assert "karmada_confirm_dead" not in problem.remedy
+    assert problem.what.startswith(f"it cannot be looked at: {holder} ")
+
+
 def test_who_has_lost_the_lock_is_told_in_the_words_of_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
