@@ -25,10 +25,11 @@ def of_member(
 ) -> dict[str, Any]:
     """The configuration file of one member. ``record`` is what the state has of it, if it has anything.
 
-    ``existing`` is permanent once the cluster has been healthy. From then on a member names nobody but itself: with its
-    data it reads nothing of that. Without, it finds nobody to ask who the others are, and ends. Had it the names of the
-    others it would come back under its ID with an empty log, although it has voted and acknowledged writes: two such
-    members of three would be a majority that has forgotten what clients were told is kept.
+    ``existing`` is permanent once the cluster has been healthy. From then on a member whose ID is on record, and which
+    can be replaced therefore, names nobody but itself: with its data it reads nothing of that. Without, it finds nobody
+    to ask who the others are, and ends. Had it the names of the others it would come back under its ID with an empty
+    log, although it has voted and acknowledged writes: two such members of three would be a majority that has forgotten
+    what clients were told is kept.
 
     ``generation`` numbers the data directory, so that a restore can put a new one beside the old. ``extra`` holds
     configuration keys of the document, which win; their values are read as YAML scalars, because the file is typed and
@@ -38,7 +39,7 @@ def of_member(
     added; the first ones start with one another.
     """
     of_record = record or EtcdMemberState(member.name)
-    together = [member] if existing else layout.etcd_members
+    together = [member] if existing and of_record.id else layout.etcd_members
     names = ",".join(f"{each.name}={each.peer_url}" for each in together)
     ports = ETCD.ports
     listen = bracketed(layout.bind_address)

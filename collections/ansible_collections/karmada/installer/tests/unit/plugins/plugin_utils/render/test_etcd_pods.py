@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import etcd_configuration
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import cluster_layout
 from ansible_collections.karmada.installer.tests.unit.support.samples import (
@@ -155,3 +156,32 @@ POD_NAME = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadat
 def test_a_member_of_etcd_keeps_the_name_by_which_it_finds_its_configuration() -> None:
     env = workload(with_settings(ETCD, extraEnv=[{"name": "GODEBUG", "value": "x"}]), ETCD)
     assert env["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "GODEBUG", "value": "x"}, POD_NAME]
+
+
+@pytest.mark.parametrize(
+    ("record", "existing", "names"),
+    [
+        (EtcdMemberState("prod-etcd-1"), False, 3),
+        (EtcdMemberState("prod-etcd-1"), True, 3),
+        (EtcdMemberState("prod-etcd-1", "a1"), True, 1),
+        (
+            EtcdMemberState(
+                "prod-etcd-1", "a1", added=True, initial_cluster="prod-etcd-0=https://x:2380,prod-etcd-1=y"
+            ),
+            True,
+            2,
+        ),
+        (None, True, 3),
+    ],
+    ids=["of the bootstrap", "not known yet", "with a vote", "added", "without a record"],
+)
+def test_a_member_that_can_be_replaced_starts_with_its_data_only(
+    record: EtcdMemberState | None, existing: bool, names: int
+) -> None:
+    layout = quickly_rendered(etcd(replicas=3)).layout
+    found = etcd_configuration.of_member(
+        layout.etcd_members[1], layout, token="t", existing=existing, generation=1, extra={}, record=record
+    )
+    assert len(found["initial-cluster"].split(",")) == names
+    if names == 1:
+        assert found["initial-cluster"] == f"prod-etcd-1={layout.etcd_members[1].peer_url}"
