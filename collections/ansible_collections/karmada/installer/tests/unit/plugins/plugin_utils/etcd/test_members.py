@@ -68,7 +68,7 @@ def a_run(world: PodsOfEtcd, count: int, stored: State | None = None) -> Run:
 
 
 def installed(count: int) -> PodsOfEtcd:
-    """A control plane whose etcd has so many members, none of them with an ID on record yet."""
+    """A control plane whose etcd has so many members, as an install leaves it."""
     world = PodsOfEtcd()
     world.bootstrap(names(count))
     records = tuple(EtcdMemberState(name) for name in names(count))
@@ -76,6 +76,7 @@ def installed(count: int) -> PodsOfEtcd:
     run = a_run(world, count, samples.state(etcd=etcd))
     run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd", "karmada-apiserver"]))
     members.note(run)
+    run.apply_to_host_cluster("end the bootstrap of etcd", lambda: run.workloads(["etcd"]))
     assert members.bring_about(run, TIMEOUT) == []
     return world
 
