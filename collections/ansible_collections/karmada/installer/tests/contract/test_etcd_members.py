@@ -414,8 +414,7 @@ def test_a_member_that_names_nobody_but_itself_starts_with_its_data_and_without_
     cluster.stop(one)
     cluster.start(one, known=(one,), state="existing")
     cluster.wait_for_health()
-    identity = cluster.id_of(one)
-    # All of it goes: two of three have forgotten what they acknowledged, and the third may never have had it.
+    # All of it goes. With the names of the others they might come back under their IDs, depending on who leads.
     for member in (one, others[0]):
         cluster.stop(member)
         shutil.rmtree(member.directory / "data")
@@ -426,7 +425,3 @@ def test_a_member_that_names_nobody_but_itself_starts_with_its_data_and_without_
         assert member.process.wait(IN_VAIN_SECONDS) != 0
         assert "cannot fetch cluster info" in (member.directory / "etcd.log").read_text()
         assert not (member.directory / "data" / "member" / "wal").exists()
-    # This is what it prevents: with the names of all it is back under its ID, and votes.
-    cluster.start(one, known=tuple(cluster.members), state="existing")
-    until(lambda: cluster.client(one).status()[0].healthy, "a majority of which one has forgotten everything")
-    assert cluster.id_of(one) == identity
