@@ -197,7 +197,7 @@ def test_foreign_fields_survive_and_ours_come_back(cluster: Cluster, namespace: 
     assert found
     assert found["data"] == {"theirs": "x", "ours": "1"}
     assert found["metadata"]["labels"]["team"] == "t"
-    # The API server dates our apply anew when it changes fields, so theirs may be the older one from the next second on.
+    # The API server dates our apply anew when it changes fields: a second later theirs is the older writer.
     assert owned_by(found, "me", {created.object["metadata"]["uid"]})
 
 
