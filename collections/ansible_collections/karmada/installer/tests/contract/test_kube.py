@@ -185,8 +185,9 @@ def test_live_objects_cover_what_was_applied(cluster: Cluster, namespace: str, i
 
 def test_foreign_fields_survive_and_ours_come_back(cluster: Cluster, namespace: str) -> None:
     created = apply_all(cluster, [config_map(namespace, ours="1", gone="1")])[0]
-    assert created.object
-    assert owned_by(created.object, "me", set()), "no writer is older than the apply that made it"
+    found = cluster.get("v1", "ConfigMap", "one", namespace)
+    assert found
+    assert owned_by(found, "me", set()), "no writer is older than the apply that made it"
     patch = {"data": {"theirs": "x", "ours": "theirs"}, "metadata": {"labels": {"team": "t"}}}
     cluster.patch_merge("v1", "ConfigMap", "one", namespace, patch)
     # The patch above is made by our manager as an Update; what counts is that no Apply owns those fields.
@@ -198,7 +199,7 @@ def test_foreign_fields_survive_and_ours_come_back(cluster: Cluster, namespace: 
     assert found["data"] == {"theirs": "x", "ours": "1"}
     assert found["metadata"]["labels"]["team"] == "t"
     # The API server dates our apply anew when it changes fields: a second later theirs is the older writer.
-    assert owned_by(found, "me", {created.object["metadata"]["uid"]})
+    assert owned_by(found, "me", {created.uid})
 
 
 def test_conflicts_preconditions_and_strictness(cluster: Cluster, namespace: str) -> None:
