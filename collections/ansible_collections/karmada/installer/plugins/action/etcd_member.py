@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts, seen_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.look import revision_to_hash
 from ansible_collections.karmada.installer.plugins.plugin_utils.report.observe import hashed_bytes
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import host_answer
@@ -16,11 +16,21 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action 
 class ActionModule(HostAction):
     """Ask the member of a host how it is, and hand that on."""
 
-    OPTIONS: ClassVar[dict[str, Any]] = {"state": {"type": "str", "choices": ["seen", "hashed"], "default": "seen"}}
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "state": {"type": "str", "choices": ["seen", "hashed"], "default": "seen"},
+        "changing": {"type": "bool", "default": False},
+        "replace": {"type": "list", "elements": "str", "default": []},
+    }
 
     def perform(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask it; a host without etcd is not asked, and one that cannot be asked is told by the report."""
-        if not self.view.components([ETCD.name]) or self.seen.refusal:
+        run = self.karmada
+        there = self.host_name in seen_on_hosts.hosts_of_members(run) or self._is_wanted()
+        if (
+            not there
+            or self.seen.refusal
+            or (arguments["changing"] and not seen_on_hosts.is_due(run, arguments["replace"]))
+        ):
             return {"changed": False, "asked": False}
         question = on_hosts.question(self.karmada, self.host_name)
         if arguments["state"] == "hashed":
@@ -33,3 +43,7 @@ class ActionModule(HostAction):
         answer = found["answer"] if not refusal else {"message": refusal[: host_answer.TEXT]}
         self.note(etcd={**self.seen.etcd, **answer} if arguments["state"] == "hashed" else answer)
         return {"changed": False, "asked": not answer.get("message")}
+
+    def _is_wanted(self) -> bool:
+        """Return whether this host is to have a member, which may be none yet."""
+        return not self.leaves and bool(self.view.components([ETCD.name]))

@@ -5,23 +5,43 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
+    members,
+    members_on_hosts,
+    members_wanted,
+    wanted_on_hosts,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction, changed_result
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
 
 
 class ActionModule(KarmadaAction):
-    """Add, replace and remove members in pods, one at a time."""
+    """Add, replace and remove members in pods, one at a time; decide each step for members on plain hosts."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "state": {"type": "str", "default": "present", "choices": ["begun", "present"]},
+        "state": {
+            "type": "str",
+            "default": "present",
+            "choices": ["begun", "present", "next", "next_restart", "clients_followed"],
+        },
         "replace": {"type": "list", "elements": "str", "default": []},
+        "outdated": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 300},
     }
 
     def perform(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Do one safe step after the other; does nothing if etcd is external or on hosts."""
-        if arguments["state"] == "begun":
-            members.begin(run)
-            return changed_result([])
-        return changed_result(members.bring_about(run, arguments["timeout"], arguments["replace"]))
+        """Do one safe step after the other, or decide the next one; does nothing if etcd is external."""
+        state, timeout, names = arguments["state"], arguments["timeout"], arguments["replace"]
+        if state == "begun":
+            members_wanted.begin(run)
+        elif state == "clients_followed":
+            members_on_hosts.clients_have_followed(run)
+        elif state == "next_restart":
+            return {"changed": False, **members_on_hosts.decide_restart(run, timeout, arguments["outdated"]).plain}
+        elif state == "next" and run.check:
+            return changed_result(wanted_on_hosts.predicted(run, names), step="")
+        elif state == "next":
+            return {"changed": False, **members_on_hosts.decide(run, timeout, names).plain}
+        else:
+            return changed_result(members.bring_about(run, timeout, names))
+        return changed_result([])

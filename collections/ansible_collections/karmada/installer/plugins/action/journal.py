@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members import former_connections
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import inventory_variables
@@ -28,6 +29,7 @@ OPTIONS: dict[str, Any] = {
     },
     "event": {"type": "str", "choices": list(EVENTS)},
     "silence": {"type": "int"},
+    "asked": {"type": "bool", "default": False},
     "required": {"type": "bool", "default": True},
 }
 
@@ -72,7 +74,7 @@ class OfControlPlane(KarmadaAction):
         if state == "chosen" and run.store.later:
             run.save(run.state)
         elif state == "opened":
-            due = run.begin()
+            due = run.begin(asked=arguments["asked"])
         elif state == "noted" and not run.check:
             _note(run, str(arguments["event"]))
         elif state in ("closed", "released") and not run.check:
@@ -83,8 +85,10 @@ class OfControlPlane(KarmadaAction):
 
 def _note(run: Run, event: str) -> None:
     """Record a fact that later runs need; other steps write it to the hosts."""
-    if event == "etcd_bootstrapped" and not run.state.etcd.bootstrapped:
-        run.etcd_bootstrapped()
+    if event == "etcd_bootstrapped":
+        if not run.state.etcd.bootstrapped:
+            run.etcd_bootstrapped()
+        members_on_hosts.note(run)
     elif event == "hosts_left":
         run.hosts_left()
     elif event == "restarted":

@@ -58,7 +58,7 @@ def _posted(context: ssl.SSLContext, url: str, path: str, body: Mapping[str, Any
         answer = connection.getresponse()
         status, text = answer.status, answer.read(_MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        raise MemberError(f"{url}: {error or type(error).__name__}") from error
+        raise MemberError(f"{url}: {str(error) or type(error).__name__}") from error
     finally:
         connection.close()
     try:
@@ -99,20 +99,24 @@ def look(post: etcd_requests.Post) -> dict[str, Any]:
             listed = etcd_requests.members(post)
         except MemberError:
             return answer
-        answer["known"] = {
-            "cluster_id": listed.cluster_id,
-            "members": [
-                {
-                    "id": each.id,
-                    "name": each.name,
-                    "peer_urls": list(each.peer_urls),
-                    "client_urls": list(each.client_urls),
-                    "learner": each.learner,
-                }
-                for each in listed.members
-            ],
-        }
+        answer["known"] = _known(listed)
     return answer
+
+
+def _known(listed: etcd_requests.Members) -> dict[str, Any]:
+    return {
+        "cluster_id": listed.cluster_id,
+        "members": [
+            {
+                "id": each.id,
+                "name": each.name,
+                "peer_urls": list(each.peer_urls),
+                "client_urls": list(each.client_urls),
+                "learner": each.learner,
+            }
+            for each in listed.members
+        ],
+    }
 
 
 def hash_at(post: etcd_requests.Post, revision: int) -> dict[str, Any]:
@@ -125,9 +129,35 @@ def hash_at(post: etcd_requests.Post, revision: int) -> dict[str, Any]:
 
 
 def has_data(system: System, folder: str) -> bool:
-    """Return whether a data folder has a write-ahead log, without which a member is a new one."""
-    top = system.path(folder)
-    return top.is_dir() and any((each / "member" / "wal").is_dir() for each in top.iterdir())
+    """Return whether the data folder of a member has a write-ahead log, without which it is a new one."""
+    return (system.path(folder) / "member" / "wal").is_dir()
+
+
+def change(post: etcd_requests.Post, state: str, *, identity: str = "", peer_url: str = "") -> dict[str, Any]:
+    """Change the members: add, promote or remove one, or have another one lead; in the form that an answer may have.
+
+    ``later`` says why it cannot be done yet, ``known`` are the members after it, ``added`` is the ID of the new one.
+    A member that is none any more counts as removed. Raises MemberError for a refusal that will not pass.
+    """
+    try:
+        if state == "added":
+            return _changed(etcd_requests.add_learner(post, [peer_url]))
+        if state == "promoted":
+            return _changed(etcd_requests.promote(post, identity))
+        if state == "removed":
+            return _changed(etcd_requests.remove(post, identity))
+        etcd_requests.move_leader(post, identity)
+    except MemberError as error:
+        if state == "removed" and error.code == etcd_requests.NOT_FOUND:
+            return {"changed": False}
+        if error.code in etcd_requests.LATER or not error.code:
+            return {"changed": False, "later": str(error)[:_MESSAGE]}
+        raise
+    return {"changed": True}
+
+
+def _changed(listed: etcd_requests.Members) -> dict[str, Any]:
+    return {"changed": True, "known": _known(listed), **({"added": listed.added} if listed.added else {})}
 
 
 def compact(post: etcd_requests.Post, revision: int) -> bool:

@@ -26,6 +26,9 @@ DEFRAGMENT_SECONDS = 600.0
 #: gRPC codes (google.golang.org/grpc/codes) that answers of etcd are told apart by.
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED = 3, 4, 5, 8
 FAILED_PRECONDITION, OUT_OF_RANGE, UNAVAILABLE = 9, 11, 14
+#: Those after which the same change of members may succeed a little later: a learner that is behind, members that have
+#: changed five seconds ago (``strict-reconfig-check``), an election.
+LATER = frozenset({FAILED_PRECONDITION, UNAVAILABLE, DEADLINE_EXCEEDED})
 
 
 @dataclass(frozen=True)

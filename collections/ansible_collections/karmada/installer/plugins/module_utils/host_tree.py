@@ -13,7 +13,8 @@ A tree is the output of ``render.units`` on the controller, as JSON:
 * ``units``: ``{name, hash, health, awaited}`` in the order in which they start; their files are among ``files``.
   ``health`` is ``{url, authority}`` or null; a tcp url means a port that has to be open. A unit that is
   not ``awaited`` is checked but not waited for. If a unit can reload, its ``hash`` has two parts with a hyphen between:
-  for settings that need a restart, and for settings that need a reload
+  for settings that need a restart, and for settings that need a reload. ``clients`` names units, if there are any,
+  that can do nothing without this one: when it restarts they are stopped before, and started after it
 * ``watched``: ``{name, health}`` of units that are not changed, only reported like the others
 * ``absent``: ``units``, ``folders`` and ``users`` as above, by name or path, to be removed
 * ``held``: see ``held_units``
@@ -397,16 +398,31 @@ def _units(system: System, tree: Tree, check: bool, restart: bool) -> list[Chang
     for name in restarted:
         running = present[name].active in _RUNNING
         changes.append(Change(("restart " if running else "start ") + name))
+    around = [each for each in _running_clients(system, wanted, present, restarted) if each not in restarted]
+    for name in around:
+        changes.append(Change("restart " + name))
+    restarted += around
     if restarted and not check:
         # Resets the limit for failed starts; without waiting, because health is checked separately.
         system.command("systemctl", "reset-failed", "--", *restarted)
-        system.command("systemctl", "restart", "--no-block", "--", *restarted)
+        # The last one first: systemd then stops a unit before those that it needs, while these still answer, and starts
+        # them the other way round (After).
+        system.command("systemctl", "restart", "--no-block", "--", *reversed(restarted))
     for unit in reloaded:
         changes.append(Change("reload " + unit["name"]))
         if not check:
             system.command("systemctl", "reload", "--", unit["name"])
             _note_reload(system, unit["name"], present[unit["name"]].invocation, unit["hash"])
     return changes
+
+
+def _running_clients(
+    system: System, wanted: list[dict[str, Any]], present: dict[str, Unit], restarted: list[str]
+) -> list[str]:
+    """Units to stop before others restart, because they can do nothing without these; only those that run."""
+    running = [unit for unit in wanted if unit["name"] in restarted and present[unit["name"]].active in _RUNNING]
+    names = list(dict.fromkeys(name for unit in running for name in unit.get("clients", ())))
+    return [name for name, unit in (units(system, names) if names else {}).items() if unit.active in _RUNNING]
 
 
 def _takes_by_reload(present: Unit, wanted: str) -> bool:

@@ -28,6 +28,15 @@ options:
     type: str
     choices: [seen, hashed]
     default: seen
+  changing:
+    description: Ask only where members are to come, to go or to be replaced.
+    type: bool
+    default: false
+  replace:
+    description: Names of members that are to be replaced although nothing proves that their data is lost.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: It changes nothing anyway.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: etcd_members
-short_description: "Inner step: bring the members of etcd in pods to the number in the document, one at a time"
+short_description: "Inner step: bring the members of etcd to those of the document, one at a time"
 version_added: 0.1.0
 author: karmada.installer contributors (@karmada)
 description:
@@ -23,7 +23,10 @@ description:
     Data is never deleted. A member that was added later keeps its data in a folder of its own, so that it never finds
     what another one left.
   - >-
-    Where the document names an external etcd, or etcd runs on plain hosts, there is nothing to do.
+    Where the document names an external etcd, there is nothing to do.
+  - >-
+    Members on plain hosts are asked and changed by steps on their hosts, so for these it decides one step after the
+    other, and M(karmada.installer.etcd_change) takes each.
 extends_documentation_fragment:
   - karmada.installer.attributes
   - karmada.installer.deployment
@@ -31,14 +34,26 @@ options:
   state:
     description:
       - V(begun) puts on record which members begin the cluster, before the first of them starts.
-      - V(present) brings the members to those of the document.
+      - V(present) brings the members in pods to those of the document.
+      - >-
+        V(next) decides the next step for members on plain hosts, by what M(karmada.installer.etcd_member) was answered.
+        In check mode it tells which members would come, be replaced and go.
+      - >-
+        V(next_restart) decides which of the O(outdated) members on plain hosts is to restart next. The leader is the last,
+        and another one leads before.
+      - V(clients_followed) puts on record that no client on hosts connects to the members that go.
     type: str
-    choices: [begun, present]
+    choices: [begun, present, next, next_restart, clients_followed]
     default: present
   replace:
     description: >-
       Names of members to replace although nothing proves that their data is lost. Usually given as
       C(-e '{"etcd_replace": ["prod-etcd-1"]}').
+    type: list
+    elements: str
+    default: []
+  outdated:
+    description: Names of the members that V(next_restart) is about.
     type: list
     elements: str
     default: []
@@ -67,4 +82,31 @@ changes:
   type: list
   elements: str
   sample: [created EtcdMember prod-etcd-1]
+step:
+  description: >-
+    The next step, a state of M(karmada.installer.etcd_change), or V(started), V(clients), V(restarted) or V(look). Empty if
+    there is nothing to do any more.
+  returned: for members on hosts
+  type: str
+  sample: added
+host:
+  description: The host that takes the step.
+  returned: for members on hosts
+  type: str
+  sample: etcd1
+member:
+  description: The member that the step is about.
+  returned: for members on hosts
+  type: str
+  sample: etcd4
+identity:
+  description: The ID of a member that etcd is told, in hexadecimal digits.
+  returned: for members on hosts
+  type: str
+  sample: 8e9e05c52164694d
+wait:
+  description: Whether to wait until what is restarted works.
+  returned: for members on hosts
+  type: bool
+  sample: true
 """

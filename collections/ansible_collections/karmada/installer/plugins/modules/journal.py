@@ -58,6 +58,11 @@ options:
       to 3600. Where it is set, the lock is renewed in any case, and stays so until the next step that renews it. For
       work that takes long, and renews nothing while it lasts.
     type: int
+  asked:
+    description: >-
+      With V(state=opened), that the user has asked for a change which neither the document nor the hosts tell.
+    type: bool
+    default: false
   required:
     description: >-
       Whether a host that cannot do it fails the step. Otherwise it is noted for M(karmada.installer.hosts_outcome), so

@@ -56,7 +56,7 @@ def of_member(
 
     configuration: dict[str, Any] = {
         "name": member.name,
-        "data-dir": f"{layout.data}/gen-{generation}{of_record.folder}",
+        "data-dir": data_folder(layout, generation, of_record),
         "listen-client-urls": f"https://{listen}:{ports['client']}",
         "advertise-client-urls": member.client_url,
         "listen-peer-urls": f"https://{listen}:{ports['peer']}",
@@ -72,6 +72,11 @@ def of_member(
         "log-level": "info",
     }
     return {**configuration, **{key: _typed(key, value) for key, value in extra.items()}}
+
+
+def data_folder(layout: Layout, generation: int, record: EtcdMemberState) -> str:
+    """Path of the data of a member."""
+    return f"{layout.data}/gen-{generation}{record.folder}"
 
 
 def read_at_start(configuration: Mapping[str, Any]) -> dict[str, Any]:

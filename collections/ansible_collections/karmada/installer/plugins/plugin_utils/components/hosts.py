@@ -76,13 +76,22 @@ def agents_on(instance: Instance, host: Host) -> list[Component]:
 
 
 def etcd_members(instance: Instance) -> tuple[EtcdMember, ...]:
-    """Members of etcd, one on each host with that role."""
-    ports = ETCD.listens(instance.spec)
-    return tuple(
-        EtcdMember(
-            name=host.name,
-            client_url=url(host.address, ports["client"]),
-            peer_url=url(host.address, ports["peer"]),
-        )
-        for host in hosts_of(instance.spec, ETCD_ROLE)
+    """Members of etcd, one on each host with that role.
+
+    Clients do without those that are on their way: that have no vote yet, or are to go.
+    """
+    hosts = hosts_of(instance.spec, ETCD_ROLE)
+    serving = {each.name for each in instance.etcd_members if each.has_vote and not each.leaving}
+    every = not serving & {host.name for host in hosts}
+    return tuple(etcd_member(instance.spec, host, leaving=not (every or host.name in serving)) for host in hosts)
+
+
+def etcd_member(spec: Spec, host: Host, *, leaving: bool = False) -> EtcdMember:
+    """Member of etcd on this host, which need not be one of the document any more."""
+    ports = ETCD.listens(spec)
+    return EtcdMember(
+        name=host.name,
+        client_url=url(host.address, ports["client"]),
+        peer_url=url(host.address, ports["peer"]),
+        leaving=leaving,
     )

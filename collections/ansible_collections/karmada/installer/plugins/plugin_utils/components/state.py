@@ -47,7 +47,8 @@ class EtcdMemberState:
     ``initial_cluster`` are the members that it starts with, in the form of its configuration, as etcd named them when
     it was added; empty once it has its vote, and of the first ones. ``former`` is the UID of a pod that ran under its
     name before. ``coming``: it is to be added, and etcd may have done so.
-    ``leaving``: it is to be removed, and etcd may have done so; ``lost`` says why, if its data is lost.
+    ``leaving``: it is to be removed, and etcd may have done so; ``lost`` says why, if its data is lost. ``unused``: no
+    client connects to it any more, on plain hosts, where nobody can be asked for that.
     """
 
     name: str
@@ -59,6 +60,12 @@ class EtcdMemberState:
     coming: bool = False
     leaving: bool = False
     lost: str = ""
+    unused: bool = False
+
+    @property
+    def has_vote(self) -> bool:
+        """Whether it has its vote, as far as is on record: it has, or it is one of the first ones."""
+        return not self.coming and not (self.added and self.initial_cluster)
 
     @property
     def folder(self) -> str:

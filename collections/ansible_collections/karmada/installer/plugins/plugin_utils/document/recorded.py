@@ -37,6 +37,7 @@ _ETCD_MEMBER = {
         "added": {"type": "boolean"},
         "coming": {"type": "boolean"},
         "leaving": {"type": "boolean"},
+        "unused": {"type": "boolean"},
         "lost": _TEXT,
     },
 }

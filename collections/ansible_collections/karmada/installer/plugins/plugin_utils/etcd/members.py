@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -12,273 +12,22 @@ from ansible_collections.karmada.installer.plugins.module_utils import etcd_requ
 
 from ..api_object import Object
 from ..components.state import EtcdMemberState, EtcdState
-from ..components.table import ETCD, KARMADA_APISERVER, pod_components
-from ..components.types import settings_of
+from ..components.table import ETCD, pod_components
 from ..kube.apply import Change
 from ..kube.errors import Conflict
 from ..kube.objects import Ref
-from ..kube.port_forward import ForwardedSocket, Forwarder
 from ..kube.progress import Progress
 from ..kube.readiness import reason_not_ready
 from ..kube.wait import wait_until
-from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files
 from ..problems import Problem, ProblemsError, Reason
-from ..render import cluster_layout, etcd_nodes
+from ..render import cluster_layout
 from ..run.run import Run
 from . import plan_types as steps
-from .client import EndpointStatus, EtcdClient, EtcdError
+from .client import EtcdClient, EtcdError
+from .members_seen import Look, are_ours, look
+from .members_wanted import free_nodes, ids_of, without_node
+from .patience import LOOK_SECONDS, require_patience
 from .plan import next_step
-
-#: Pause between two looks while something is waited for.
-LOOK_SECONDS = 0.3
-#: Seconds for which a member may seem not to be healthy between two steps: after a change of the leader, and on a busy
-#: machine, a look finds one that answers late.
-SETTLE_SECONDS = 30.0
-#: The same before the first change, while somebody waits for the answer.
-SETTLE_SECONDS_BEFORE = 5.0
-#: Answers after which the same request may succeed a little later: a learner that is behind, members that have changed
-#: five seconds ago (``strict-reconfig-check``), an election.
-_LATER = frozenset({etcd_requests.FAILED_PRECONDITION, etcd_requests.UNAVAILABLE, etcd_requests.DEADLINE_EXCEEDED})
-
-
-def client(run: Run) -> EtcdClient:
-    """Client of the members in pods, each through the host cluster, whether its pod is ready or not."""
-    pods = {member.client_url: member.name for member in run.layout.etcd_members}
-
-    def dial(url: str, timeout: float) -> ForwardedSocket:
-        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
-
-    return EtcdClient(list(pods), certificate_files(ETCD_CLIENT_CERTIFICATE, run.material), "etcd's client", dial)
-
-
-def are_ours(run: Run) -> bool:
-    """Return whether members of etcd are pods of this control plane."""
-    return ETCD in pod_components(run.spec)
-
-
-# -- before the bootstrap has ended ------------------------------------------------------------------------------------
-
-
-def begin(run: Run) -> None:
-    """Before the first members start: have the record say which they are. Raises ProblemsError if others have begun.
-
-    Once a StatefulSet is there, members may have begun a cluster of that size, and another size is a change of it.
-    """
-    stored = run.stored_state
-    if not are_ours(run) or stored is None or stored.etcd.bootstrapped or run.check:
-        return
-    begun, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
-    if not begun or begun == wanted:
-        return
-    if run.host_cluster.get(*run.workload(ETCD.name)):
-        raise ProblemsError(_begun_with(len(begun)))
-    with run.writing("choose the members of etcd"):
-        records = tuple(EtcdMemberState(name) for name in wanted)
-        run.save(replace(run.state, etcd=replace(run.state.etcd, members=records)))
-    run.go_on_with(run.state)
-
-
-def _begun_with(count: int) -> Problem:
-    return Problem(
-        f"etcd was begun with {count} member{'' if count == 1 else 's'}, which have not been healthy together yet",
-        f"{steps.MEMBERS_FIELD}",
-        f"set it to {count} until the installation has come to its end, or uninstall",
-        reason=Reason.ETCD_MAJORITY_AT_RISK,
-    )
-
-
-# -- what is seen ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Look:
-    """Members as they were seen, with what is asked and what they run on."""
-
-    seen: steps.Seen
-    client: EtcdClient
-    #: name of a member → its pod, and the UID of what holds its data
-    pods: Mapping[str, Object]
-    volumes: Mapping[str, str]
-    #: ID → status
-    status: Mapping[str, EndpointStatus]
-
-    def url(self, name: str) -> str:
-        """URL of a member for clients."""
-        return self.client.urls[self.names.index(name)]
-
-    #: names of the members in the order of the client's URLs
-    names: Sequence[str] = ()
-
-
-def look(run: Run) -> Look:
-    """Members as etcd lists them, as each answers, and as their pods are."""
-    etcd, asked = run.state.etcd, client(run)
-    found = asked.status() if asked.urls else []
-    listed = _listed(asked, found)
-    status = {each.member_id: each for each in found if each.member_id}
-    labels = run.instance.pod_selector(ETCD.name)
-    pods = {each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)}
-    volumes = _volumes(run, pods)
-    names = [each.name for each in run.layout.etcd_members]
-    members = None if listed is None else tuple(_member(each, status.get(each.id)) for each in listed.members)
-    healthy = {each.id for each in members or () if each.healthy}
-    every = {*names, *(each.name for each in etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
-    seen = steps.Seen(
-        members=members,
-        known=tuple(_known(each, volumes, healthy, listed) for each in etcd.members),
-        peer_urls={name: cluster_layout.etcd_pod(run.instance, name).peer_url for name in every},
-        clients=_clients(run),
-        answering=frozenset(name for name, each in zip(names, found, strict=True) if each.cause is None),
-    )
-    return Look(seen, asked, pods, volumes, status, names)
-
-
-def _listed(asked: EtcdClient, found: Sequence[EndpointStatus]) -> etcd_requests.Members | None:
-    """Members as a majority knows them; None if there is none."""
-    for each in found:
-        if each.healthy or each.alarms:
-            try:
-                return asked.at(each.url).members()
-            except EtcdError:
-                continue
-    return None
-
-
-def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> steps.Member:
-    return steps.Member(
-        id=listed.id,
-        name=listed.name,
-        peer_url=next(iter(listed.peer_urls), ""),
-        learner=listed.learner,
-        healthy=bool(status and status.healthy),
-        leader=bool(status and status.leader),
-        index=status.index if status else 0,
-        message=status.message if status else "it does not answer",
-    )
-
-
-def _known(
-    record: EtcdMemberState, volumes: Mapping[str, str], healthy: Collection[str], listed: etcd_requests.Members | None
-) -> steps.Known:
-    """Member on record. Its data is lost if its volume is another one than recorded, unless it works with that."""
-    now = volumes.get(record.name)
-    lost = record.lost
-    if not lost and record.volume and now and now != record.volume and record.id not in healthy:
-        lost = "its volume is another one than it had"
-    # Without an ID it is one that is to come, or of the first ones, which are known by their names.
-    identity = record.id
-    if not identity and not record.coming and listed:
-        identity = next((each.id for each in listed.members if each.name == record.name), "")
-    return steps.Known(record.name, identity, leaving=record.leaving, lost=lost)
-
-
-def _volumes(run: Run, pods: Mapping[str, Object]) -> dict[str, str]:
-    """UID of what holds the data of each member: of its claim, or of the pod itself."""
-    if run.state.etcd.storage == "emptyDir":
-        return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
-    labels = run.instance.pod_selector(ETCD.name)
-    claims = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace, labels=labels)
-    data = [each for each in claims if each["metadata"]["name"].startswith("data-")]
-    return {each["metadata"]["name"].removeprefix("data-"): each["metadata"]["uid"] for each in data}
-
-
-def _clients(run: Run) -> frozenset[str]:
-    """Names of the members that the API server connects to now; the other clients are changed together with it."""
-    live = run.host_cluster.get(*run.workload(KARMADA_APISERVER.name))
-    if not live:
-        return frozenset()
-    container = live["spec"]["template"]["spec"]["containers"][0]
-    flags = [*container.get("command", ()), *container.get("args", ())]
-    urls = next((flag.partition("=")[2] for flag in flags if flag.startswith("--etcd-servers=")), "").split(",")
-    every = {*(each.name for each in run.state.etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
-    return frozenset(name for name in every if cluster_layout.etcd_pod(run.instance, name).client_url in urls)
-
-
-# -- before the first change -------------------------------------------------------------------------------------------
-
-
-def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> list[Problem]:
-    """Reasons why the members cannot be brought to those of the document, as far as they can be known before.
-
-    ``confirmed`` is the smaller number that the user has asked for by name; ``replace_names`` are the members to
-    replace without a proof of loss.
-    """
-    stored = run.stored_state
-    if not are_ours(run) or stored is None:
-        return []
-    known, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
-    found = [
-        Problem(
-            f"there is no member {name} of etcd; there are: {', '.join(known)}",
-            "etcd_replace",
-            "name one of these",
-            reason=Reason.INVALID_ARGUMENT,
-        )
-        for name in sorted(set(replace_names) - set(known))
-    ]
-    if not stored.etcd.bootstrapped or (known == wanted and not replace_names):
-        return found
-    if len(wanted) < len(known) and confirmed != len(wanted):
-        found.append(
-            Problem(
-                f"etcd has {len(known)} members and would have {len(wanted)}",
-                steps.MEMBERS_FIELD,
-                f"if that is what you want, say the number: -e etcd_confirm_members={len(wanted)}",
-                reason=Reason.CONFIRMATION_REQUIRED,
-            )
-        )
-    found += _without_node(run, wanted)
-    step = _settled_step(run, wanted, replace_names)
-    return [*found, *([_problem(step)] if isinstance(step, steps.Refusal) else [])]
-
-
-def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str]) -> steps.Step | steps.Refusal | None:
-    """First step. One late answer is no reason to refuse what is asked."""
-    began = time.monotonic()
-    while True:
-        seen = look(run).seen
-        step = next_step(seen, wanted, _ids(seen, replace_names))
-        may_settle = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
-        if not may_settle or time.monotonic() - began >= min(SETTLE_SECONDS, SETTLE_SECONDS_BEFORE):
-            return step
-        time.sleep(LOOK_SECONDS)
-
-
-def _without_node(run: Run, wanted: Sequence[str]) -> list[Problem]:
-    """Problem if there are fewer nodes with room than members to come, with data in directories of nodes."""
-    etcd = run.state.etcd
-    if etcd.storage != "hostPath":
-        return []
-    lacking, free = len(wanted) - len(etcd.nodes), _free_nodes(run, etcd)
-    if lacking <= len(free):
-        return []
-    return [
-        Problem(
-            f"{lacking} more members of etcd with hostPath need as many more nodes, and {len(free)} nodes without a "
-            "member can have one",
-            steps.MEMBERS_FIELD,
-            "add nodes, tolerate their taints, or ask for fewer members",
-            reason=Reason.INSUFFICIENT_RESOURCES,
-        )
-    ]
-
-
-def _free_nodes(run: Run, etcd: EtcdState) -> list[str]:
-    settings = settings_of(ETCD, run.spec)
-    return [each for each in etcd_nodes.fit(run.host_cluster.list("v1", "Node"), settings) if each not in etcd.nodes]
-
-
-def _ids(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
-    """IDs of the members of these names that have a vote: one that is still coming is none that was asked for."""
-    learners = {each.id for each in seen.members or () if each.learner}
-    return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in learners)
-
-
-def _problem(refusal: steps.Refusal) -> Problem:
-    return Problem(refusal.what, refusal.where, refusal.remedy, reason=refusal.reason)
-
-
-# -- what is done ------------------------------------------------------------------------------------------------------
 
 
 def bring_about(run: Run, timeout: float, replace_names: Collection[str] = ()) -> list[Change]:
@@ -292,12 +41,6 @@ def bring_about(run: Run, timeout: float, replace_names: Collection[str] = ()) -
     if run.check:
         return _predicted(run, replace_names)
     return _Change(run, timeout, replace_names).made()
-
-
-def require_patience(refusal: steps.Refusal, seconds: float) -> None:
-    """Raise the refusal as ProblemsError, unless it is of a health that may only have to settle."""
-    if refusal.reason is not Reason.ETCD_MAJORITY_AT_RISK or seconds >= SETTLE_SECONDS:
-        raise ProblemsError(_problem(refusal), consequence="etcd goes on with the members that it has")
 
 
 def move_leader(run: Run, look: Look, step: steps.MoveLeader) -> None:
@@ -345,7 +88,7 @@ class _Change:
         began, progress = time.monotonic(), self._progress()
         while True:
             self.look = look(self.run)
-            replace_ids = _ids(self.look.seen, self.replace_names) if replace_ids is None else replace_ids
+            replace_ids = ids_of(self.look.seen, self.replace_names) if replace_ids is None else replace_ids
             step = next_step(self.look.seen, wanted, replace_ids)
             if step is None:
                 return self.changes
@@ -388,7 +131,7 @@ class _Change:
                 case _:
                     self._ask_or_note(step)
         except EtcdError as error:
-            if error.code not in _LATER:
+            if error.code not in etcd_requests.LATER:
                 raise ProblemsError(
                     Problem(str(error), "etcd", "see its log", reason=Reason.ETCD_REFUSES),
                     consequence="etcd goes on with the members that it has",
@@ -429,9 +172,9 @@ class _Change:
             etcd = run.state.etcd
             ordinal = int(name.rpartition("-")[2])
             if etcd.storage == "hostPath" and ordinal >= len(etcd.nodes):
-                if problem := _without_node(run, cluster_layout.etcd_pod_names(run.instance)):
+                if problem := without_node(run, cluster_layout.etcd_pod_names(run.instance)):
                     raise ProblemsError(problem)
-                etcd = replace(etcd, nodes=(*etcd.nodes, _free_nodes(run, etcd)[0]))
+                etcd = replace(etcd, nodes=(*etcd.nodes, free_nodes(run, etcd)[0]))
             _save(run, etcd.with_member(EtcdMemberState(name, coming=True)))
 
     def _add(self, name: str) -> None:

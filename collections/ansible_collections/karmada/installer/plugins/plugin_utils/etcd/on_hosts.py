@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import Hash, Member, Members
 
+from ..components import etcd_configuration
 from ..components import hosts as component_hosts
+from ..components.hosts import Host
+from ..components.state import EtcdMemberState
 from ..components.table import ETCD
 from ..redaction import printable, redacted
 from ..render import units
@@ -17,24 +20,42 @@ from .client import Cause, EndpointStatus, endpoint_status
 from .health import Seen
 
 
-def question(run: Run, host: str) -> dict[str, Any]:
-    """Arguments of the module for the member on this host."""
-    where = units.layout(run.instance, run.hosts[host], ETCD, "")
-    member = next(each for each in component_hosts.etcd_members(run.instance) if each.name == host)
-    return {"url": member.client_url, "folder": where.path("pki", "server"), "data": where.data}
+def host_of_member(run: Run, name: str) -> Host:
+    """Host of this name, which may have left the document. Raises KeyError if nothing is known of it."""
+    return run.hosts[name] if name in run.hosts else component_hosts.host_of(run.leaving[name])
+
+
+def question(run: Run, name: str) -> dict[str, Any]:
+    """Arguments of the module for the member on the host of this name, with the folder that has its data."""
+    host = host_of_member(run, name)
+    where, etcd = units.layout(run.instance, host, ETCD, ""), run.state.etcd
+    record = etcd.member(name) or EtcdMemberState(name)
+    return {
+        "url": component_hosts.etcd_member(run.spec, host).client_url,
+        "folder": where.path("pki", "server"),
+        "data": etcd_configuration.data_folder(where, etcd.generation, record),
+    }
 
 
 def asked(run: Run) -> bool:
     """Return whether a step of this run has asked the members on their hosts."""
-    return any(run.observed[each.name].etcd for each in component_hosts.etcd_members(run.instance))
+    return any_answer(run, [each.name for each in component_hosts.etcd_members(run.instance)])
+
+
+def any_answer(run: Run, names: Iterable[str]) -> bool:
+    """Return whether a step of this run has asked the member of any of these hosts."""
+    return any(run.handover.observed(name).etcd for name in names)
 
 
 def seen(run: Run) -> list[Seen]:
-    """Members as they answered on their hosts; one whose host could not be looked at does not answer."""
-    return [
-        _seen(each.name, each.client_url, run.observed[each.name].etcd, run.observed[each.name].refusal)
-        for each in component_hosts.etcd_members(run.instance)
-    ]
+    """Members of the document as they answered on their hosts."""
+    return [answer(run, host) for host in component_hosts.hosts_of(run.spec, component_hosts.ETCD_ROLE)]
+
+
+def answer(run: Run, host: Host) -> Seen:
+    """Member of a host as it answered there; one whose host could not be looked at does not answer."""
+    observed = run.handover.observed(host.name)
+    return _seen(host.name, component_hosts.etcd_member(run.spec, host).client_url, observed.etcd, observed.refusal)
 
 
 def _seen(name: str, url: str, answer: Mapping[str, Any], refusal: str) -> Seen:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..problems import Reason
+from ..problems import Problem, Reason
 
 #: Field of the document that says how many members there are.
 MEMBERS_FIELD = "spec.components.etcd.local.replicas"
@@ -154,3 +154,8 @@ class Refusal:
     what: str
     where: str
     remedy: str
+
+    @property
+    def problem(self) -> Problem:
+        """The refusal for people."""
+        return Problem(self.what, self.where, self.remedy, reason=self.reason)

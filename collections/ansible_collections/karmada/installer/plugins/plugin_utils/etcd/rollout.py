@@ -24,8 +24,9 @@ from ..kube.wait import wait_until
 from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
 from ..run.run import Run
-from . import members
+from . import members, members_seen
 from .client import EtcdError
+from .patience import LOOK_SECONDS, require_patience
 from .plan_types import MoveLeader, Refusal
 from .restart import Restart, next_restart
 
@@ -143,7 +144,7 @@ def _let_clients_return(run: Run, replaced: Sequence[Object], away: float) -> No
     progress = Progress(run.say, began, seconds)
     while (now := time.monotonic()) - began < seconds:
         progress.tell(f"etcd: its clients connect to {replaced[0]['metadata']['name']} again", now)
-        time.sleep(members.LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
 
 
 def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]:
@@ -153,7 +154,7 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
     """
     pods, began = {pod["metadata"]["name"]: pod for pod in outdated}, time.monotonic()
     while True:
-        look = members.look(run)
+        look = members_seen.look(run)
         step = next_restart(look.seen, pods)
         match step:
             case Restart(name):
@@ -165,11 +166,11 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
             case None:
                 return tuple(outdated[:1])
         if refused:
-            members.require_patience(refused, time.monotonic() - began)
-            time.sleep(members.LOOK_SECONDS)
+            require_patience(refused, time.monotonic() - began)
+            time.sleep(LOOK_SECONDS)
 
 
-def _have_another_lead(run: Run, look: members.Look, step: MoveLeader) -> Refusal | None:
+def _have_another_lead(run: Run, look: members_seen.Look, step: MoveLeader) -> Refusal | None:
     """Have another member lead. Returns why it does not, if that may pass."""
     try:
         members.move_leader(run, look, step)

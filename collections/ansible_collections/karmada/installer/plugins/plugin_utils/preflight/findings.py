@@ -11,7 +11,7 @@ from functools import partial
 from ..components import releases
 from ..document import mode_fields
 from ..etcd import external as external_etcd
-from ..etcd import members as etcd_members
+from ..etcd import members_wanted, wanted_on_hosts
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
@@ -235,7 +235,8 @@ def _external_etcd(run: Run) -> Iterable[Problem]:
 
 def _etcd_members(run: Run, asked: EtcdMembersAsked) -> Iterable[Problem]:
     if run.stored_state and not fixed_settings.store_moved(run):
-        yield from etcd_members.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)
+        for there in (members_wanted, wanted_on_hosts):
+            yield from there.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)
 
 
 def _crds(run: Run) -> Iterable[Problem]:

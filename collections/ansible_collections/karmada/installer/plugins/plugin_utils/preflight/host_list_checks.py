@@ -91,13 +91,17 @@ def _direct_endpoint(instance: Instance) -> Iterator[Problem]:
 
 
 def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
-    """Changes of hosts that would add, remove or move members of etcd.
+    """Changes of hosts that would add, remove or move members of etcd where that cannot be: while they have not been
+    healthy together yet, and beneath a control plane in pods.
 
     Not a rule of the schema: hosts may be corrected until etcd is bootstrapped, which only the state knows.
     """
     if not (state.etcd.bootstrapped or state.etcd.nodes):
         return
     recorded = Spec((state.document or {}).get("spec") or {})
+    if state.etcd.bootstrapped and component_hosts.hosts_of(instance.spec, CONTROL_PLANE_ROLE):
+        yield from _fixed_ports(instance, recorded)
+        return
     hosts_before = recorded.hosts or tuple(map(HostEntry, state.hosts.values()))
     addresses_before = {each.name: each.address for each in hosts_before}
     before = sorted(
@@ -107,8 +111,7 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
     now = sorted(host.name for host in members)
     if before and before != now:
         yield Problem(
-            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}; this "
-            "version cannot change the members of etcd",
+            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}{_why_fixed(state)}",
             "spec.hosts",
             f"give the role {ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
             reason=Reason.IMMUTABLE_SETTING,
@@ -119,11 +122,17 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
         if ipaddress.ip_address(address) != ipaddress.ip_address(host.address):
             yield Problem(
                 f"the member of etcd on {host.name} is known to the others at {address}, and the document says "
-                f"{host.address}; this version cannot change the members of etcd",
+                f"{host.address}{_why_fixed(state)}",
                 "spec.hosts",
                 f"set the address of {host.name} back to {address}{_or_begin_anew(state)}",
                 reason=Reason.IMMUTABLE_SETTING,
             )
+
+
+def _why_fixed(state: State) -> str:
+    if state.etcd.bootstrapped:
+        return "; this version cannot change the members of etcd beneath a control plane in pods"
+    return "; members that have not been healthy together yet cannot change"
 
 
 def _or_begin_anew(state: State) -> str:

@@ -83,7 +83,7 @@ def program(instance: Instance, component: Component) -> str:
 def layout(instance: Instance, host: Host, component: Component, endpoint_host: str) -> Layout:
     """Layout of a component on this host. Each has a folder of its own, which only its user can read."""
     members = etcd_members(instance)
-    local = tuple(member for member in members if member.name == host.name)
+    local = tuple(member for member in members if member.name == host.name and not member.leaving)
     return Layout(
         base=configuration_folder(instance, component.name),
         data=f"{DATA}/{instance.name}/etcd",
@@ -137,10 +137,12 @@ def component_tree(
     *,
     awaited: bool = True,
     addition: Addition = _NOTHING,
+    clients: Sequence[Component] = (),
 ) -> Tree:
     """Tree of one component on one host (see ``module_utils.host_tree`` for the form).
 
-    One that is not ``awaited`` may be unhealthy for a reason that cannot be mended on the host.
+    One that is not ``awaited`` may be unhealthy for a reason that cannot be mended on the host. ``clients`` are
+    components of this host that can work with no other process of this kind, and stop before it restarts.
     """
     user, unit = user_name(instance, component), unit_name(instance, component)
     files = [*_configuration(instance, component, where, material, etcd, user), *addition.files]
@@ -161,7 +163,15 @@ def component_tree(
         "files": [*files, file_entry(f"{UNIT_FOLDER}/{unit}", text.encode(), "root", 0o644, secret=False)],
         "folders": [where.base, *data],
         "data_folders": data,
-        "units": [{"name": unit, "hash": digest, "health": _health(instance, component, where), "awaited": awaited}],
+        "units": [
+            {
+                "name": unit,
+                "hash": digest,
+                "health": _health(instance, component, where),
+                "awaited": awaited,
+                **({"clients": [unit_name(instance, each) for each in clients]} if clients else {}),
+            }
+        ],
     }
 
 
@@ -296,6 +306,7 @@ def _configuration(
             existing=etcd.bootstrapped,
             generation=etcd.generation,
             extra=settings_of(ETCD, instance.spec).extra_args,
+            record=etcd.member(member.name),
         )
         yield configuration_file(where.path(ETCD.settings_file), yaml.safe_dump(configuration).encode(), user)
 

@@ -21,6 +21,7 @@ from .changes import StepChange, merged
 from .host_observation import HostObservation, Notes
 
 _STATE, _MEMBERS, _AGENTS, _WORKED_ON = "state.json", "members.json", "agents.json", "worked-on.json"
+_ETCD_STEP = "etcd-step.json"
 _CHANGES = "changes"
 
 
@@ -70,6 +71,15 @@ class Handover:
     @worked_on.setter
     def worked_on(self, value: Iterable[str]) -> None:
         self._write(self._folder / _WORKED_ON, {"members": list(value)})
+
+    @property
+    def etcd_step(self) -> dict[str, Any]:
+        """The last step with members of etcd on hosts, in the form of ``etcd.members_on_hosts``; empty before it."""
+        return _read(self._folder / _ETCD_STEP) or {}
+
+    @etcd_step.setter
+    def etcd_step(self, value: Mapping[str, Any]) -> None:
+        self._write(self._folder / _ETCD_STEP, value)
 
     @property
     def changes(self) -> list[StepChange]:

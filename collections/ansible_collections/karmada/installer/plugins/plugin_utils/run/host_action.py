@@ -20,7 +20,7 @@ from .host_view import HostView
 from .run import Run
 
 #: Modules that change a host and check its lock; the tasks that run them show how far a host has come.
-CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room")
+CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room", "_etcd_change")
 #: States of ``_host_state`` that renew the lock.
 _RENEWING_STATES = ("locked", "kept", "written")
 #: Seconds without a step on a host after which its lock is renewed.

@@ -82,6 +82,10 @@ _FACTS = _fields(
 _DECIMAL = {"type": "string", "pattern": "^[0-9]{1,20}$"}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{1,16}$"}
 _URLS = _list({"type": "string", "maxLength": 300, "pattern": "^https?://[A-Za-z0-9.:\\[\\]_-]+$"}, 8)
+_KNOWN_MEMBERS = _fields(
+    cluster_id=_ID,
+    members=_list(_fields(id=_ID, name=_TEXT, peer_urls=_URLS, client_urls=_URLS, learner={"type": "boolean"}), 32),
+)
 #: Answer of a member of etcd in the form of ``etcd_member.look`` and ``etcd_member.hash_at``. Numbers of 64 bits are
 #: texts there, as etcd has them.
 _ETCD = {
@@ -100,12 +104,7 @@ _ETCD = {
             dbSizeInUse=_DECIMAL,
             dbSizeQuota=_DECIMAL,
         ),
-        "known": _fields(
-            cluster_id=_ID,
-            members=_list(
-                _fields(id=_ID, name=_TEXT, peer_urls=_URLS, client_urls=_URLS, learner={"type": "boolean"}), 32
-            ),
-        ),
+        "known": _KNOWN_MEMBERS,
         "hash": _fields(revision=_NUMBER, value={"type": "integer", "minimum": 0, "maximum": 2**32 - 1}),
     },
 }
@@ -164,6 +163,9 @@ _FORMS: Mapping[str, crd.Schema] = {
     "_host_state": _READ,
     "_etcd_member": _fields(changed=_YES, answer=_ETCD),
     "_etcd_room": _CHANGED,
+    "_etcd_change": _fields(
+        "known", "added", "later", changed={"type": "boolean"}, known=_KNOWN_MEMBERS, added=_ID, later=_TEXT
+    ),
     "_host_log": _fields(changed=_YES, lines=_map(_LINES, 65536)),
     "_host_reach": _fields(changed=_YES, unreached=_map(_FAULT, 65536)),
     "ansible.builtin.stat": _fields(changed=_YES, stat=_fields(exists=_YES)),

@@ -14,7 +14,14 @@ from ansible_collections.karmada.installer.plugins.module_utils.host_system impo
 from ..api_object import Object
 from ..components import hosts as component_hosts
 from ..components.hosts import Host
-from ..components.table import BY_NAME, KARMADA_AGENT_ON_HOST, KARMADA_CA, wanted_leaf_certificates
+from ..components.table import (
+    BY_NAME,
+    ETCD,
+    KARMADA_AGENT_ON_HOST,
+    KARMADA_APISERVER,
+    KARMADA_CA,
+    wanted_leaf_certificates,
+)
 from ..components.types import Component, Holds, KeyPair, Layout
 from ..encoding import files_of
 from ..pki import certificates
@@ -48,7 +55,7 @@ class HostView:
         are, and so is the agent of a member that is to leave and has not: it cleans up the workloads.
         """
         names = set(names)
-        wanted = self.components(names)
+        wanted = [each for each in self.components(names) if not self._is_changing(each)]
         instance = self.run.instance
         parts = [
             self._component(each)
@@ -57,7 +64,7 @@ class HostView:
             for each in wanted
         ]
         tree = units.merged(parts, instance.owner)
-        every, kept = names == set(BY_NAME), {component.name for component in wanted}
+        every, kept = names == set(BY_NAME), {component.name for component in self.components(names)}
         gone = [
             units.ended(instance, each)
             for each in component_hosts.all_components(instance)
@@ -89,6 +96,21 @@ class HostView:
         return any(self.files.get(path) != content for path, content in wanted.items()) or any(
             path.startswith(gone) for path in self.files
         )
+
+    def _is_changing(self, component: Component) -> bool:
+        """Return whether this is a member of etcd that is still to be added, or is to go: steps of its own do that."""
+        etcd = self.run.state.etcd
+        if component.name != ETCD.name or not etcd.bootstrapped or not etcd.members:
+            return False
+        record = etcd.member(self.host.name)
+        return record is None or record.coming or record.leaving
+
+    def _clients(self, component: Component) -> list[Component]:
+        """API server of this host, where that uses no other member of etcd than the one here."""
+        if component.name != ETCD.name:
+            return []
+        found = self.components([KARMADA_APISERVER.name])
+        return [each for each in found if [one.name for one in self._layout(each).etcd_members] == [self.host.name]]
 
     def _has_changed(self, component: Component) -> bool:
         """Return whether this is the estimator of a member that the control plane no longer shows in mode Push."""
@@ -182,6 +204,7 @@ class HostView:
             run.state.etcd,
             # An estimator may be unready because of its member, which the run does not wait for.
             awaited=not component.member or component.member in ready,
+            clients=self._clients(component),
             **more,
         )
 

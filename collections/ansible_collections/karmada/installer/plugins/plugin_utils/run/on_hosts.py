@@ -24,6 +24,7 @@ from ..components.state import COLLECTION_VERSION, EtcdState, State
 from ..components.table import (
     ADMIN,
     AGGREGATED_SERVERS,
+    ETCD,
     KARMADA_APISERVER,
     KARMADA_CA,
     KARMADA_SCHEDULER_ESTIMATOR,
@@ -180,8 +181,8 @@ class OnHosts(Place):
         """No pods."""
         return ()
 
-    def begin(self, run: Run) -> bool:
-        """Open the journal if there is anything to do; returns whether there is."""
+    def begin(self, run: Run, *, asked: bool = False) -> bool:
+        """Open the journal if there is anything to do; returns whether there is. ``asked``: the user says so."""
         state = run.state
         run.save(state)
         stored, kept = run.store.stored, run.store.kept_by_hosts
@@ -193,7 +194,7 @@ class OnHosts(Place):
         )
         changed = manifest.differs(run.deployment, state.document)
         changed = changed or manager.is_new(run, state)
-        due = differs or state.journal.interrupted or changed or bool(run.leaving)
+        due = differs or state.journal.interrupted or changed or bool(run.leaving) or asked or _etcd_ails(run)
         if due and not run.check:
             journal = replace(
                 state.journal,
@@ -238,6 +239,13 @@ class OnHosts(Place):
         if differs and not run.check:
             run.save(replace(run.state, member_places=self.member_places(run.state)))
         return differs
+
+
+def _etcd_ails(run: Run) -> bool:
+    """Return whether a member of etcd was seen not to work, once all have been healthy."""
+    unit = units.unit_name(run.instance, ETCD)
+    told = [each.units[unit] for each in run.observed.values() if unit in each.units]
+    return run.state.etcd.bootstrapped and any(each.reason for each in told)
 
 
 def _admin_of(kubeconfig: str | None) -> KeyPair | None:

@@ -209,8 +209,11 @@ class Place(ABC):
     # -- work on hosts ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def begin(self, run: Run) -> bool:
-        """Record planned changes of hosts before they are made; returns whether there are any."""
+    def begin(self, run: Run, *, asked: bool = False) -> bool:
+        """Record planned changes of hosts before they are made; returns whether there are any.
+
+        ``asked``: the user has asked for some that nothing that was seen tells.
+        """
 
     @abstractmethod
     def has_agents(self, run: Run) -> bool:
@@ -414,9 +417,9 @@ class InPods(Place):
         """Pods of the instance in the host cluster."""
         return self.host_cluster.list("v1", "Pod", self.facts.namespace, labels=f"{INSTANCE_LABEL}={self.facts.name}")
 
-    def begin(self, run: Run) -> bool:
+    def begin(self, run: Run, *, asked: bool = False) -> bool:
         """Nothing to record: there are no hosts."""
-        del run
+        del run, asked
         return False
 
     def has_agents(self, run: Run) -> bool:
@@ -442,10 +445,10 @@ class PodsAboveHosts(InPods):
 
     etcd_apart = True
 
-    def begin(self, run: Run) -> bool:
+    def begin(self, run: Run, *, asked: bool = False) -> bool:
         """Take the lock and open the journal if there is anything to do on hosts; returns whether there is."""
         differs = any(each.differs or each.lacking for each in self.observed.values())
-        due = differs or not run.state.etcd.bootstrapped
+        due = differs or asked or not run.state.etcd.bootstrapped
         if due and not run.check:
             # The state is on record before the first change of a host.
             with run.writing("etcd on hosts"):
@@ -459,9 +462,9 @@ def with_hosts(state: State, spec: Spec) -> State:
     Saved before anything is put on them, so that no host is forgotten if the run ends early and the document changes. A
     member of etcd that has been started once knows the others from its disk.
     """
-    members = tuple(host.name for host in component_hosts.hosts_of(spec, ETCD_ROLE))
-    return replace(
-        state,
-        hosts={**state.hosts, **{host.name: host.plain for host in spec.hosts}},
-        etcd=replace(state.etcd, nodes=state.etcd.nodes or members),
-    )
+    names = tuple(host.name for host in component_hosts.hosts_of(spec, ETCD_ROLE))
+    etcd = replace(state.etcd, nodes=state.etcd.nodes or names)
+    if names and not etcd.members:
+        # Of a control plane that an earlier version of this collection has installed, they were fixed.
+        etcd = replace(etcd, members=tuple(EtcdMemberState(name) for name in etcd.nodes))
+    return replace(state, hosts={**state.hosts, **{host.name: host.plain for host in spec.hosts}}, etcd=etcd)

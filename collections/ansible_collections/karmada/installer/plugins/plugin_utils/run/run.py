@@ -278,9 +278,12 @@ class Run(Facts):
             passages=tuple(sorted(passages)),
         )
 
-    def begin(self) -> bool:
-        """Record planned changes of hosts before they are made; returns whether there are any."""
-        return self.place.begin(self)
+    def begin(self, *, asked: bool = False) -> bool:
+        """Record planned changes of hosts before they are made; returns whether there are any.
+
+        ``asked``: the user has asked for some that nothing that was seen tells.
+        """
+        return self.place.begin(self, asked=asked)
 
     def etcd_bootstrapped(self) -> None:
         """Record that members of etcd must not bootstrap a cluster again."""

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd on plain hosts, brought to those of the document: the next safe step (``plan``) after each look.
+
+Hosts are reached by Ansible's connections only, so a role loops: every member is asked on its host, the next step is
+decided here, one host takes it, and all are asked again. What is decided is on record before anything is asked of etcd,
+and what etcd has done is put on record at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..components.state import EtcdMemberState, EtcdState
+from ..problems import Problem, ProblemsError, Reason
+from ..run.run import Run
+from . import plan_types as steps
+from .patience import LOOK_SECONDS, require_patience
+from .plan import next_step
+from .restart import Restart, next_restart
+from .seen_on_hosts import Look, are_ours, ids_to_replace, known, look, wanted
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One step for a role to take. ``step`` is a state of ``etcd_change``, or one of these:
+
+    ``started``: start the member of ``host``; ``clients``: have clients connect to the members that stay; ``restarted``: restart what runs on ``host``, and wait
+    for it unless ``wait`` is False; ``look``: only look again; empty: there is nothing to do any more.
+    ``member`` is the name of the one that the step is about, and ``identity`` an ID that etcd is told.
+    """
+
+    step: str = ""
+    host: str = ""
+    member: str = ""
+    identity: str = ""
+    wait: bool = True
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Result of an action."""
+        return dict(vars(self))
+
+
+LOOK_AGAIN = Turn("look")
+
+
+# -- the next step -----------------------------------------------------------------------------------------------------
+
+
+def decide(run: Run, timeout: float, replace_names: Collection[str] = ()) -> Turn:
+    """Next step towards the members of the document, after every member was asked.
+
+    What is decided is put on record here, and the role brings the record to the hosts before it takes the step.
+    ``timeout`` is in seconds, for each step. Raises ProblemsError if there is no safe step, or if one does not come to
+    its end.
+    """
+    if not are_ours(run) or not run.state.etcd.bootstrapped:
+        return Turn()
+    note(run)
+    marked = _asked_for(run, replace_names)
+    while True:
+        found = look(run)
+        step = next_step(found.seen, wanted(run), marked)
+        if turn := _turn(run, found, step):
+            return _in_time(run, turn, found, step, timeout)
+
+
+def _asked_for(run: Run, replace_names: Collection[str]) -> frozenset[str]:
+    """IDs of members that are to be replaced: by the first look, as their successors have their names."""
+    before = run.handover.etcd_step
+    if "replace" in before:
+        return frozenset(before["replace"])
+    chosen = ids_to_replace(look(run).seen, replace_names)
+    run.handover.etcd_step = {**before, "replace": sorted(chosen)}
+    return chosen
+
+
+def _turn(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> Turn | None:
+    """Turn that carries out this step; None if it only changed the record, and the next step is to be decided."""
+    match step:
+        case steps.Stop(name):
+            return _stop(run, name)
+        case steps.Decide() | steps.Adopt() | steps.Leave():
+            _record(run, found, step)
+            return None
+        case steps.Add(name):
+            return Turn("added", _other_than(found, name), name)
+        case steps.Promote(name, identity) | steps.Remove(name, identity):
+            state = "promoted" if isinstance(step, steps.Promote) else "removed"
+            return Turn(state, _other_than(found, name), name, identity)
+    return _turn_elsewhere(step)
+
+
+def _turn_elsewhere(step: steps.Step | steps.Refusal | None) -> Turn:
+    """Turn of a step that no other member takes."""
+    match step:
+        case steps.Start(name, _identity):
+            return Turn("started", name, name)
+        case steps.MoveLeader(leader, _to, identity):
+            return Turn("led", leader, leader, identity)
+        case steps.ClientsFollow():
+            return Turn("clients")
+    return Turn() if step is None else LOOK_AGAIN
+
+
+def _stop(run: Run, name: str) -> Turn | None:
+    """Stop what ran for a member that is none any more. What cannot be reached is only forgotten."""
+    reachable = name in run.hosts or name in run.leaving
+    if reachable and not run.handover.observed(name).refusal:
+        return Turn("stopped", name, name)
+    forget(run, name)
+    return None
+
+
+def _other_than(found: Look, name: str) -> str:
+    """Name of a healthy member with a vote other than this one, which asks etcd for the change."""
+    votes = {each.id for each in found.seen.members or () if not each.learner}
+    able = [each.name for each in found.seen.known if each.id in votes and found.is_healthy(each.name)]
+    return next((each for each in able if each != name), able[0])
+
+
+def _record(run: Run, found: Look, step: steps.Step | steps.Refusal | None) -> None:
+    """Put on record what is decided, or what etcd has done without an answer that reached us."""
+    match step:
+        case steps.Decide(name):
+            _save(run, f"decide to add a member {name} to etcd", _with(EtcdMemberState(name, coming=True)))
+        case steps.Adopt(name, identity):
+            added(run, name, identity, {each.id: each.peer_url for each in found.seen.members or ()})
+        case steps.Leave(name, lost):
+            record = run.state.etcd.member(name) or EtcdMemberState(name)
+            left = replace(record, leaving=True, lost=lost)
+            _save(run, f"decide to remove the member {name} of etcd", _with(left))
+        case _:
+            raise AssertionError(step)
+
+
+def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal | None, timeout: float) -> Turn:
+    """Turn, if the time for it is not over. Raises ProblemsError with what was waited for."""
+    before = run.handover.etcd_step
+    # A step that has to be repeated is no progress, and nor is a look.
+    doing = [turn.step, turn.member] if turn != LOOK_AGAIN else before.get("doing", ["look", ""])
+    now = time.monotonic()
+    since = before.get("since", now) if doing == before.get("doing") else now
+    run.handover.etcd_step = {**before, "doing": doing, "since": since}
+    if isinstance(step, steps.Refusal):
+        require_patience(step, now - since)
+    if now - since > timeout:
+        told = _waited_for(found, turn, step)
+        raise ProblemsError(
+            Problem(
+                f"{told} (after {now - since:.0f} s)",
+                "etcd",
+                "see why, and run the playbook again",
+                reason=Reason.NOT_READY_IN_TIME,
+            ),
+            consequence="run it again to go on from here",
+        )
+    if turn == LOOK_AGAIN or (turn.step, turn.member) == tuple(before.get("doing", ())):
+        time.sleep(LOOK_SECONDS)
+    return turn
+
+
+def _waited_for(found: Look, turn: Turn, step: steps.Step | steps.Refusal | None) -> str:
+    if isinstance(step, steps.Wait):
+        return step.reason
+    if isinstance(step, steps.Refusal):
+        return step.what
+    why = found.answers[turn.member].status.message if turn.member in found.answers else ""
+    what = "has not started yet" if turn.step == "started" else f"is not {turn.step or 'done'} yet"
+    return f"member {turn.member} {what}" + (f": {why}" if why else "")
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
+    """Next member on hosts of these names to restart, after every member was asked; the leader is the last.
+
+    One that does not answer serves nobody, so it is restarted first, whatever the others are: otherwise settings that
+    broke a member could not be mended. Raises ProblemsError if another one stays unhealthy.
+    """
+    before = run.handover.etcd_step
+    done = set(before.get("restarted", ()))
+    left = [name for name in known(run) if name in outdated and name not in done]
+    if not left:
+        return Turn()
+    found = look(run)
+    silent = [name for name in left if name in found.answers and found.answers[name].status.cause is not None]
+    step: Any = Restart(silent[0]) if silent else next_restart(found.seen, left)
+    match step:
+        case Restart(name):
+            run.handover.etcd_step = {**before, "restarted": sorted({*done, name}), "doing": []}
+            return Turn("restarted", name, name, wait=found.seen.members is not None)
+        case steps.MoveLeader(leader, _to, identity):
+            turn = Turn("led", leader, leader, identity)
+        case steps.Refusal():
+            turn = LOOK_AGAIN
+        case _:
+            return Turn()
+    return _in_time(run, turn, found, step, timeout)
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+def note(run: Run) -> bool:
+    """Put the IDs of the first members on record, by their answers; returns whether any of them is still without."""
+    etcd = run.state.etcd
+    if not are_ours(run) or not etcd.members:
+        return False
+    ids = {each.name: each.id for each in look(run).seen.known}
+    noted = tuple(
+        replace(each, id=ids.get(each.name, "")) if not each.id and not each.coming else each for each in etcd.members
+    )
+    if noted != tuple(etcd.members):
+        _save(run, "note the members of etcd", lambda now: replace(now, members=noted))
+    return any(not each.id and not each.coming for each in noted)
+
+
+def added(run: Run, name: str, identity: str, peer_urls: Mapping[str, str]) -> None:
+    """Put a member that was added on record, with what it starts with; ``peer_urls`` are those of all, by ID."""
+    names = {**{each.id: each.name for each in run.state.etcd.members if each.id}, identity: name}
+    # The planner has refused members that are not on record.
+    initial = ",".join(f"{names[each]}={url}" for each, url in peer_urls.items() if each in names)
+    record = EtcdMemberState(name, identity, added=True, initial_cluster=initial)
+    _save(run, f"note the new member {name} of etcd", _with(record))
+
+
+def voted(run: Run, name: str) -> None:
+    """Put on record that a member has its vote; from now on it starts with its data only."""
+    record = replace(run.state.etcd.member(name) or EtcdMemberState(name), initial_cluster="")
+    _save(run, f"note the vote of the member {name} of etcd", _with(record))
+
+
+def forget(run: Run, name: str) -> None:
+    """Forget a member that is none any more."""
+    _save(run, f"forget the member {name} of etcd", lambda etcd: etcd.without_member(name))
+
+
+def clients_have_followed(run: Run) -> None:
+    """Put on record that no client connects to the members that go."""
+    wishes = set(wanted(run))
+
+    def marked(etcd: EtcdState) -> EtcdState:
+        going = tuple(replace(each, unused=each.leaving or each.name not in wishes) for each in etcd.members)
+        return replace(etcd, members=going)
+
+    _save(run, "note which members of etcd are in use", marked)
+
+
+def _with(record: EtcdMemberState) -> Callable[[EtcdState], EtcdState]:
+    return lambda etcd: etcd.with_member(record)
+
+
+def _save(run: Run, step: str, changed: Callable[[EtcdState], EtcdState]) -> None:
+    with run.writing(step):
+        etcd = changed(run.state.etcd)
+        run.save(replace(run.state, etcd=replace(etcd, nodes=tuple(each.name for each in etcd.members))))
+    run.go_on_with(run.state)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd in pods as they are seen: by etcd, by their own answers, by their pods and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_requests
+
+from ..api_object import Object
+from ..components.state import EtcdMemberState
+from ..components.table import ETCD, KARMADA_APISERVER, pod_components
+from ..kube.port_forward import ForwardedSocket, Forwarder
+from ..pki.files import ETCD_CLIENT_CERTIFICATE, certificate_files
+from ..render import cluster_layout
+from ..run.run import Run
+from . import plan_types as steps
+from .client import EndpointStatus, EtcdClient, EtcdError
+
+
+def client(run: Run) -> EtcdClient:
+    """Client of the members in pods, each through the host cluster, whether its pod is ready or not."""
+    pods = {member.client_url: member.name for member in run.layout.etcd_members}
+
+    def dial(url: str, timeout: float) -> ForwardedSocket:
+        return Forwarder(run.host_cluster, run.namespace, pods[url], ETCD.ports["client"]).open(timeout)
+
+    return EtcdClient(list(pods), certificate_files(ETCD_CLIENT_CERTIFICATE, run.material), "etcd's client", dial)
+
+
+def are_ours(run: Run) -> bool:
+    """Return whether members of etcd are pods of this control plane."""
+    return ETCD in pod_components(run.spec)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Members as they were seen, with what is asked and what they run on."""
+
+    seen: steps.Seen
+    client: EtcdClient
+    #: name of a member → its pod, and the UID of what holds its data
+    pods: Mapping[str, Object]
+    volumes: Mapping[str, str]
+    #: ID → status
+    status: Mapping[str, EndpointStatus]
+
+    def url(self, name: str) -> str:
+        """URL of a member for clients."""
+        return self.client.urls[self.names.index(name)]
+
+    #: names of the members in the order of the client's URLs
+    names: Sequence[str] = ()
+
+
+def look(run: Run) -> Look:
+    """Members as etcd lists them, as each answers, and as their pods are."""
+    etcd, asked = run.state.etcd, client(run)
+    found = asked.status() if asked.urls else []
+    listed = _listed(asked, found)
+    status = {each.member_id: each for each in found if each.member_id}
+    labels = run.instance.pod_selector(ETCD.name)
+    pods = {each["metadata"]["name"]: each for each in run.host_cluster.list("v1", "Pod", run.namespace, labels=labels)}
+    volumes = _volumes(run, pods)
+    names = [each.name for each in run.layout.etcd_members]
+    members = None if listed is None else tuple(_member(each, status.get(each.id)) for each in listed.members)
+    healthy = {each.id for each in members or () if each.healthy}
+    every = {*names, *(each.name for each in etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
+    seen = steps.Seen(
+        members=members,
+        known=tuple(_known(each, volumes, healthy, listed) for each in etcd.members),
+        peer_urls={name: cluster_layout.etcd_pod(run.instance, name).peer_url for name in every},
+        clients=_clients(run),
+        answering=frozenset(name for name, each in zip(names, found, strict=True) if each.cause is None),
+    )
+    return Look(seen, asked, pods, volumes, status, names)
+
+
+def _listed(asked: EtcdClient, found: Sequence[EndpointStatus]) -> etcd_requests.Members | None:
+    """Members as a majority knows them; None if there is none."""
+    for each in found:
+        if each.healthy or each.alarms:
+            try:
+                return asked.at(each.url).members()
+            except EtcdError:
+                continue
+    return None
+
+
+def _member(listed: etcd_requests.Member, status: EndpointStatus | None) -> steps.Member:
+    return steps.Member(
+        id=listed.id,
+        name=listed.name,
+        peer_url=next(iter(listed.peer_urls), ""),
+        learner=listed.learner,
+        healthy=bool(status and status.healthy),
+        leader=bool(status and status.leader),
+        index=status.index if status else 0,
+        message=status.message if status else "it does not answer",
+    )
+
+
+def _known(
+    record: EtcdMemberState, volumes: Mapping[str, str], healthy: Collection[str], listed: etcd_requests.Members | None
+) -> steps.Known:
+    """Member on record. Its data is lost if its volume is another one than recorded, unless it works with that."""
+    now = volumes.get(record.name)
+    lost = record.lost
+    if not lost and record.volume and now and now != record.volume and record.id not in healthy:
+        lost = "its volume is another one than it had"
+    # Without an ID it is one that is to come, or of the first ones, which are known by their names.
+    identity = record.id
+    if not identity and not record.coming and listed:
+        identity = next((each.id for each in listed.members if each.name == record.name), "")
+    return steps.Known(record.name, identity, leaving=record.leaving, lost=lost)
+
+
+def _volumes(run: Run, pods: Mapping[str, Object]) -> dict[str, str]:
+    """UID of what holds the data of each member: of its claim, or of the pod itself."""
+    if run.state.etcd.storage == "emptyDir":
+        return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+    labels = run.instance.pod_selector(ETCD.name)
+    claims = run.host_cluster.list("v1", "PersistentVolumeClaim", run.namespace, labels=labels)
+    data = [each for each in claims if each["metadata"]["name"].startswith("data-")]
+    return {each["metadata"]["name"].removeprefix("data-"): each["metadata"]["uid"] for each in data}
+
+
+def _clients(run: Run) -> frozenset[str]:
+    """Names of the members that the API server connects to now; the other clients are changed together with it."""
+    live = run.host_cluster.get(*run.workload(KARMADA_APISERVER.name))
+    if not live:
+        return frozenset()
+    container = live["spec"]["template"]["spec"]["containers"][0]
+    flags = [*container.get("command", ()), *container.get("args", ())]
+    urls = next((flag.partition("=")[2] for flag in flags if flag.startswith("--etcd-servers=")), "").split(",")
+    every = {*(each.name for each in run.state.etcd.members), *cluster_layout.etcd_pod_names(run.instance)}
+    return frozenset(name for name in every if cluster_layout.etcd_pod(run.instance, name).client_url in urls)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd in pods that the document asks for: which begin, and why they cannot be had."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ..components.state import EtcdMemberState, EtcdState
+from ..components.table import ETCD
+from ..components.types import settings_of
+from ..problems import Problem, ProblemsError, Reason
+from ..render import cluster_layout, etcd_nodes
+from ..run.run import Run
+from . import plan_types as steps
+from .members_seen import are_ours, look
+from .patience import LOOK_SECONDS, SETTLE_SECONDS, SETTLE_SECONDS_BEFORE
+from .plan import next_step
+
+
+def begin(run: Run) -> None:
+    """Before the first members start: have the record say which they are. Raises ProblemsError if others have begun.
+
+    Once a StatefulSet is there, members may have begun a cluster of that size, and another size is a change of it.
+    """
+    stored = run.stored_state
+    if not are_ours(run) or stored is None or stored.etcd.bootstrapped or run.check:
+        return
+    begun, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
+    if not begun or begun == wanted:
+        return
+    if run.host_cluster.get(*run.workload(ETCD.name)):
+        raise ProblemsError(_begun_with(len(begun)))
+    with run.writing("choose the members of etcd"):
+        records = tuple(EtcdMemberState(name) for name in wanted)
+        run.save(replace(run.state, etcd=replace(run.state.etcd, members=records)))
+    run.go_on_with(run.state)
+
+
+def _begun_with(count: int) -> Problem:
+    return Problem(
+        f"etcd was begun with {count} member{'' if count == 1 else 's'}, which have not been healthy together yet",
+        f"{steps.MEMBERS_FIELD}",
+        f"set it to {count} until the installation has come to its end, or uninstall",
+        reason=Reason.ETCD_MAJORITY_AT_RISK,
+    )
+
+
+def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> list[Problem]:
+    """Reasons why the members cannot be brought to those of the document, as far as they can be known before.
+
+    ``confirmed`` is the smaller number that the user has asked for by name; ``replace_names`` are the members to
+    replace without a proof of loss.
+    """
+    stored = run.stored_state
+    if not are_ours(run) or stored is None:
+        return []
+    known, wanted = [each.name for each in stored.etcd.members], cluster_layout.etcd_pod_names(run.instance)
+    found = unknown_names(known, replace_names)
+    if not stored.etcd.bootstrapped or (known == wanted and not replace_names):
+        return found
+    if len(wanted) < len(known) and confirmed != len(wanted):
+        found.append(
+            Problem(
+                f"etcd has {len(known)} members and would have {len(wanted)}",
+                steps.MEMBERS_FIELD,
+                f"if that is what you want, say the number: -e etcd_confirm_members={len(wanted)}",
+                reason=Reason.CONFIRMATION_REQUIRED,
+            )
+        )
+    found += without_node(run, wanted)
+    step = _settled_step(run, wanted, replace_names)
+    return [*found, *([step.problem] if isinstance(step, steps.Refusal) else [])]
+
+
+def unknown_names(known: Sequence[str], replace_names: Collection[str]) -> list[Problem]:
+    """Problems of names of members to replace that none of the ``known`` ones has."""
+    return [
+        Problem(
+            f"there is no member {name} of etcd; there are: {', '.join(known)}",
+            "etcd_replace",
+            "name one of these",
+            reason=Reason.INVALID_ARGUMENT,
+        )
+        for name in sorted(set(replace_names) - set(known))
+    ]
+
+
+def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str]) -> steps.Step | steps.Refusal | None:
+    """First step. One late answer is no reason to refuse what is asked."""
+    began = time.monotonic()
+    while True:
+        seen = look(run).seen
+        step = next_step(seen, wanted, ids_of(seen, replace_names))
+        may_settle = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
+        if not may_settle or time.monotonic() - began >= min(SETTLE_SECONDS, SETTLE_SECONDS_BEFORE):
+            return step
+        time.sleep(LOOK_SECONDS)
+
+
+def without_node(run: Run, wanted: Sequence[str]) -> list[Problem]:
+    """Problem if there are fewer nodes with room than members to come, with data in directories of nodes."""
+    etcd = run.state.etcd
+    if etcd.storage != "hostPath":
+        return []
+    lacking, free = len(wanted) - len(etcd.nodes), free_nodes(run, etcd)
+    if lacking <= len(free):
+        return []
+    return [
+        Problem(
+            f"{lacking} more members of etcd with hostPath need as many more nodes, and {len(free)} nodes without a "
+            "member can have one",
+            steps.MEMBERS_FIELD,
+            "add nodes, tolerate their taints, or ask for fewer members",
+            reason=Reason.INSUFFICIENT_RESOURCES,
+        )
+    ]
+
+
+def free_nodes(run: Run, etcd: EtcdState) -> list[str]:
+    """Names of the nodes that can have a member in a directory of theirs, and have none."""
+    settings = settings_of(ETCD, run.spec)
+    return [each for each in etcd_nodes.fit(run.host_cluster.list("v1", "Node"), settings) if each not in etcd.nodes]
+
+
+def ids_of(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
+    """IDs of the members of these names that have a vote: one that is still coming is none that was asked for."""
+    learners = {each.id for each in seen.members or () if each.learner}
+    return frozenset(each.id for each in seen.known if each.name in names and each.id and each.id not in learners)

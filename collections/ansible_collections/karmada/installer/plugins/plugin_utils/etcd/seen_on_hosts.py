@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd on plain hosts as they are seen: by the answers that earlier steps of a run have noted. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..components import hosts as component_hosts
+from ..components.hosts import ETCD_ROLE, Host
+from ..components.state import EtcdMemberState
+from ..components.table import ETCD
+from ..components.types import etcd_on_hosts
+from ..render import units
+from ..run.run import Run
+from . import on_hosts
+from . import plan_types as steps
+from .client import EndpointStatus
+from .health import Seen as Answer
+
+
+def are_ours(run: Run) -> bool:
+    """Return whether members of etcd are units of plain hosts that run all of the control plane."""
+    return etcd_on_hosts(run.spec) and not run.place.in_pods
+
+
+def wanted(run: Run) -> list[str]:
+    """Names of the members that the document asks for: those of its hosts."""
+    return [host.name for host in component_hosts.hosts_of(run.spec, ETCD_ROLE)]
+
+
+def known(run: Run) -> list[str]:
+    """Names of the members on record."""
+    return [each.name for each in run.state.etcd.members]
+
+
+def is_due(run: Run, replace_names: Collection[str] = ()) -> bool:
+    """Return whether members are to come, to go or to be replaced, or are on record without their IDs."""
+    etcd = run.state.etcd
+    if not are_ours(run):
+        return False
+    under_way = any(not each.id or each.leaving or not each.has_vote for each in etcd.members)
+    others = bool(replace_names) or set(known(run)) != set(wanted(run)) or bool(ailing(run))
+    return under_way or (etcd.bootstrapped and others)
+
+
+def ailing(run: Run) -> list[str]:
+    """Names of members whose units were seen not to work."""
+    unit = units.unit_name(run.instance, ETCD)
+    return [
+        name for name in known(run) if (told := run.handover.observed(name).units.get(unit)) is not None and told.reason
+    ]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Members as they answered on their hosts, and what the planner makes of them."""
+
+    seen: steps.Seen
+    #: name → answer of the member on the host of this name
+    answers: Mapping[str, Answer]
+
+    def is_healthy(self, name: str) -> bool:
+        """Return whether the member of this name answered, and is healthy by its own words."""
+        return name in self.answers and self.answers[name].status.healthy
+
+
+def look(run: Run) -> Look:
+    """Members by the answers that earlier steps of this run have noted."""
+    etcd = run.state.etcd
+    places = hosts_of_members(run)
+    answers = {name: on_hosts.answer(run, host) for name, host in places.items()}
+    listed = _listed(answers.values())
+    ids = {each.name: _identity(each, listed) for each in etcd.members}
+    status = {
+        identity: answers[name].status
+        for name, identity in ids.items()
+        # A host speaks for its own member and for no other.
+        if identity and name in answers and answers[name].status.member_id == identity
+    }
+    members = None
+    if listed is not None:
+        members = tuple(_member(each, status.get(each.id), answers) for each in listed)
+    healthy = {each.id for each in members or () if each.healthy}
+    seen = steps.Seen(
+        members=members,
+        known=tuple(_known(run, each, ids[each.name], answers, healthy) for each in etcd.members),
+        peer_urls={name: component_hosts.etcd_member(run.spec, host).peer_url for name, host in places.items()},
+        clients=frozenset(each.name for each in etcd.members if each.has_vote and not each.unused),
+        answering=frozenset(name for name in ids if name in answers and answers[name].status.cause is None),
+    )
+    return Look(seen, answers)
+
+
+def hosts_of_members(run: Run) -> dict[str, Host]:
+    """Hosts of members on record and of those to come, as far as the document or the state knows them."""
+    found = {}
+    for name in dict.fromkeys([*known(run), *wanted(run)]):
+        if name in run.hosts or name in run.leaving:
+            found[name] = on_hosts.host_of_member(run, name)
+    return found
+
+
+def _listed(answers: Collection[Answer]) -> Sequence[Any] | None:
+    """Members as a majority knows them, by the list that most healthy members gave; None if there is none.
+
+    Each list is the result of a linearizable read, so those of members that tell the truth are equal.
+    """
+    lists = [each.known.members for each in answers if each.known and (each.status.healthy or each.status.alarms)]
+    return Counter(lists).most_common(1)[0][0] if lists else None
+
+
+def _identity(record: EtcdMemberState, listed: Sequence[Any] | None) -> str:
+    """ID of a member on record; that of one of the first members is known by its name until it is on record."""
+    if record.id or record.coming or listed is None:
+        return record.id
+    return next((each.id for each in listed if each.name == record.name), "")
+
+
+def _member(listed: Any, status: EndpointStatus | None, answers: Mapping[str, Answer]) -> steps.Member:
+    return steps.Member(
+        id=listed.id,
+        name=listed.name,
+        peer_url=next(iter(listed.peer_urls), ""),
+        learner=listed.learner,
+        healthy=bool(status and status.healthy),
+        leader=bool(status and status.leader),
+        index=status.index if status else 0,
+        message=status.message if status else _why_silent(listed.name, answers),
+    )
+
+
+def _why_silent(name: str, answers: Mapping[str, Answer]) -> str:
+    return (answers[name].status.message if name in answers else "") or "it does not answer"
+
+
+def _known(
+    run: Run, record: EtcdMemberState, identity: str, answers: Mapping[str, Answer], healthy: Collection[str]
+) -> steps.Known:
+    """Member on record. Its data is lost if its folder is gone from its host, or if its host was given up by name."""
+    lost = record.lost
+    if not lost and record.has_vote and identity not in healthy:
+        if record.name in run.leaving and run.handover.observed(record.name).refusal:
+            lost = f"its host {record.name} was given up"
+        elif record.name in answers and answers[record.name].disk is False:
+            lost = "its data folder is gone from its host"
+    return steps.Known(record.name, identity, leaving=record.leaving, lost=lost)
+
+
+def _moved(seen: steps.Seen) -> list[str]:
+    """Names of members that the others know at another address than the document gives their hosts."""
+    urls = {each.id: each.peer_url for each in seen.members or ()}
+    return [
+        each.name
+        for each in seen.known
+        if each.id in urls and seen.peer_urls.get(each.name, urls[each.id]) != urls[each.id]
+    ]
+
+
+def ids_to_replace(seen: steps.Seen, names: Collection[str]) -> frozenset[str]:
+    """IDs of the members with a vote of these names, and of those that have moved."""
+    learners = {each.id for each in seen.members or () if each.learner}
+    chosen = {*names, *_moved(seen)}
+    return frozenset(each.id for each in seen.known if each.name in chosen and each.id and each.id not in learners)
