@@ -26,11 +26,8 @@ class ActionModule(HostAction):
         """Ask it; a host without etcd is not asked, and one that cannot be asked is told by the report."""
         run = self.karmada
         there = self.host_name in seen_on_hosts.hosts_of_members(run) or self._is_wanted()
-        if (
-            not there
-            or self.seen.refusal
-            or (arguments["changing"] and not seen_on_hosts.is_due(run, arguments["replace"]))
-        ):
+        idle = arguments["changing"] and not seen_on_hosts.is_due(run, arguments["replace"])
+        if not there or self.seen.refusal or idle:
             return {"changed": False, "asked": False}
         question = on_hosts.question(self.karmada, self.host_name)
         if arguments["state"] == "hashed":

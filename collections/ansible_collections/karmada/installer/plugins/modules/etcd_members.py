@@ -39,8 +39,8 @@ options:
         V(next) decides the next step for members on plain hosts, by what M(karmada.installer.etcd_member) was answered.
         In check mode it tells which members would come, be replaced and go.
       - >-
-        V(next_restart) decides which of the O(outdated) members on plain hosts is to restart next. The leader is the last,
-        and another one leads before.
+        V(next_restart) decides which of the O(outdated) members on plain hosts is to restart next. The leader is the
+        last, and another one leads before.
       - V(clients_followed) puts on record that no client on hosts connects to the members that go.
     type: str
     choices: [begun, present, next, next_restart, clients_followed]
@@ -84,8 +84,8 @@ changes:
   sample: [created EtcdMember prod-etcd-1]
 step:
   description: >-
-    The next step, a state of M(karmada.installer.etcd_change), or V(started), V(clients), V(restarted) or V(look). Empty if
-    there is nothing to do any more.
+    The next step, a state of M(karmada.installer.etcd_change), or V(started), V(clients), V(restarted) or V(look).
+    Empty if there is nothing to do any more.
   returned: for members on hosts
   type: str
   sample: added

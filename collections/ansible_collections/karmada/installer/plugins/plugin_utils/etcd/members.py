@@ -22,11 +22,11 @@ from ..kube.wait import wait_until
 from ..problems import Problem, ProblemsError, Reason
 from ..render import cluster_layout
 from ..run.run import Run
+from . import patience
 from . import plan_types as steps
 from .client import EtcdClient, EtcdError
 from .members_seen import Look, are_ours, look
 from .members_wanted import free_nodes, ids_of, without_node
-from .patience import LOOK_SECONDS, require_patience
 from .plan import next_step
 
 
@@ -93,7 +93,7 @@ class _Change:
             if step is None:
                 return self.changes
             if isinstance(step, steps.Refusal):
-                require_patience(step, time.monotonic() - began)
+                patience.require_patience(step, time.monotonic() - began)
                 reason = step.what
             else:
                 reason = self._do(step)
@@ -103,7 +103,7 @@ class _Change:
                 raise ProblemsError(self._not_in_time(reason), consequence="run it again to go on from here")
             else:
                 progress.tell(f"etcd: {reason}", time.monotonic())
-                time.sleep(LOOK_SECONDS)
+                time.sleep(patience.LOOK_SECONDS)
 
     def _progress(self) -> Progress:
         return Progress(self.run.say, time.monotonic(), self.timeout)
@@ -242,7 +242,7 @@ class _Change:
             if time.monotonic() - began > self.timeout:
                 raise ProblemsError(self._not_in_time(f"{', '.join(stopping)} should be gone, and are still stopping"))
             progress.tell(f"etcd: {len(stopping)} former pods of its clients are stopping", time.monotonic())
-            time.sleep(LOOK_SECONDS)
+            time.sleep(patience.LOOK_SECONDS)
 
     def _apply_etcd(self, step: str, without: str = "") -> list[Change]:
         def objects() -> list[Object]:

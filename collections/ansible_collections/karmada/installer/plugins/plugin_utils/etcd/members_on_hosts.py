@@ -16,8 +16,8 @@ from typing import Any
 from ..components.state import EtcdMemberState, EtcdState
 from ..problems import Problem, ProblemsError, Reason
 from ..run.run import Run
+from . import patience
 from . import plan_types as steps
-from .patience import LOOK_SECONDS, require_patience
 from .plan import next_step
 from .restart import Restart, next_restart
 from .seen_on_hosts import Look, are_ours, ids_to_replace, known, look, wanted
@@ -27,9 +27,10 @@ from .seen_on_hosts import Look, are_ours, ids_to_replace, known, look, wanted
 class Turn:
     """One step for a role to take. ``step`` is a state of ``etcd_change``, or one of these:
 
-    ``started``: start the member of ``host``; ``clients``: have clients connect to the members that stay; ``restarted``: restart what runs on ``host``, and wait
-    for it unless ``wait`` is False; ``look``: only look again; empty: there is nothing to do any more.
-    ``member`` is the name of the one that the step is about, and ``identity`` an ID that etcd is told.
+    ``started``: start the member of ``host``; ``clients``: have clients connect to the members that stay;
+    ``restarted``: restart what runs on ``host``, and wait for it unless ``wait`` is False; ``look``: only look again;
+    empty: there is nothing to do any more. ``member`` is the name of the one that the step is about, and ``identity``
+    an ID that etcd is told.
     """
 
     step: str = ""
@@ -146,7 +147,7 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
     since = before.get("since", now) if doing == before.get("doing") else now
     run.handover.etcd_step = {**before, "doing": doing, "since": since}
     if isinstance(step, steps.Refusal):
-        require_patience(step, now - since)
+        patience.require_patience(step, now - since)
     if now - since > timeout:
         told = _waited_for(found, turn, step)
         raise ProblemsError(
@@ -159,7 +160,7 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
             consequence="run it again to go on from here",
         )
     if turn == LOOK_AGAIN or (turn.step, turn.member) == tuple(before.get("doing", ())):
-        time.sleep(LOOK_SECONDS)
+        time.sleep(patience.LOOK_SECONDS)
     return turn
 
 

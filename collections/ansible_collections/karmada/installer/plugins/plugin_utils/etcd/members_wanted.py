@@ -13,9 +13,9 @@ from ..components.types import settings_of
 from ..problems import Problem, ProblemsError, Reason
 from ..render import cluster_layout, etcd_nodes
 from ..run.run import Run
+from . import patience
 from . import plan_types as steps
 from .members_seen import are_ours, look
-from .patience import LOOK_SECONDS, SETTLE_SECONDS, SETTLE_SECONDS_BEFORE
 from .plan import next_step
 
 
@@ -94,9 +94,9 @@ def _settled_step(run: Run, wanted: Sequence[str], replace_names: Collection[str
         seen = look(run).seen
         step = next_step(seen, wanted, ids_of(seen, replace_names))
         may_settle = isinstance(step, steps.Refusal) and step.reason is Reason.ETCD_MAJORITY_AT_RISK
-        if not may_settle or time.monotonic() - began >= min(SETTLE_SECONDS, SETTLE_SECONDS_BEFORE):
+        if not may_settle or time.monotonic() - began >= min(patience.SETTLE_SECONDS, patience.SETTLE_SECONDS_BEFORE):
             return step
-        time.sleep(LOOK_SECONDS)
+        time.sleep(patience.LOOK_SECONDS)
 
 
 def without_node(run: Run, wanted: Sequence[str]) -> list[Problem]:

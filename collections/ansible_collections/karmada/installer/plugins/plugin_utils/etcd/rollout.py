@@ -24,9 +24,8 @@ from ..kube.wait import wait_until
 from ..problems import Problem, ProblemsError, Reason
 from ..render import workloads
 from ..run.run import Run
-from . import members, members_seen
+from . import members, members_seen, patience
 from .client import EtcdError
-from .patience import LOOK_SECONDS, require_patience
 from .plan_types import MoveLeader, Refusal
 from .restart import Restart, next_restart
 
@@ -144,7 +143,7 @@ def _let_clients_return(run: Run, replaced: Sequence[Object], away: float) -> No
     progress = Progress(run.say, began, seconds)
     while (now := time.monotonic()) - began < seconds:
         progress.tell(f"etcd: its clients connect to {replaced[0]['metadata']['name']} again", now)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(patience.LOOK_SECONDS)
 
 
 def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]:
@@ -166,8 +165,8 @@ def _next_that_works(run: Run, outdated: Sequence[Object]) -> tuple[Object, ...]
             case None:
                 return tuple(outdated[:1])
         if refused:
-            require_patience(refused, time.monotonic() - began)
-            time.sleep(LOOK_SECONDS)
+            patience.require_patience(refused, time.monotonic() - began)
+            time.sleep(patience.LOOK_SECONDS)
 
 
 def _have_another_lead(run: Run, look: members_seen.Look, step: MoveLeader) -> Refusal | None:

@@ -111,7 +111,8 @@ def of_the_past(instance: Instance, state: State) -> Iterator[Problem]:
     now = sorted(host.name for host in members)
     if before and before != now:
         yield Problem(
-            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}{_why_fixed(state)}",
+            f"etcd runs on {', '.join(before)}, and the document wants it on {', '.join(now) or 'no host'}"
+            f"{_why_fixed(state)}",
             "spec.hosts",
             f"give the role {ETCD_ROLE} to {', '.join(before)} again{_or_begin_anew(state)}",
             reason=Reason.IMMUTABLE_SETTING,

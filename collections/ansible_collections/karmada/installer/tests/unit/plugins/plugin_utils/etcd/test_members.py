@@ -15,7 +15,12 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.state
     EtcdState,
     State,
 )
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
+    members,
+    members_seen,
+    members_wanted,
+    patience,
+)
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import EndpointStatus
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.run import store as store_module
@@ -41,15 +46,15 @@ TIMEOUT = 120
 @pytest.fixture(autouse=True)
 def _without_lease_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
-    monkeypatch.setattr(members, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(members, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 0.0)
     # Certificates are of the whole test, as they are stored by a step of their own.
     issue = InPods.issued
     issued: dict[str, Any] = {}
     monkeypatch.setattr(InPods, "issued", lambda place, seen: issued.setdefault("once", issue(place, seen)))
     monkeypatch.setattr(members, "wait_until", lambda *_, **__: None)
     monkeypatch.setattr(
-        members,
+        members_seen,
         "client",
         lambda run: FakeEtcdClient(run.host_cluster, [each.client_url for each in run.layout.etcd_members]),
     )
@@ -84,7 +89,7 @@ def installed(count: int) -> PodsOfEtcd:
 def brought_to(world: PodsOfEtcd, count: int, replace: Sequence[str] = ()) -> list[str]:
     """As a whole run does it: what etcd consists of, its members, and then its clients."""
     run = a_run(world, count)
-    members.begin(run)
+    members_wanted.begin(run)
     run.apply_to_host_cluster("start etcd", lambda: run.workloads(["etcd"]))
     changes = [
         f"{each.action} {each.ref.name}" for each in members.bring_about(run, TIMEOUT, replace) if _is_member(each)
@@ -292,7 +297,7 @@ def test_two_of_three_lost_volumes_found_no_empty_cluster() -> None:
 
 
 def test_a_member_that_answers_late_between_two_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "SETTLE_SECONDS", 120.0)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 120.0)
     world, looks = installed(3), []
     status = FakeEtcdClient.status
 
@@ -353,21 +358,21 @@ def test_a_member_that_somebody_else_removed_is_told_and_comes_anew_when_asked_f
 
 def test_fewer_members_are_asked_for_by_their_number() -> None:
     world = installed(3)
-    (problem,) = members.problems(a_run(world, 1), confirmed=0, replace_names=())
+    (problem,) = members_wanted.problems(a_run(world, 1), confirmed=0, replace_names=())
     assert problem.reason is Reason.CONFIRMATION_REQUIRED
     assert "etcd_confirm_members=1" in problem.remedy
-    assert members.problems(a_run(world, 1), confirmed=3, replace_names=()) == [problem]
-    assert members.problems(a_run(world, 1), confirmed=1, replace_names=()) == []
-    assert members.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
+    assert members_wanted.problems(a_run(world, 1), confirmed=3, replace_names=()) == [problem]
+    assert members_wanted.problems(a_run(world, 1), confirmed=1, replace_names=()) == []
+    assert members_wanted.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
 
 
 def test_a_change_that_cannot_be_made_is_told_before() -> None:
     world = installed(3)
     world.etcd.cut("prod-etcd-1")
-    (problem,) = members.problems(a_run(world, 5), confirmed=0, replace_names=())
+    (problem,) = members_wanted.problems(a_run(world, 5), confirmed=0, replace_names=())
     assert problem.reason is Reason.ETCD_MAJORITY_AT_RISK
-    assert members.problems(a_run(world, 3), confirmed=0, replace_names=()) == []
-    (unknown,) = members.problems(a_run(world, 3), confirmed=0, replace_names=["prod-etcd-9"])
+    assert members_wanted.problems(a_run(world, 3), confirmed=0, replace_names=()) == []
+    (unknown,) = members_wanted.problems(a_run(world, 3), confirmed=0, replace_names=["prod-etcd-9"])
     assert unknown.reason is Reason.INVALID_ARGUMENT
 
 
@@ -378,9 +383,9 @@ def test_one_late_answer_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch)
     def sleep(_seconds: float) -> None:
         world.etcd.processes["prod-etcd-1"].cut = False
 
-    monkeypatch.setattr(members, "SETTLE_SECONDS", 30.0)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 30.0)
     monkeypatch.setattr(members.time, "sleep", sleep)
-    assert members.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
+    assert members_wanted.problems(a_run(world, 5), confirmed=0, replace_names=()) == []
 
 
 def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None:
@@ -388,14 +393,14 @@ def test_the_first_members_may_be_others_until_there_is_a_stateful_set() -> None
     records = tuple(EtcdMemberState(name) for name in names(3))
     stored = samples.state(etcd=EtcdState(token="t", storage="volumeClaim", members=records))
     run = a_run(world, 1, stored)
-    members.begin(run)
+    members_wanted.begin(run)
     assert [each.name for each in run.state.etcd.members] == names(1)
     world.put(
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "prod-etcd", "namespace": NAMESPACE}}
         | {"spec": {"replicas": 0}}
     )
     with pytest.raises(ProblemsError) as refused:
-        members.begin(a_run(world, 3))
+        members_wanted.begin(a_run(world, 3))
     assert "begun with 1 member," in str(refused.value)
 
 

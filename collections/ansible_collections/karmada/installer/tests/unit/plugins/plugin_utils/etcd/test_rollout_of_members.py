@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_requests import UNAVAILABLE
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
-from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members, rollout
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members, members_seen, patience, rollout
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.client import Cause, EtcdError
 from ansible_collections.karmada.installer.plugins.plugin_utils.kube.wait import NotReady
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
@@ -74,14 +74,14 @@ class TellingClient(FakeEtcdClient):
 def world(monkeypatch: pytest.MonkeyPatch) -> RevisedPods:
     """Three members, of which the one in the middle leads, and a revision that none of their pods has."""
     monkeypatch.setattr(store_module, "Lock", lambda *_, **_named: NoLock())
-    monkeypatch.setattr(members, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(rollout, "CLIENTS_RETURN_SECONDS", 0.0)
     monkeypatch.setattr(rollout, "wait_until", lambda *_, **__: None)
-    monkeypatch.setattr(members, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 0.0)
     issue, issued = InPods.issued, dict[str, Any]()
     monkeypatch.setattr(InPods, "issued", lambda place, seen: issued.setdefault("once", issue(place, seen)))
     monkeypatch.setattr(
-        members,
+        members_seen,
         "client",
         lambda run: TellingClient(run.host_cluster, [each.client_url for each in run.layout.etcd_members]),
     )
@@ -123,7 +123,7 @@ def test_clients_come_back_to_a_member_before_the_next_one_goes(
         world.happened.append("wait")
 
     monkeypatch.setattr(rollout, "CLIENTS_RETURN_SECONDS", 30.0)
-    monkeypatch.setattr(members, "LOOK_SECONDS", 15.0)
+    monkeypatch.setattr(patience, "LOOK_SECONDS", 15.0)
     monkeypatch.setattr(rollout.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(rollout.time, "sleep", sleep)
     rollout.replace_outdated(a_run(world), 60)
@@ -158,7 +158,7 @@ def test_it_stops_at_the_first_that_is_not_well_although_its_pod_is_ready(world:
 
 
 def test_one_that_answers_late_is_waited_for(world: RevisedPods, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "SETTLE_SECONDS", 60.0)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 60.0)
     world.etcd.cut("prod-etcd-2")
     looks = []
 
