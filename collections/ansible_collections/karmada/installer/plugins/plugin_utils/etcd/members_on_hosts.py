@@ -207,18 +207,22 @@ def decide_restart(run: Run, timeout: float, outdated: Collection[str]) -> Turn:
 # -- the record --------------------------------------------------------------------------------------------------------
 
 
-def note(run: Run) -> bool:
-    """Put the IDs of the first members on record, by their answers; returns whether any of them is still without."""
+def note(run: Run) -> None:
+    """Put on record what is not there yet, by the members' answers: IDs of the first ones, votes of killed runs."""
     etcd = run.state.etcd
     if not are_ours(run) or not etcd.members:
-        return False
-    ids = {each.name: each.id for each in look(run).seen.known}
-    noted = tuple(
-        replace(each, id=ids.get(each.name, "")) if not each.id and not each.coming else each for each in etcd.members
-    )
+        return
+    seen = look(run).seen
+    ids = {each.name: each.id for each in seen.known}
+    voters = {each.id for each in seen.members or () if not each.learner}
+
+    def completed(record: EtcdMemberState) -> EtcdMemberState:
+        identity = record.id or (ids.get(record.name, "") if not record.coming else "")
+        return replace(record, id=identity, initial_cluster="" if identity in voters else record.initial_cluster)
+
+    noted = tuple(map(completed, etcd.members))
     if noted != tuple(etcd.members):
         _save(run, "note the members of etcd", lambda now: replace(now, members=noted))
-    return any(not each.id and not each.coming for each in noted)
 
 
 def added(run: Run, name: str, identity: str, peer_urls: Mapping[str, str]) -> None:

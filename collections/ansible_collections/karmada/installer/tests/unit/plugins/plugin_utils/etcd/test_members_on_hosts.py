@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of etcd on plain hosts come, go and are replaced, wherever a run is killed, and nobody loses a majority."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
+    members_on_hosts,
+    patience,
+    seen_on_hosts,
+    wanted_on_hosts,
+)
+from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
+from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
+    HostsOfEtcd,
+    hosts,
+    names,
+    peer_url,
+)
+from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import Killed
+
+#: Of the changes of a run, it is killed before each one with this distance; 1 for all of them.
+MOMENTS = int(os.environ.get("ETCD_MOMENTS", "3"))
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Callable[[int], HostsOfEtcd]:
+    return lambda count: HostsOfEtcd(tmp_path, names(*range(1, count + 1)))
+
+
+Installed = Callable[[int], HostsOfEtcd]
+
+
+def assert_is_well(world: HostsOfEtcd, wanted: Sequence[str]) -> None:
+    """As many members as hosts, all with a vote and healthy; no ghost, no learner, nothing undecided on record."""
+    etcd = world.etcd
+    assert sorted(each.name for each in etcd.members.values()) == sorted(wanted)
+    assert not any(each.learner for each in etcd.members.values())
+    assert etcd.healthy_voters() == len(wanted)
+    state = world.stored.state()
+    assert state is not None
+    assert sorted(each.name for each in state.etcd.members) == sorted(wanted)
+    assert {each.id for each in state.etcd.members} == set(etcd.members)
+    assert not any(each.coming or each.leaving or each.lost or each.initial_cluster for each in state.etcd.members)
+    assert sorted(state.etcd.nodes) == sorted(wanted)
+    assert set(etcd.processes) == set(wanted)
+
+
+# -- without trouble ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [(1, 3), (1, 5), (3, 1), (5, 3), (3, 7), (7, 1), (1, 3, 5, 3, 1)])
+def test_members_come_and_go(installed: Installed, way: tuple[int, ...]) -> None:
+    world = installed(way[0])
+    for count in way[1:]:
+        members = names(*range(1, count + 1))
+        world.bring_to(hosts(members))
+        assert_is_well(world, members)
+
+
+def test_hosts_that_lose_the_role_stop_after_they_are_no_members_any_more(installed: Installed) -> None:
+    world = installed(3)
+    taken = world.bring_to(hosts(names(1), names(2, 3)))
+    assert taken[0] == "clients"
+    for name in names(2, 3):
+        assert taken.index(f"removed {name}") < taken.index(f"stopped {name}")
+    assert_is_well(world, names(1))
+
+
+def test_each_member_that_comes_has_its_vote_before_the_next_is_added(installed: Installed) -> None:
+    taken = installed(1).bring_to(hosts(names(1, 2, 3)))
+    steps = [each for each in taken if each.split()[0] in ("added", "promoted") and not each.endswith("later")]
+    assert steps == ["added cp2", "promoted cp2", "added cp3", "promoted cp3"]
+
+
+def test_a_run_with_nothing_to_do_takes_no_step(installed: Installed) -> None:
+    world = installed(3)
+    assert world.bring_to(hosts(names(1, 2, 3))) == []
+    assert not seen_on_hosts.is_due(world.run(hosts(names(1, 2, 3))))
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_whose_data_folder_is_gone_comes_back_under_a_new_id(installed: Installed) -> None:
+    world = installed(3)
+    before = set(world.etcd.members)
+    world.lose_data("cp2")
+    taken = world.bring_to(hosts(names(1, 2, 3)))
+    assert taken.index("removed cp2") < taken.index("added cp2")
+    assert_is_well(world, names(1, 2, 3))
+    assert len(before & set(world.etcd.members)) == 2
+
+
+def test_a_host_is_exchanged_by_listing_another_one_and_giving_the_lost_one_up(installed: Installed) -> None:
+    world = installed(3)
+    world.lose("cp2")
+    taken = world.bring_to(hosts(names(1, 3, 4)))
+    assert taken.index("removed cp2") < taken.index("added cp4")
+    assert not any(each.startswith("stopped") for each in taken), "nobody reaches it"
+    assert_is_well_without(world, "cp2", names(1, 3, 4))
+
+
+def assert_is_well_without(world: HostsOfEtcd, gone: str, wanted: Sequence[str]) -> None:
+    world.etcd.processes.pop(gone, None)
+    assert_is_well(world, wanted)
+
+
+def test_a_host_that_works_is_exchanged(installed: Installed) -> None:
+    world = installed(3)
+    taken = world.bring_to(hosts(names(1, 3, 4)))
+    assert taken.index("promoted cp4") < taken.index("removed cp2"), "with all three at any time"
+    assert_is_well(world, names(1, 3, 4))
+
+
+def test_a_member_that_works_is_replaced_only_where_that_is_asked_for(installed: Installed) -> None:
+    world = installed(3)
+    before = {each.name: each.id for each in world.etcd.members.values()}
+    world.bring_to(hosts(names(1, 2, 3)), replace=["cp1"])
+    assert_is_well(world, names(1, 2, 3))
+    after = {each.name: each.id for each in world.etcd.members.values()}
+    assert {name for name in after if after[name] != before[name]} == {"cp1"}
+
+
+def test_another_address_of_a_host_is_a_replacement(installed: Installed) -> None:
+    world = installed(3)
+    before = {each.name: each.id for each in world.etcd.members.values()}
+    world.bring_to(hosts(names(1, 2, 3), cp3="192.0.2.33"))
+    after = {each.name: each.id for each in world.etcd.members.values()}
+    assert {name for name in after if after[name] != before[name]} == {"cp3"}
+    assert {each.peer_url for each in world.etcd.members.values() if each.name == "cp3"} == {"https://192.0.2.33:2380"}
+
+
+def test_a_single_member_without_its_data_is_not_replaced(installed: Installed) -> None:
+    world = installed(1)
+    world.lose_data("cp1")
+    with pytest.raises(ProblemsError) as refused:
+        world.bring_to(hosts(names(1)), timeout=0.0)
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_LOST
+    assert "restore" in refused.value.problems[0].remedy
+
+
+def test_without_a_majority_nobody_is_added_and_nobody_is_removed(installed: Installed) -> None:
+    world = installed(3)
+    world.lose_data("cp1")
+    world.lose_data("cp2")
+    before = set(world.etcd.members)
+    with pytest.raises(ProblemsError) as refused:
+        world.bring_to(hosts(names(1, 2, 3)), timeout=0.0)
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_LOST
+    assert set(world.etcd.members) == before
+
+
+def test_a_member_that_does_not_answer_keeps_the_others_as_they_are(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.cut("cp3")
+    with pytest.raises(ProblemsError) as refused:
+        world.bring_to(hosts(names(1, 2, 3, 4, 5)))
+    (problem,) = refused.value.problems
+    assert problem.reason is Reason.ETCD_MAJORITY_AT_RISK
+    assert problem.where == "etcd member cp3"
+    assert world.taken == []
+
+
+def test_a_member_of_somebody_else_is_told(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.add_stranger("theirs")
+    with pytest.raises(ProblemsError) as refused:
+        world.bring_to(hosts(names(1, 2, 3)))
+    assert refused.value.problems[0].reason is Reason.ETCD_MEMBERS_DIFFER
+
+
+def test_a_host_speaks_for_its_own_member_only(installed: Installed) -> None:
+    world = installed(3)
+    run = world.run(hosts(names(1, 2, 3)))
+    world.ask(run)
+    world.etcd.cut("cp3")
+    world.ask(run)
+    # cp2 says that it is cp3.
+    answer: dict[str, Any] = dict(run.handover.observed("cp2").etcd)
+    answer["status"]["header"]["member_id"] = str(int(world._id("cp3"), 16))
+    run.handover.note("cp2", etcd=answer)
+    seen = seen_on_hosts.look(run).seen
+    assert seen.members is not None
+    assert {each.name for each in seen.members if each.healthy} == {"cp1"}
+
+
+# -- killed ------------------------------------------------------------------------------------------------------------
+
+
+def _grow(world: HostsOfEtcd) -> list[str]:
+    world.bring_to(hosts(names(1, 2, 3)))
+    return names(1, 2, 3)
+
+
+def _shrink(world: HostsOfEtcd) -> list[str]:
+    world.bring_to(hosts(names(1), names(2, 3)))
+    return names(1)
+
+
+def _exchange(world: HostsOfEtcd) -> list[str]:
+    world.bring_to(hosts(names(1, 3, 4)))
+    return names(1, 3, 4)
+
+
+def _replace(world: HostsOfEtcd) -> list[str]:
+    # What was asked for once is asked for again, unless it is done: its ID tells.
+    world.bring_to(hosts(names(1, 2, 3)), replace=["cp2"])
+    return names(1, 2, 3)
+
+
+@pytest.mark.parametrize(("count", "change"), [(1, _grow), (3, _shrink), (3, _exchange), (3, _replace)])
+def test_a_run_that_was_killed_at_any_moment_is_ended_by_the_next(
+    tmp_path: Path, count: int, change: Callable[[HostsOfEtcd], list[str]]
+) -> None:
+    killed = 0
+    for moment in range(0, 100, MOMENTS):
+        world = HostsOfEtcd(tmp_path / str(moment), names(*range(1, count + 1)))
+        world.until = moment
+        try:
+            change(world)
+        except Killed:
+            killed += 1
+        else:
+            break
+        world.until = -1
+        assert_is_well(world, change(world))
+    assert killed > 2
+
+
+# -- before the first change -------------------------------------------------------------------------------------------
+
+
+def problems(world: HostsOfEtcd, entries: list[dict[str, Any]], **more: Any) -> list[Any]:
+    run = world.run(entries, check=True)
+    world.ask(run)
+    return wanted_on_hosts.problems(run, **{"confirmed": 0, "replace_names": (), **more})
+
+
+def test_fewer_members_are_asked_for_by_their_number(installed: Installed) -> None:
+    world = installed(3)
+    (problem,) = problems(world, hosts(names(1)))
+    assert problem.reason is Reason.CONFIRMATION_REQUIRED
+    assert "etcd_confirm_members=1" in problem.remedy
+    assert problems(world, hosts(names(1)), confirmed=1) == []
+    assert problems(world, hosts(names(1, 2, 3, 4, 5))) == []
+
+
+def test_a_change_that_cannot_be_made_is_told_before(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.cut("cp2")
+    (problem,) = problems(world, hosts(names(1, 2, 3, 4, 5)))
+    assert problem.reason is Reason.ETCD_MAJORITY_AT_RISK
+    (unknown,) = problems(world, hosts(names(1, 2, 3)), replace_names=["cp9"])
+    assert unknown.reason is Reason.INVALID_ARGUMENT
+
+
+def test_a_member_that_is_to_stay_alone_and_has_lost_its_data_is_told_before(installed: Installed) -> None:
+    world = installed(3)
+    world.lose_data("cp1")
+    (problem,) = problems(world, hosts(names(1)), confirmed=1)
+    assert "which is to stay, has lost its data" in problem.what
+
+
+def test_another_name_of_a_host_is_refused(installed: Installed) -> None:
+    world = installed(3)
+    entries = [*hosts(names(1, 2)), {"name": "other", "address": "192.0.2.3", "roles": ["etcd", "controlPlane"]}]
+    (problem,) = problems(world, entries)
+    assert problem.remedy == "call it cp3 again"
+
+
+def test_a_check_tells_who_would_come_and_go(installed: Installed) -> None:
+    world = installed(3)
+    world.lose_data("cp3")
+    run = world.run(hosts(names(1, 3, 4)), check=True)
+    world.ask(run)
+    told = [f"{each.action} {each.ref.name}" for each in wanted_on_hosts.predicted(run, ["cp1"])]
+    assert told == ["created cp4", "changed cp1", "changed cp3", "deleted cp2"]
+
+
+# -- what is rendered meanwhile ----------------------------------------------------------------------------------------
+
+
+def test_a_host_has_no_member_to_start_until_one_is_added_for_it(installed: Installed) -> None:
+    world = installed(1)
+    run = world.run(hosts(names(1, 2, 3)))
+    unit = units.unit_name(run.instance, ETCD)
+    assert unit in [each["name"] for each in run.on_host("cp1").tree([ETCD.name])["units"]]
+    assert run.on_host("cp2").tree([ETCD.name])["units"] == []
+    members_on_hosts.added(run, "cp2", "abc", {world._id("cp1"): peer_url("cp1"), "abc": peer_url("cp2")})
+    (found,) = [each for each in run.on_host("cp2").tree([ETCD.name])["units"] if each["name"] == unit]
+    assert found["name"] == unit
+
+
+def test_an_api_server_uses_the_others_while_the_member_of_its_host_is_none(installed: Installed) -> None:
+    world = installed(3)
+    run = world.run(hosts(names(1, 2, 3)))
+    host = component_hosts.all_hosts(run.spec)[1]
+
+    def connects_to() -> list[str]:
+        where = units.layout(run.instance, host, KARMADA_APISERVER, "")
+        return [each.name for each in where.etcd_members if not each.leaving]
+
+    assert connects_to() == ["cp2"]
+    etcd = run.state.etcd
+    record = etcd.member("cp2")
+    assert record is not None
+    run.save(replace(run.state, etcd=etcd.with_member(replace(record, leaving=True))))
+    run.go_on_with(run.state)
+    assert connects_to() == ["cp1", "cp3"]
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def restarted(world: HostsOfEtcd, outdated: Sequence[str]) -> list[str]:
+    """Turns until none is left, as the role takes them."""
+    run, taken = world.run(hosts(names(1, 2, 3))), list[str]()
+    for _ in range(20):
+        world.ask(run)
+        turn = members_on_hosts.decide_restart(run, 60.0, outdated)
+        if not turn.step:
+            return taken
+        taken.append(f"{turn.step} {turn.member}")
+        if turn.step == "led":
+            world._led(run, turn, set())
+    raise AssertionError(taken)
+
+
+def test_the_leader_is_restarted_last_and_another_one_leads_before(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.choose_leader("cp1")
+    assert restarted(world, names(1, 2, 3)) == ["restarted cp2", "restarted cp3", "led cp1", "restarted cp1"]
+
+
+def test_no_member_is_restarted_while_another_one_is_not_healthy(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.cut("cp3")
+    with pytest.raises(ProblemsError) as refused:
+        restarted(world, names(1, 2))
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
+
+
+def test_one_that_does_not_answer_is_restarted_first(installed: Installed) -> None:
+    world = installed(3)
+    world.etcd.cut("cp3")
+    run = world.run(hosts(names(1, 2, 3)))
+    world.ask(run)
+    assert members_on_hosts.decide_restart(run, 60.0, names(1, 3)).plain == {
+        "step": "restarted",
+        "host": "cp3",
+        "member": "cp3",
+        "identity": "",
+        "wait": True,
+    }

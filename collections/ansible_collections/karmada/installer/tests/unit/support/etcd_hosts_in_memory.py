@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain hosts with members of etcd in memory, and runs that take one step after the other as the role does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.karmada.installer.plugins.plugin_utils.components.state import EtcdMemberState, EtcdState
+from ansible_collections.karmada.installer.plugins.plugin_utils.document.references import Connection
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import members_on_hosts, on_hosts, seen_on_hosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import plan_types as steps
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd.members_on_hosts import Turn
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.handover import Handover
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.on_hosts import OnHosts
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.state_on_hosts import Stored
+from ansible_collections.karmada.installer.tests.unit.support import observations
+from ansible_collections.karmada.installer.tests.unit.support.etcd_in_memory import EtcdInMemory, EtcdRefusalError
+from ansible_collections.karmada.installer.tests.unit.support.etcd_pods_in_memory import Killed
+from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts import EXTERNAL
+from ansible_collections.karmada.installer.tests.unit.support.samples import NOW, TOKEN, document, state
+
+Object = dict[str, Any]
+TIMEOUT = 60.0
+
+
+def names(*numbers: int) -> list[str]:
+    """Names of hosts."""
+    return [f"cp{number}" for number in numbers]
+
+
+def hosts(members: Sequence[str], others: Sequence[str] = (), **addresses: str) -> list[Object]:
+    """Entries of hosts; ``others`` have no member of etcd."""
+    return [
+        {
+            "name": name,
+            "address": addresses.get(name, f"192.0.2.{name.removeprefix('cp')}"),
+            "roles": ["etcd", "controlPlane"] if name in members else ["controlPlane"],
+        }
+        for name in [*members, *others]
+    ]
+
+
+def peer_url(name: str) -> str:
+    """Peer URL of the member on a host."""
+    return f"https://192.0.2.{name.removeprefix('cp')}:2380"
+
+
+class HostsOfEtcd:
+    """Hosts with members, and what they keep of the state. ``until`` changes happen, then the run is killed."""
+
+    def __init__(self, folder: Path, members: Sequence[str]) -> None:
+        self.folder, self.runs, self.until = folder, 0, -1
+        self.etcd = EtcdInMemory.of(members)
+        for identity, member in list(self.etcd.members.items()):
+            self.etcd.members[identity] = dataclasses.replace(member, peer_url=peer_url(member.name))
+        #: host → folder of data → ID of the member whose log it has
+        self.disks: dict[str, dict[str, str]] = {
+            name: {"/var/lib/karmada/prod/etcd/gen-1": process.data} for name, process in self.etcd.processes.items()
+        }
+        #: hosts that nobody reaches
+        self.gone: set[str] = set()
+        #: names of the members that clients connect to
+        self.clients = set(members)
+        self.taken: list[str] = []
+        records = tuple(EtcdMemberState(name, self._id(name)) for name in members)
+        etcd = EtcdState(TOKEN, bootstrapped=True, storage="directory", nodes=tuple(members), members=records)
+        spec = {"mode": "Binary", "hosts": hosts(members), "endpoint": EXTERNAL}
+        known = {each["name"]: each for each in hosts(members)}
+        self.stored = Stored(4).after(state(etcd=etcd, document=document(spec), hosts=known))
+
+    def _id(self, name: str) -> str:
+        return next(each.id for each in self.etcd.members.values() if each.name == name)
+
+    def moment(self) -> None:
+        """One change is about to happen. Raises Killed where the run ends before it."""
+        if self.until == 0:
+            raise Killed
+        self.until -= 1
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    def run(self, entries: Sequence[Object], *, check: bool = False) -> Run:
+        """Run that has looked at all hosts, those of the document and those that have left it."""
+        self.runs += 1
+        handover = Handover(self.folder / str(self.runs))
+        place = partial(OnHosts, handover=handover)
+        spec = {"mode": "Binary", "hosts": list(entries), "endpoint": EXTERNAL}
+        found = Run(
+            document(spec),
+            Connection(),
+            operation="apply",
+            holder="me@here",
+            check=check,
+            say=lambda _message: None,
+            place=place,
+        )
+        found.now = NOW
+        for entry in entries:
+            observations.note(handover, entry["name"], {"stored": self.stored.plain, "answered": 1.0})
+        found = Run(
+            document(spec),
+            Connection(),
+            operation="apply",
+            holder="me@here",
+            check=check,
+            say=lambda _message: None,
+            place=place,
+        )
+        found.now = NOW
+        for name in found.leaving:
+            observations.note(handover, name, {"refusal": "no route"} if name in self.gone else {"answered": 1.0})
+        if not check:
+            known = {**found.state.hosts, **{entry["name"]: entry for entry in entries}}
+            found.save(dataclasses.replace(found.state, hosts=known))
+        return found
+
+    def ask(self, run: Run) -> None:
+        """As the role asks all members on their hosts."""
+        self.etcd._time_passes()
+        for name in seen_on_hosts.hosts_of_members(run):
+            if name not in self.gone:
+                run.handover.note(name, etcd=self._answer(run, name))
+
+    def _answer(self, run: Run, name: str) -> Object:
+        etcd, process = self.etcd, self.etcd.processes.get(name)
+        data = on_hosts.question(run, name)["data"] in self.disks.get(name, {})
+        member = etcd.members.get(process.data) if process and not process.cut else None
+        if member is None:
+            return {"message": "it does not answer", "data": data}
+        leads = int(etcd.leader() or "0", 16)
+        status = {
+            "header": {"cluster_id": "1", "member_id": str(int(member.id, 16)), "revision": "1"},
+            "version": "3.6.14",
+            "leader": str(leads),
+            "isLearner": member.learner,
+            "errors": [],
+            "raftIndex": str(member.index),
+            "dbSize": "1",
+            "dbSizeInUse": "1",
+            "dbSizeQuota": "1",
+        }
+        listed = [
+            {"id": each.id, "name": each.name, "peer_urls": [each.peer_url], "client_urls": [], "learner": each.learner}
+            for each in etcd.members.values()
+        ]
+        known = {"known": {"cluster_id": "1", "members": listed}} if etcd.has_majority() else {}
+        return {"message": "", "status": status, "data": data, **known}
+
+    def bring_to(self, entries: Sequence[Object], replace: Collection[str] = (), timeout: float = TIMEOUT) -> list[str]:
+        """As a run does it; returns the steps that were taken. What it has stored outlives it, wherever it ends."""
+        run, self.taken = self.run(entries), []
+        wanted = {entry["name"] for entry in entries if "etcd" in entry["roles"]}
+        try:
+            for _ in range(300):
+                self.ask(run)
+                turn = members_on_hosts.decide(run, timeout, replace)
+                self._written(run)
+                if not turn.step:
+                    self.clients = wanted
+                    run.save(dataclasses.replace(run.state, document=run.deployment))
+                    run.hosts_left()
+                    return self.taken
+                self._take(run, turn, wanted)
+                self._written(run)
+        finally:
+            self._written(run)
+        raise AssertionError(f"it came to no end: {self.taken[-20:]}")
+
+    def _written(self, run: Run) -> None:
+        """What a run hands on reaches the hosts, unless it is killed before."""
+        if run.handover.stored is not None:
+            self.stored = Stored.of(run.handover.stored)
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _take(self, run: Run, turn: Turn, wanted: set[str]) -> None:
+        if turn.step != "look":
+            self.taken.append(f"{turn.step} {turn.member}".strip())
+            assert turn.host not in self.gone
+        try:
+            getattr(self, f"_{turn.step}")(run, turn, wanted)
+        except EtcdRefusalError:
+            self.taken[-1] += " later"
+
+    def _look(self, _run: Run, _turn: Turn, _wanted: set[str]) -> None:
+        """Nothing to take."""
+
+    def _clients(self, run: Run, _turn: Turn, wanted: set[str]) -> None:
+        self.moment()
+        records = {each.name: each for each in run.state.etcd.members}
+        self.clients = {name for name in wanted if name in records and not records[name].leaving}
+        assert self.clients, "clients are left with nobody"
+        members_on_hosts.clients_have_followed(run)
+
+    def _added(self, run: Run, turn: Turn, _wanted: set[str]) -> None:
+        self._require_votes_of(turn)
+        etcd, url = self.etcd, dict(seen_on_hosts.look(run).seen.peer_urls)[turn.member]
+        etcd._require_all_healthy()
+        assert not any(each.learner or each.peer_url == url for each in etcd.members.values())
+        self.moment()
+        identity = etcd._new_id()
+        etcd.members[identity] = steps.Member(identity, "", url, learner=True)
+        self.moment()
+        members_on_hosts.added(run, turn.member, identity, {each.id: each.peer_url for each in etcd.members.values()})
+
+    def _started(self, run: Run, turn: Turn, _wanted: set[str]) -> None:
+        self.moment()
+        folder, disk = on_hosts.question(run, turn.member)["data"], self.disks.setdefault(turn.member, {})
+        record = run.state.etcd.member(turn.member)
+        assert record is not None
+        given = dict(each.split("=", 1) for each in record.initial_cluster.split(","))
+        listed = {each.peer_url for each in self.etcd.members.values()}
+        if set(given.values()) == listed:
+            disk.setdefault(folder, record.id)
+        if folder in disk:
+            self.etcd.do(steps.Start(turn.member, disk[folder]))
+
+    def _promoted(self, run: Run, turn: Turn, _wanted: set[str]) -> None:
+        self._require_votes_of(turn)
+        self.moment()
+        self.etcd.do(steps.Promote(turn.member, turn.identity))
+        self.moment()
+        members_on_hosts.voted(run, turn.member)
+
+    def _removed(self, _run: Run, turn: Turn, _wanted: set[str]) -> None:
+        self._require_votes_of(turn)
+        healthy = turn.identity in {each.id for each in self.etcd.voters() if self.etcd.answers(each.id)}
+        assert not (healthy and turn.member in self.clients), f"clients still use {turn.member}"
+        self.moment()
+        self.etcd.do(steps.Remove(turn.member, turn.identity))
+        assert self.etcd.has_majority()
+
+    def _led(self, _run: Run, turn: Turn, _wanted: set[str]) -> None:
+        assert self.etcd.members[self.etcd.leader()].name == turn.host, "only the leader can hand over"
+        self.moment()
+        self.etcd.do(steps.MoveLeader(turn.host, "", turn.identity))
+
+    def _stopped(self, run: Run, turn: Turn, _wanted: set[str]) -> None:
+        self.moment()
+        self.etcd.processes.pop(turn.member, None)
+        self.moment()
+        members_on_hosts.forget(run, turn.member)
+
+    def _require_votes_of(self, turn: Turn) -> None:
+        assert turn.host != turn.member, "a member does not decide about itself"
+        assert self.etcd.answers(self._id(turn.host))
+        assert self.etcd.has_majority()
+
+    # -- what happens to them ----------------------------------------------------------------------------------------
+
+    def lose_data(self, name: str) -> None:
+        """The data folder of a member is gone, and its process with it."""
+        self.disks[name] = {}
+        self.etcd.processes[name].data = ""
+
+    def lose(self, name: str) -> None:
+        """A host is gone, with all that is on it."""
+        self.gone.add(name)
+        self.lose_data(name)
