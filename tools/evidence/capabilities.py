@@ -73,6 +73,8 @@ CAPABILITIES = (
                  "hosts_variants", "hosts_plain"),
             _can("IPv6 alone", "hosts_variants"),
             _can("Hosts come and go, and lose roles; every port can be chosen", "hosts_change"),
+            _can("Members of etcd come, go, are replaced and restarted on plain hosts while the control plane serves",
+                 "hosts_etcd_members"),
             _can("etcd on plain hosts below a control plane in pods", "hosts_etcd_below_pods"),
             _can("Loss of power, reboots, full disks and lost connections lose no acknowledged write",
                  "hosts_faults", "hosts_etcd_below_pods"),

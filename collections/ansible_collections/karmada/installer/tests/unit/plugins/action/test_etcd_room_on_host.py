@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.tests.unit.support.runs_on_hosts impo
 MIB = 1024 * 1024
 MEMBERS = {"cp1": "1", "etcd1": "2", "etcd2": "3"}
 FULL = "memberID:1 alarm:NOSPACE "
+SEEN = {"state": "seen", "changing": False, "replace": []}
 
 
 def status(member: str, *, used: int = 100, errors: tuple[str, ...] = (), leader: str = "1") -> dict[str, Any]:
@@ -126,8 +127,8 @@ def test_a_host_that_refuses_is_told_and_nothing_more_is_asked(runs: Runs) -> No
 def test_what_a_member_answers_is_handed_on(runs: Runs) -> None:
     asking = Asking(etcd_member.ActionModule, runs)
     asking.answer = {"changed": False, "answer": status("1", used=5), "ansible_facts": {"x": "y"}}
-    assert asking.action.perform({"state": "seen"}) == {"changed": False, "asked": True}
+    assert asking.action.perform(SEEN) == {"changed": False, "asked": True}
     assert runs.handover.observed("cp1").etcd == status("1", used=5)
     asking.answer = {"changed": False, "answer": {"status": "<script>"}}
-    assert asking.action.perform({"state": "seen"}) == {"changed": False, "asked": False}
+    assert asking.action.perform(SEEN) == {"changed": False, "asked": False}
     assert "form" in runs.handover.observed("cp1").etcd["message"]

@@ -79,8 +79,8 @@ class Journalled:
         self.state = SimpleNamespace(etcd=SimpleNamespace(bootstrapped=False))
         self.store = SimpleNamespace(later=later, release_lock=lambda: self.done.append("release"))
 
-    def begin(self) -> bool:
-        return self.store.later
+    def begin(self, *, asked: bool) -> bool:
+        return self.store.later or asked
 
     def finish(self) -> bool:
         self.done.append("finish")
@@ -112,7 +112,7 @@ def test_in_pods_a_journal_is_closed_and_its_lock_let_go_of(
 ) -> None:
     run: Any = Journalled(check=check)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
-    assert step.perform(run, {"state": state, "event": None}) == {"changed": False, "due": due}
+    assert step.perform(run, {"state": state, "event": None, "asked": False}) == {"changed": False, "due": due}
     assert run.done == done
 
 
@@ -121,13 +121,14 @@ def test_on_hosts_it_is_opened_and_events_are_noted_and_a_check_notes_nothing(
     check: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal.former_connections, "ended", lambda run: run.done.append("restarted"))
+    monkeypatch.setattr(journal.members_on_hosts, "note", lambda run: run.done.append("members"))
     run: Any = Journalled(check=check, later=True)
     step = journal.OfControlPlane.__new__(journal.OfControlPlane)
     assert step.perform(run, {"state": "chosen"}) == {"changed": False, "due": False}
-    assert step.perform(run, {"state": "opened"}) == {"changed": False, "due": True}
+    assert step.perform(run, {"state": "opened", "asked": False}) == {"changed": False, "due": True}
     for event in journal.EVENTS:
         assert step.perform(run, {"state": "noted", "event": event}) == {"changed": False, "due": False}
-    assert run.done == ["save", *([] if check else journal.EVENTS)]
+    assert run.done == ["save", *([] if check else ["etcd_bootstrapped", "members", "hosts_left", "restarted"])]
 
 
 def written_everywhere(runs: Runs) -> None:

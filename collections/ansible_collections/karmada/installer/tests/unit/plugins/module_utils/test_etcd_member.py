@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.karmada.installer.plugins.module_utils import etcd_member
+from ansible_collections.karmada.installer.plugins.module_utils import etcd_member, etcd_requests
 from ansible_collections.karmada.installer.plugins.module_utils.etcd_member import MemberError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import HostError, System
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import on_hosts
@@ -104,11 +104,71 @@ def test_another_form_of_answer_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_data_is_there_with_its_log(tmp_path: Path) -> None:
     system = System(tmp_path)
-    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd")
+    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd/gen-1")
     (tmp_path / "var/lib/karmada/prod/etcd/gen-1/member/snap").mkdir(parents=True)
-    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd")
+    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd/gen-1")
     (tmp_path / "var/lib/karmada/prod/etcd/gen-1/member/wal").mkdir()
-    assert etcd_member.has_data(system, "/var/lib/karmada/prod/etcd")
+    assert etcd_member.has_data(system, "/var/lib/karmada/prod/etcd/gen-1")
+    assert not etcd_member.has_data(system, "/var/lib/karmada/prod/etcd/gen-1-abc"), "that of another member is none"
+
+
+class Answering:
+    """etcd that answers requests by their path, and remembers them; a number is the gRPC code of a refusal."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers, self.asked = answers, list[tuple[str, Any]]()
+
+    def __call__(self, path: str, body: Any, _seconds: float) -> dict[str, Any]:
+        name = path.rpartition("/")[2]
+        self.asked.append((name, dict(body)))
+        found = self.answers[name]
+        if isinstance(found, int):
+            raise etcd_member.MemberError("it answers: no", found)
+        return dict(found)
+
+
+LISTED = {
+    "header": {"cluster_id": "16"},
+    "members": [{"ID": "10", "name": "etcd1", "peerURLs": ["https://192.0.2.1:2380"], "clientURLs": []}],
+}
+
+
+def test_a_member_is_added_and_told_by_its_id_with_all_others() -> None:
+    etcd = Answering(add={**LISTED, "member": {"ID": "11", "peerURLs": ["https://192.0.2.2:2380"], "isLearner": True}})
+    found = etcd_member.change(etcd, "added", peer_url="https://192.0.2.2:2380")
+    assert etcd.asked == [("add", {"peerURLs": ["https://192.0.2.2:2380"], "isLearner": True})]
+    assert (found["changed"], found["added"]) == (True, "b")
+    assert [each["id"] for each in found["known"]["members"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "body"),
+    [
+        ("promoted", "promote", {"ID": "10"}),
+        ("removed", "remove", {"ID": "10"}),
+        ("led", "transfer-leadership", {"targetID": "10"}),
+    ],
+)
+def test_a_change_is_one_request_about_one_member(state: str, path: str, body: dict[str, str]) -> None:
+    etcd = Answering(**{path: LISTED})
+    assert etcd_member.change(etcd, state, identity="a")["changed"] is True
+    assert etcd.asked == [(path, body)]
+
+
+@pytest.mark.parametrize("code", [*sorted(etcd_requests.LATER), 0])
+def test_what_etcd_cannot_do_yet_is_said_and_is_no_change(code: int) -> None:
+    etcd = Answering(promote=code)
+    assert etcd_member.change(etcd, "promoted", identity="a") == {"changed": False, "later": "it answers: no"}
+
+
+def test_a_refusal_that_will_not_pass_is_an_error() -> None:
+    with pytest.raises(etcd_member.MemberError, match="no"):
+        etcd_member.change(Answering(promote=etcd_requests.NOT_FOUND), "promoted", identity="a")
+
+
+def test_one_that_is_no_member_any_more_counts_as_removed() -> None:
+    found = etcd_member.change(Answering(remove=etcd_requests.NOT_FOUND), "removed", identity="a")
+    assert found == {"changed": False}
 
 
 def test_a_certificate_that_is_gone_is_told(tmp_path: Path) -> None:

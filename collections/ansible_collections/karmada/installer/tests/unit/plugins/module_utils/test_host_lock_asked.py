@@ -16,6 +16,7 @@ from ansible_collections.karmada.installer.plugins.action import host_programs, 
 from ansible_collections.karmada.installer.plugins.module_utils import host_lock, host_state
 from ansible_collections.karmada.installer.plugins.module_utils.host_lock import LockedError
 from ansible_collections.karmada.installer.plugins.module_utils.host_system import System
+from ansible_collections.karmada.installer.plugins.modules import _etcd_change as etcd_change
 from ansible_collections.karmada.installer.plugins.modules import _host_program_files as host_program_files
 from ansible_collections.karmada.installer.plugins.modules import _host_state as host_state_module
 from ansible_collections.karmada.installer.plugins.modules import _host_tree as host_tree
@@ -79,10 +80,16 @@ def state_step(state: str) -> Callable[[Host, str, bool], Object]:
     )
 
 
+def etcd_step(state: str) -> Callable[[Host, str, bool], Object]:
+    wanted = {"state": state, "url": "https://192.0.2.1:2379", "folder": "/etc/none", "identity": "a", "peer_url": ""}
+    return lambda host, holder, check: on(etcd_change, host, holder, check, **wanted)
+
+
 STEPS = {
     **{f"tree {state}": tree_step(state) for state in ("present", "stopped", "absent", "held")},
     **{f"programs {state}": program_step(state) for state in ("present", "absent")},
     **{f"state {state}": state_step(state) for state in ("kept", "written", "absent")},
+    **{f"etcd {state}": etcd_step(state) for state in ("added", "promoted", "removed", "led")},
 }
 
 
@@ -92,8 +99,10 @@ def files_of(host: Host) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def _owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only root may give files to root."""
+    """Only root may give files to root, and there is no etcd here."""
     monkeypatch.setattr("os.chown", lambda *_arguments: None)
+    monkeypatch.setattr(etcd_change.etcd_member, "poster", lambda *_arguments: None)
+    monkeypatch.setattr(etcd_change.etcd_member, "change", lambda *_arguments, **_more: {"changed": True})
 
 
 @pytest.mark.parametrize("name", STEPS)

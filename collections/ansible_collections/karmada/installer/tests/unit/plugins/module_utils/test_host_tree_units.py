@@ -171,6 +171,29 @@ def test_stopping_ends_what_runs_keeps_it_from_the_next_boot_and_leaves_all_else
     assert host_tree.stop(host, wanted) == []
 
 
+CLIENT = "karmada-prod-apiserver.service"
+
+
+def test_units_that_need_the_one_that_restarts_stop_before_it_and_start_after_it(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    host.loaded[CLIENT] = f'[Service]\nEnvironment="{host_system.HASH_VARIABLE}=zzz"\n'
+    host.unit_file(CLIENT).write_text(host.loaded[CLIENT])
+    host.running[CLIENT] = "zzz"
+    changed = tree("bbb", config="b")
+    changed["units"][0]["clients"] = [CLIENT]
+    assert said(host_tree.converge(host, changed))[-2:] == [f"restart {UNIT}", f"restart {CLIENT}"]
+    # Of jobs that are asked for in this order systemd stops the first one first.
+    assert host.commands[-1] == f"systemctl restart --no-block -- {CLIENT} {UNIT}"
+    assert host_tree.converge(host, changed) == []
+
+
+def test_units_that_do_not_run_are_not_started_with_the_one_that_they_need(host: Host) -> None:
+    host_tree.converge(host, tree(config="a"))
+    changed = tree("bbb", config="b")
+    changed["units"][0]["clients"] = [CLIENT]
+    assert said(host_tree.converge(host, changed))[-1] == f"restart {UNIT}"
+
+
 # -- what comes without a restart ------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.karmada.installer.plugins.action import etcd_change
 from ansible_collections.karmada.installer.plugins.plugin_utils.components import hosts as component_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.table import ETCD, KARMADA_APISERVER
 from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
@@ -20,6 +22,8 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import (
 )
 from ansible_collections.karmada.installer.plugins.plugin_utils.problems import ProblemsError, Reason
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
+from ansible_collections.karmada.installer.plugins.plugin_utils.run.run import Run
+from ansible_collections.karmada.installer.tests.unit.support.agent_hosts import Asked
 from ansible_collections.karmada.installer.tests.unit.support.etcd_hosts_in_memory import (
     HostsOfEtcd,
     hosts,
@@ -323,6 +327,66 @@ def test_an_api_server_uses_the_others_while_the_member_of_its_host_is_none(inst
     run.save(replace(run.state, etcd=etcd.with_member(replace(record, leaving=True))))
     run.go_on_with(run.state)
     assert connects_to() == ["cp1", "cp3"]
+
+
+def test_an_api_server_stops_with_its_member_only_where_it_uses_no_other(installed: Installed) -> None:
+    world = installed(1)
+
+    def clients(host: str) -> list[str]:
+        run = world.run(hosts(names(1), names(2)))
+        return [name for unit in run.on_host(host).tree([ETCD.name])["units"] for name in unit.get("clients", ())]
+
+    assert clients("cp1") == ["karmada-prod-apiserver.service"]
+    assert clients("cp2") == []
+
+
+# -- one host takes a step ---------------------------------------------------------------------------------------------
+
+
+def step_on(run: Run, host: str, answer: dict[str, Any], **arguments: Any) -> tuple[Asked, Any]:
+    """What a host is asked for a step, and what it answers."""
+    asked = Asked(etcd_change.ActionModule, run, host, answer)
+    return asked, asked.perform(**{"identity": "", **arguments})
+
+
+def test_a_member_that_was_added_is_on_record_with_what_it_starts_with(installed: Installed) -> None:
+    world = installed(1)
+    run, first = world.run(hosts(names(1, 2, 3))), world._id("cp1")
+    listed = [
+        {"id": first, "name": "cp1", "peer_urls": [peer_url("cp1")], "client_urls": [], "learner": False},
+        {"id": "abc", "name": "", "peer_urls": [peer_url("cp2")], "client_urls": [], "learner": True},
+    ]
+    answer = {"changed": True, "added": "abc", "known": {"cluster_id": "1", "members": listed}}
+    asked, _ = step_on(run, "cp1", answer, state="added", member="cp2")
+    (request,) = asked.asked
+    assert (request["module"], request["state"], request["peer_url"]) == ("_etcd_change", "added", peer_url("cp2"))
+    assert request["url"] == "https://192.0.2.1:2379", "of the member that is asked"
+    record = run.state.etcd.member("cp2")
+    assert record is not None
+    assert (record.id, record.initial_cluster) == ("abc", f"cp1={peer_url('cp1')},cp2={peer_url('cp2')}")
+    step_on(run, "cp1", {"changed": True, "known": answer["known"]}, state="promoted", member="cp2")
+    record = run.state.etcd.member("cp2")
+    assert record is not None
+    assert record.initial_cluster == ""
+
+
+def test_what_etcd_cannot_do_yet_is_no_change_and_not_on_record(installed: Installed) -> None:
+    world = installed(3)
+    run = world.run(hosts(names(1, 2, 3)))
+    before = run.state
+    _, result = step_on(run, "cp1", {"changed": False, "later": "not yet"}, state="promoted", member="cp2")
+    assert result == {"changed": False, "later": "not yet"}
+    assert run.state == before
+
+
+def test_the_unit_of_a_member_that_was_removed_stops_and_it_is_forgotten(installed: Installed) -> None:
+    world = installed(3)
+    run = world.run(hosts(names(1, 2, 3)))
+    asked, _ = step_on(run, "cp3", {"changed": True}, state="stopped", member="cp3")
+    (request,) = asked.asked
+    assert (request["module"], request["state"]) == ("_host_tree", "stopped")
+    assert [each["name"] for each in json.loads(request["tree"])["units"]] == ["karmada-prod-etcd.service"]
+    assert [each.name for each in run.state.etcd.members] == names(1, 2)
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------------

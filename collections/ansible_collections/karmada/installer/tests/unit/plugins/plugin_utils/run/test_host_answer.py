@@ -127,6 +127,25 @@ ANSWERS: dict[str, tuple[Object, Object]] = {
         {"targets": [TARGET]},
         {"changed": False, "unreached": {"m1": {"fault": "refused", "detail": ""}}},
     ),
+    "_etcd_change": (
+        {"state": "added"},
+        {
+            "changed": True,
+            "added": "8",
+            "known": {
+                "cluster_id": "1f",
+                "members": [
+                    {
+                        "id": "8",
+                        "name": "",
+                        "learner": True,
+                        "client_urls": [],
+                        "peer_urls": ["https://192.0.2.2:2380"],
+                    }
+                ],
+            },
+        },
+    ),
     "_etcd_member": (
         {"state": "seen"},
         {
