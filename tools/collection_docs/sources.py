@@ -92,17 +92,21 @@ def _plays(file: Path) -> Iterator[Use]:
             yield from _tasks(play.get(section) or (), file.parent, selectable=True)
 
 
-def _tasks(tasks: Iterable[Task], folder: Path, *, selectable: bool) -> Iterator[Use]:
+def _tasks(
+    tasks: Iterable[Task], folder: Path, *, selectable: bool, within: frozenset[Path] = frozenset()
+) -> Iterator[Use]:
+    """Tasks with those that they include; ``within`` are the files that include them, as one may include itself."""
     for task in tasks:
         yield Use(task, selectable)
         for section in _SECTIONS:
-            yield from _tasks(task.get(section) or (), folder, selectable=selectable)
+            yield from _tasks(task.get(section) or (), folder, selectable=selectable, within=within)
         for key in _FILE:
             if key in task:
                 named = task[key]["file"] if isinstance(task[key], Mapping) else task[key]
                 # A folder that a variable names: every one that there is.
-                for path in sorted(folder.glob(re.sub(r"{{.*?}}", "*", named))):
-                    yield from _tasks(load(path) or (), folder, selectable=selectable)
+                for path in sorted({*folder.glob(re.sub(r"{{.*?}}", "*", named))} - within):
+                    inside = within | {path}
+                    yield from _tasks(load(path) or (), folder, selectable=selectable, within=inside)
         for key in _ROLE:
             if key in task:
                 inner = COLLECTION / "roles" / _role(task[key]) / "tasks"
