@@ -9,6 +9,7 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.components.types
     members_with_agent_hosts,
     pushed_members,
 )
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import ways_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import member_checks, reach_from_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.action import KarmadaAction
@@ -29,6 +30,8 @@ class ActionModule(KarmadaAction):
         found = [*reach_from_hosts.targets(run, registered), *reach_from_hosts.endpoint_name(run)]
         hosts = dict.fromkeys(reach_from_hosts.looking(run), found) if found else {}
         hosts |= reach_from_hosts.for_agents(run, registered)
+        for host, peers in ways_on_hosts.targets(run).items():
+            hosts[host] = [*hosts.get(host, ()), *peers]
         for host, targets in hosts.items():
             run.handover.note(host, targets=tuple(targets))
         return {"changed": False, "hosts": {host: [each.name for each in targets] for host, targets in hosts.items()}}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from ..components import hosts as component_hosts
 from ..components.hosts import ETCD_ROLE
+from ..components.spec import HostEntry
 from ..kube.apply import Change
 from ..kube.objects import Ref
 from ..problems import Problem, Reason
@@ -54,18 +55,18 @@ def problems(run: Run, *, confirmed: int, replace_names: Collection[str]) -> lis
 
 def _renamed(run: Run) -> list[Problem]:
     """Members whose hosts have another name in the document: etcd knows a member by its name."""
-    recorded = {name: entry.get("address") for name, entry in run.state.hosts.items()}
+    recorded = {name: HostEntry(entry).address for name, entry in run.state.hosts.items()}
     now = {host.address: host.name for host in component_hosts.hosts_of(run.spec, ETCD_ROLE)}
     return [
         Problem(
             f"the member of etcd on {recorded[name]} is called {name}, and the document calls its host "
-            f"{now[str(recorded[name])]}",
+            f"{now[recorded[name]]}",
             HOSTS_FIELD,
             f"call it {name} again",
             reason=Reason.IMMUTABLE_SETTING,
         )
         for name in known(run)
-        if name not in run.hosts and recorded.get(name) in now and now[str(recorded[name])] not in known(run)
+        if name not in run.hosts and recorded.get(name) in now and now[recorded[name]] not in known(run)
     ]
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from ..components import releases
 from ..document import mode_fields
 from ..etcd import external as external_etcd
-from ..etcd import members_wanted, wanted_on_hosts
+from ..etcd import members_wanted, wanted_on_hosts, ways_on_hosts
 from ..kube.errors import collected
 from ..members.plan import Clusters
 from ..pki.certificates import unusable_authorities
@@ -234,6 +234,7 @@ def _external_etcd(run: Run) -> Iterable[Problem]:
 
 
 def _etcd_members(run: Run, asked: EtcdMembersAsked) -> Iterable[Problem]:
+    yield from ways_on_hosts.problems(run)
     if run.stored_state and not fixed_settings.store_moved(run):
         for there in (members_wanted, wanted_on_hosts):
             yield from there.problems(run, confirmed=asked.confirmed, replace_names=asked.replace)

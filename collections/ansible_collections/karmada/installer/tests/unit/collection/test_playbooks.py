@@ -27,18 +27,30 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.run import selec
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        name = self._task.action.rpartition(".")[2]
-        with open(os.environ["STEPS"], "a") as steps:
+        name, args = self._task.action.rpartition(".")[2], self._task.args
+        with open(os.environ["STEPS"], "a+") as steps:
+            steps.seek(0)
+            before = [json.loads(line) for line in steps]
             selected = selection.of_variables(task_vars)
-            steps.write(json.dumps({"step": name, "selected": selected, **self._task.args}) + "\\n")
+            host = self._task.delegate_to or task_vars["inventory_hostname"]
+            where = {"host": host} if name in ("etcd_change", "host_components") else {}
+            steps.write(json.dumps({"step": name, "selected": selected, **where, **args}) + "\\n")
         results = json.loads(os.environ["RESULTS"])
-        return results.get(f"{name} {self._task.args.get('stage')}") or results.get(name) or {"changed": False}
+        part = args.get("stage") or args.get("state")
+        found = results.get(f"{name} {part}") or results.get(name) or {"changed": False}
+        if isinstance(found, list):
+            # One answer after the other, to those who ask for the same.
+            times = sum(each["step"] == name and part in (each.get("stage"), each.get("state")) for each in before)
+            found = found[min(times, len(found) - 1)]
+        return found
 """
 BROKEN = [{"name": "m1", "problem": "it does not answer", "next": "mend it"}]
 LATE = [{"name": "m2", "problem": "it is not ready", "next": "wait"}]
 STAYS = [{"name": "m3", "problem": "it has not left", "next": "give it up"}]
 #: Arguments of the report, but the members that are broken.
 REPORT = {"step": "report", "selected": [], "form": "json"}
+#: Answer of who decides steps with members of etcd on hosts, if there is nothing to do.
+NO_STEP = {"changed": False, "step": "", "host": "", "member": "", "identity": "", "wait": True}
 RESULTS: dict[str, Any] = {
     "preflight": {"changed": False, "installed": True, "broken_members": BROKEN},
     "member_join": {"changed": True, "broken_members": BROKEN, "has_agents_on_hosts": False},
@@ -49,6 +61,7 @@ RESULTS: dict[str, Any] = {
     "hosts_leaving": {"changed": False, "hosts": []},
     "scheduler_estimators": {"changed": False, "due": False},
     "journal": {"changed": False, "due": False},
+    "etcd_members": NO_STEP,
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.karmada.installer.tests.unit.collection.test_playbooks import RESULTS, given, run
+from ansible_collections.karmada.installer.tests.unit.collection.test_playbooks import NO_STEP, RESULTS, given, run
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 PLAYS = [
@@ -32,26 +32,89 @@ def test_every_play_names_its_strategy(play: dict[str, Any]) -> None:
     assert play.get("strategy") == "linear"
 
 
-@pytest.mark.parametrize("configured", ["strategy = free", "strategy = host_pinned", "forks = 1"])
-def test_hosts_restart_one_after_the_other_and_what_is_done_once_is_done_once(configured: str, tmp_path: Path) -> None:
+NAMES = ("cp1", "cp2", "cp3")
+CONFIGURED = ["strategy = free", "strategy = host_pinned", "forks = 1"]
+
+
+def installed(tmp_path: Path, configured: str, **found: Any) -> tuple[str, list[dict[str, Any]]]:
+    """Output of an install on three hosts with this setting of Ansible, and what its steps were given."""
     (tmp_path / "empty.cfg").write_text(f"[defaults]\n{configured}\n")
-    names = ("cp1", "cp2", "cp3")
-    (tmp_path / "more.yml").write_text(yaml.safe_dump({"karmada_hosts": {"hosts": dict.fromkeys(names)}}))
-    hosts = {name: {"ansible_connection": "local", "karmada_host": {"name": name}} for name in names}
-    found = {
+    (tmp_path / "more.yml").write_text(yaml.safe_dump({"karmada_hosts": {"hosts": dict.fromkeys(NAMES)}}))
+    hosts = {name: {"ansible_connection": "local", "karmada_host": {"name": name}} for name in NAMES}
+    answers = {
         "journal": {"changed": False, "due": True},
-        "host_components": {"changed": True, "outdated": ["karmada-prod-etcd.service"]},
         "host_observe": {"changed": False, "reached": True},
+        **found,
     }
-    done, steps = run("install", tmp_path, RESULTS | found, "-i", "more.yml", mode="Binary", hosts=hosts)
-    restarts = [
-        "restart" if each["step"] == "host_components" else "keep"
+    done, steps = run("install", tmp_path, RESULTS | answers, "-i", "more.yml", mode="Binary", hosts=hosts)
+    return done.stdout + done.stderr, steps
+
+
+def turns(steps: list[dict[str, Any]]) -> list[str]:
+    """Restarts and changes of members of etcd, each with its host, and that locks are kept."""
+    return [
+        "keep" if each.get("state") == "kept" else f"{each.get('state', 'restart')} {each['host']}"
         for each in steps
-        if each.get("wait_for") == "started" or each.get("state") == "kept"
+        if each.get("wait_for") == "started" or each.get("state") == "kept" or each["step"] == "etcd_change"
     ]
-    assert restarts == ["keep", "keep", "keep", "restart"] * 3, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("configured", CONFIGURED)
+def test_hosts_restart_one_after_the_other_and_what_is_done_once_is_done_once(configured: str, tmp_path: Path) -> None:
+    outdated = {"changed": True, "outdated": ["karmada-prod-webhook.service"]}
+    output, steps = installed(tmp_path, configured, host_components=outdated)
+    looks, one = ["keep"] * 3, lambda name: [*["keep"] * 3, f"restart {name}"]
+    assert turns(steps) == [*looks, *one("cp1"), *one("cp2"), *one("cp3")], output
     assert [len(given(steps, name)) for name in ("preflight", "differences", "report")] == [1, 0, 1]
     # Nobody is ahead: all of them were looked at before the check, and have the journal before anything starts.
     order = [f"{each['step']} {each['state']}" if each["step"] == "journal" else each["step"] for each in steps]
-    assert order[: order.index("preflight")].count("host_observe") == len(names)
-    assert order[order.index("programs") : order.index("host_programs")].count("journal written") == len(names)
+    assert order[: order.index("preflight")].count("host_observe") == len(NAMES)
+    assert order[order.index("programs") : order.index("host_programs")].count("journal written") == len(NAMES)
+
+
+@pytest.mark.parametrize("configured", CONFIGURED)
+def test_members_of_etcd_restart_in_the_order_that_is_decided(configured: str, tmp_path: Path) -> None:
+    def turn(step: str, host: str) -> dict[str, Any]:
+        return {**NO_STEP, "step": step, "host": host, "member": host}
+
+    decided = [
+        turn("restarted", "cp2"),
+        turn("restarted", "cp3"),
+        turn("led", "cp1"),
+        turn("restarted", "cp1"),
+        NO_STEP,
+    ]
+    outdated = {"changed": True, "outdated": ["karmada-prod-etcd.service"]}
+    output, steps = installed(tmp_path, configured, host_components=outdated, **{"etcd_members next_restart": decided})
+    found = [each for each in turns(steps) if each != "keep"]
+    assert found[:4] == ["restart cp2", "restart cp3", "led cp1", "restart cp1"], output
+    (asked, *_) = [each for each in given(steps, "etcd_members") if each["state"] == "next_restart"]
+    assert asked["outdated"] == [*NAMES]
+
+
+@pytest.mark.parametrize("configured", CONFIGURED)
+def test_each_step_with_members_of_etcd_is_taken_by_one_host_and_then_all_are_asked(
+    configured: str, tmp_path: Path
+) -> None:
+    def turn(step: str, host: str) -> dict[str, Any]:
+        return {**NO_STEP, "step": step, "host": host, "member": "cp3", "identity": "abc"}
+
+    decided = [
+        turn("added", "cp1"),
+        turn("started", "cp3"),
+        turn("look", ""),
+        turn("promoted", "cp2"),
+        turn("clients", ""),
+    ]
+    output, steps = installed(tmp_path, configured, **{"etcd_members next": [*decided, NO_STEP]})
+    taken = [each for each in turns(steps) if each != "keep"]
+    assert taken == ["added cp1", "promoted cp2", "restart cp1", "restart cp2", "restart cp3"], output
+    (started,) = [
+        each
+        for each in given(steps, "host_components")
+        if each.get("components") == ["etcd"] and each["host"] == "cp3" and "restart" not in each
+    ]
+    assert started["wait_for"] == "none"
+    asked = [each["step"] for each in steps if each["step"] in ("etcd_member", "etcd_members")]
+    assert asked.count("etcd_members") == len(decided) + 2, "with the note that clients have followed"
+    assert "etcd_members" not in asked[asked.index("etcd_members") + 1 :][: len(NAMES)], "all are asked before"
