@@ -46,9 +46,9 @@ def test_nobody_tries_anything_where_no_member_comes(installed: Installed) -> No
 
 
 def test_a_refused_connection_is_a_way_and_silence_is_none(installed: Installed) -> None:
-    run = installed(3).run(hosts(names(1, 2, 3, 4, 5)))
-    every = {"cp4": kinds.REFUSED, "cp5": kinds.REFUSED}
-    assert tried(run, cp1=every, cp2=every, cp3=every) == []
+    world, every = installed(3), {"cp4": kinds.REFUSED, "cp5": kinds.REFUSED}
+    assert tried(world.run(hosts(names(1, 2, 3, 4, 5))), cp1=every, cp2=every, cp3=every) == []
+    run = world.run(hosts(names(1, 2, 3, 4, 5)))
     (problem,) = tried(run, cp1={"cp4": kinds.SILENT}, cp2={"cp4": kinds.SILENT}, cp3=every)
     assert problem.startswith("host cp4 (192.0.2.4)")
     assert "cp1, cp2 do not reach https://192.0.2.4:2380: connection timed out" in problem

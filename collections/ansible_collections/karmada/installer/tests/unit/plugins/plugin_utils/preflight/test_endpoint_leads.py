@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.karmada.installer.plugins.action.reach_targets import ActionModule as Targets
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
 from ansible_collections.karmada.installer.plugins.plugin_utils.components.types import KeyPair
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import ways_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import kubeconfig as pki_kubeconfig
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
@@ -200,6 +201,7 @@ def test_a_name_that_leads_past_the_api_servers_is_told(monkeypatch: pytest.Monk
 
 def targets(run: Run, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters())
+    monkeypatch.setattr(ways_on_hosts, "targets", lambda _run: {})
     action: Any = Targets.__new__(Targets)
     found: dict[str, list[str]] = action.perform(run, {})["hosts"]
     return found

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.karmada.installer.plugins.action.reach_from_host import ActionModule as FromHost
 from ansible_collections.karmada.installer.plugins.action.reach_targets import ActionModule as Targets
 from ansible_collections.karmada.installer.plugins.module_utils import host_reach as kinds
+from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import ways_on_hosts
 from ansible_collections.karmada.installer.plugins.plugin_utils.members.plan import Clusters
 from ansible_collections.karmada.installer.plugins.plugin_utils.pki import x509
 from ansible_collections.karmada.installer.plugins.plugin_utils.preflight import (
@@ -64,6 +65,8 @@ class Site:
         self.secrets = {each["name"]: kubeconfig() for each in entries} | secrets
         monkeypatch.setattr(Run, "secret", lambda _run, name, _where: self.secrets[name])
         monkeypatch.setattr(member_checks, "registered_clusters", lambda _run: Clusters(self.registered))
+        # Tests of their own see to what members of etcd have to reach.
+        monkeypatch.setattr(ways_on_hosts, "targets", lambda _run: {})
 
     def targets(self, *selected: str) -> dict[str, list[str]]:
         action: Any = Targets.__new__(Targets)
