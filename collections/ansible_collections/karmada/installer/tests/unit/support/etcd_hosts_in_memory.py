@@ -88,35 +88,28 @@ class HostsOfEtcd:
         """Run that has looked at all hosts, those of the document and those that have left it."""
         self.runs += 1
         handover = Handover(self.folder / str(self.runs))
-        place = partial(OnHosts, handover=handover)
-        spec = {"mode": "Binary", "hosts": list(entries), "endpoint": EXTERNAL}
-        found = Run(
-            document(spec),
-            Connection(),
-            operation="apply",
-            holder="me@here",
-            check=check,
-            say=lambda _message: None,
-            place=place,
-        )
-        found.now = NOW
         for entry in entries:
             observations.note(handover, entry["name"], {"stored": self.stored.plain, "answered": 1.0})
-        found = Run(
-            document(spec),
-            Connection(),
-            operation="apply",
-            holder="me@here",
-            check=check,
-            say=lambda _message: None,
-            place=place,
-        )
-        found.now = NOW
+        found = self.step(entries, handover, check=check)
         for name in found.leaving:
             observations.note(handover, name, {"refusal": "no route"} if name in self.gone else {"answered": 1.0})
         if not check:
             known = {**found.state.hosts, **{entry["name"]: entry for entry in entries}}
             found.save(dataclasses.replace(found.state, hosts=known))
+        return found
+
+    def step(self, entries: Sequence[Object], handover: Handover, *, check: bool = False) -> Run:
+        """One step of a run, which sees what those before it have handed on."""
+        found = Run(
+            document({"mode": "Binary", "hosts": list(entries), "endpoint": EXTERNAL}),
+            Connection(),
+            operation="apply",
+            holder="me@here",
+            check=check,
+            say=lambda _message: None,
+            place=partial(OnHosts, handover=handover),
+        )
+        found.now = NOW
         return found
 
     def ask(self, run: Run) -> None:
