@@ -49,6 +49,7 @@ RESULTS: dict[str, Any] = {
     "hosts_leaving": {"changed": False, "hosts": []},
     "scheduler_estimators": {"changed": False, "due": False},
     "journal": {"changed": False, "due": False},
+    "programs": {"changed": False, "turns": []},
 }
 
 
