@@ -80,12 +80,13 @@ class Bounds:
 
 
 def of(connection: Any) -> Bounds:
-    """Bounds of a connection, which has them from now on."""
+    """Bounds of a connection, which has them from now on; for None, bounds of nothing."""
     known = getattr(connection, _ATTRIBUTE, None)
     if isinstance(known, Bounds):
         return known
     bounds = Bounds(connection)
-    setattr(connection, _ATTRIBUTE, bounds)
+    if connection is not None:
+        setattr(connection, _ATTRIBUTE, bounds)
     return bounds
 
 
