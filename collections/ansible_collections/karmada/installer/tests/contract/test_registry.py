@@ -259,7 +259,7 @@ class Hosts:
         self.name = f"{self.image}:v1"
         self.stored = Stored()
         self._runs = 0
-        monkeypatch.setattr(programs, "_access", lambda _source: _access(registry))
+        monkeypatch.setattr(programs, "access_to", lambda _source: _access(registry))
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
 
     def run(self, *machines: str, tag: str = "v1", confirmed: str = "") -> Run:

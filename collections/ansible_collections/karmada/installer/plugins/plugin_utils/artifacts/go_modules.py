@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from pathlib import Path
 from .. import run_process
 from ..problems import Problem, ProblemsError, Reason
 
+#: Seconds between two looks at whether a build is to end.
+_LOOK_SECONDS = 1.0
 MODULES = Path(__file__).parents[3] / "schemas" / "modules"
 
 
@@ -163,22 +165,18 @@ class Build:
             )
         return None
 
-    def run(self, into: Path) -> None:
-        """Build the program into this file; takes minutes the first time. Raises ProblemsError if go fails."""
+    def run(self, into: Path, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Build the program into this file; takes minutes the first time. Raises ProblemsError if go fails.
+
+        The go command is killed soon after ``stopped`` returns True.
+        """
         with tempfile.TemporaryDirectory(dir=into.parent) as work:
             for name in ("go.mod", "go.sum"):
                 shutil.copyfile(self.module / name, Path(work) / name)
-            done = subprocess.run(
-                [*self.command, "-o", str(into), PROJECTS[self.project].packages[self.program]],
-                cwd=work,
-                env={**os.environ, **self.environment},
-                capture_output=True,
-                text=True,
-                check=False,
-                preexec_fn=run_process.ends_with_us(),
-            )
-        if done.returncode:
-            said = "\n".join(done.stderr.strip().splitlines()[-5:])
+            command = [*self.command, "-o", str(into), PROJECTS[self.project].packages[self.program]]
+            code, errors = _run(command, Path(work), self.environment, stopped)
+        if code:
+            said = "\n".join(errors.strip().splitlines()[-5:])
             remedy = "check the network and `go env GOPROXY`, or choose another source"
             raise ProblemsError(
                 Problem(
@@ -188,6 +186,29 @@ class Build:
                     reason=Reason.ARTIFACT_NOT_AVAILABLE,
                 )
             )
+
+
+def _run(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], stopped: Callable[[], bool]
+) -> tuple[int, str]:
+    """Exit code and error output of a program in a folder; it is killed soon after ``stopped`` returns True."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=run_process.ends_with_us(),  # noqa: PLW1509 - one system call, resolved before
+    ) as running:
+        while True:
+            if stopped():
+                running.kill()
+            try:
+                _none, errors = running.communicate(timeout=_LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            return running.returncode, errors
 
 
 @cache

@@ -7,6 +7,7 @@ only, and credentials are never sent to another host.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import http.client
 import io
@@ -87,6 +88,13 @@ class Https:
             context.load_verify_locations(cadata=ca_bundle)
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects())
         self._pause = pause or time.sleep
+        self._stopped: Callable[[], bool] = lambda: False
+
+    def until(self, stopped: Callable[[], bool]) -> Https:
+        """Return the same client, whose downloads end with a FetchError soon after ``stopped`` returns True."""
+        ending = copy.copy(self)
+        ending._stopped = stopped
+        return ending
 
     def read(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> Answer:
         """Fetch a small file. Raises FetchError, or StatusError for an error status."""
@@ -122,6 +130,7 @@ class Https:
     def _attempt(
         self, url: str, into: BinaryIO, most_bytes: int, headers: Mapping[str, str], method: str
     ) -> tuple[str, Message]:
+        self._refuse_stopped()
         if not allowed(url):
             raise FetchError("only https addresses are fetched from")
         started = {"User-Agent": "karmada-installer"}
@@ -142,32 +151,39 @@ class Https:
         except ValueError as error:
             raise FetchError(f"the address or the answer makes no sense: {error}") from None
         with response:
-            digest = _copy(response, into, most_bytes) if method == "GET" else ""
+            digest = self._copy(response, into, most_bytes) if method == "GET" else ""
             return digest, response.headers
 
+    def _copy(self, response: http.client.HTTPResponse, into: BinaryIO, most_bytes: int) -> str:
+        """Copy the body and return its SHA-256. Checks its length, because http.client accepts a truncated body."""
+        announced = response.headers.get("Content-Length")
+        deadline = time.monotonic() + LONGEST_SECONDS
+        digest, size = hashlib.sha256(), 0
+        while chunk := _next(response):
+            self._refuse_stopped()
+            size += len(chunk)
+            if size > most_bytes:
+                raise FetchError(f"it is larger than {_readable(most_bytes)}")
+            if time.monotonic() > deadline:
+                raise FetchError(f"it did not arrive in {LONGEST_SECONDS // 60} minutes")
+            digest.update(chunk)
+            into.write(chunk)
+        if announced is not None and announced != str(size):
+            raise FetchError(f"it was cut off after {size} of {announced} bytes", passing=True)
+        return digest.hexdigest()
 
-def _copy(response: http.client.HTTPResponse, into: BinaryIO, most_bytes: int) -> str:
-    """Copy the body and return its SHA-256. Checks its length, because http.client accepts a truncated body."""
-    announced = response.headers.get("Content-Length")
-    deadline = time.monotonic() + LONGEST_SECONDS
-    digest, size = hashlib.sha256(), 0
-    while chunk := _next(response):
-        size += len(chunk)
-        if size > most_bytes:
-            raise FetchError(f"it is larger than {_readable(most_bytes)}")
-        if time.monotonic() > deadline:
-            raise FetchError(f"it did not arrive in {LONGEST_SECONDS // 60} minutes")
-        digest.update(chunk)
-        into.write(chunk)
-    if announced is not None and announced != str(size):
-        raise FetchError(f"it was cut off after {size} of {announced} bytes", passing=True)
-    return digest.hexdigest()
+    def _refuse_stopped(self) -> None:
+        if self._stopped():
+            raise FetchError("the run has ended before it had arrived")
 
 
 def _next(response: http.client.HTTPResponse) -> bytes:
-    """Next chunk of the body. A function of its own, to tell an OSError of the network from one of the disk."""
+    """Next chunk of the body: what has arrived, so that a server that sends a byte a minute meets the deadline.
+
+    A function of its own, to tell an OSError of the network from one of the disk.
+    """
     try:
-        return response.read(CHUNK)
+        return response.read1(CHUNK)
     except (http.client.HTTPException, OSError, ValueError) as error:
         raise FetchError(f"it was cut off: {str(error) or type(error).__name__}", passing=True) from None
 

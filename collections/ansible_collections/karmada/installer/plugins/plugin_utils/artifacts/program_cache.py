@@ -11,6 +11,7 @@ same content in place.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -18,15 +19,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from ..problems import Problem, ProblemsError, Reason
 
 CHUNK = 1 << 20
 _UNFINISHED = ".unfinished-"
+#: Seconds between two looks at whether a wait is to end.
+_LOOK_SECONDS = 0.5
 #: Age from which an unfinished file belongs to a run that was killed.
 _ABANDONED_SECONDS = 86400
 
@@ -122,12 +125,15 @@ class ProgramCache:
             raise self._problem(error) from None
 
     @contextlib.contextmanager
-    def alone(self, name: str) -> Iterator[Path]:
-        """Empty folder for work that only one run may do at a time; others wait. It is deleted afterwards."""
+    def alone(self, name: str, stopped: Callable[[], bool] = lambda: False) -> Iterator[Path]:
+        """Empty folder for work that only one run may do at a time; others wait. It is deleted afterwards.
+
+        The wait ends with a ProblemsError soon after ``stopped`` returns True.
+        """
         folder = self.folder / name
         try:
             with folder.with_suffix(".lock").open("a") as stream:
-                fcntl.flock(stream, fcntl.LOCK_EX)
+                _wait_for(stream, stopped)
                 # A killed run could not clean up.
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(mode=0o700)
@@ -159,3 +165,16 @@ class ProgramCache:
         what = f"program files cannot be kept: {error.strerror or error}"
         remedy = "free space there or make it writable; XDG_CACHE_HOME in the environment names another place"
         return ProblemsError(Problem(what, str(self.folder), remedy, reason=Reason.LOCAL_FILE_UNUSABLE))
+
+
+def _wait_for(stream: IO[str], stopped: Callable[[], bool]) -> None:
+    """Lock a file exclusively. Raises InterruptedError if ``stopped`` returns True while another process has it."""
+    while True:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if stopped():
+                raise InterruptedError(errno.EINTR, "the run has ended while it waited for another one") from None
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return

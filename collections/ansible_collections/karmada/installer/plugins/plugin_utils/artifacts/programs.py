@@ -74,10 +74,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Access:
-    """Access to sources: HTTP client, and logins at registries."""
+    """Access to sources: HTTP client, and logins at registries. Fetches end soon after ``stopped`` returns True."""
 
     https: Https
     logins: Logins
+    stopped: Callable[[], bool] = lambda: False
+
+    def until(self, stopped: Callable[[], bool]) -> Access:
+        """Return the same access with another ``stopped``."""
+        return Access(self.https.until(stopped), self.logins, stopped)
 
 
 def programs(
@@ -96,7 +101,7 @@ def programs(
     verified again, others are fetched. ``held`` has the digests to which tags of images must point. Raises
     ProblemsError with all programs that are not available.
     """
-    finder = _Finder(source, spec, access or _access(source), held or Held())
+    finder = _Finder(source, spec, access or access_to(source), held or Held())
     kept = ProgramCache(cache or artifact_source.cache_directory() / "programs")
     wanted = finder.wanted(release, architecture, components)
     found = _each(wanted, lambda each: _bring(finder.locate(each), kept))
@@ -115,7 +120,7 @@ def check(
 ) -> list[Problem]:
     """Problems of programs that are not available, without fetching: asks the source for those not in the cache."""
     try:
-        finder = _Finder(source, spec, access or _access(source), held or Held())
+        finder = _Finder(source, spec, access or access_to(source), held or Held())
         kept = ProgramCache(cache or artifact_source.cache_directory() / "programs")
         _each(finder.wanted(release, architecture, components), lambda each: _ask(finder.locate(each), kept))
     except ProblemsError as error:
@@ -123,7 +128,7 @@ def check(
     return []
 
 
-def _access(source: Source) -> Access:
+def access_to(source: Source) -> Access:
     """Access to a source from this machine; at registries with the logins of the current user."""
     return Access(Https(), Logins.of_this_user() if source.kind == "Image" else Logins())
 
@@ -172,6 +177,7 @@ class _Finder:
         self._https = access.https
         self._registry = Registry(access.https, access.logins)
         self._held = held
+        self._stopped = access.stopped
         self._digests: dict[str, str] = {}
         self._lock = artifact_source.read_lock()
         sums = source.directory / release_files.SUMS_FILE if source.directory else None
@@ -386,9 +392,9 @@ class _Finder:
 
         def fetch(into: BinaryIO, cache: ProgramCache) -> None:
             # One at a time: a single build uses all processors, and leaves most packages compiled for the next one.
-            with cache.alone("build") as folder:
+            with cache.alone("build", self._stopped) as folder:
                 built = folder / wanted.program
-                build.run(built)
+                build.run(built, self._stopped)
                 with built.open("rb") as content:
                     shutil.copyfileobj(content, into)
 

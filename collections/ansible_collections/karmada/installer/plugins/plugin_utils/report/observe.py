@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from ..api_object import Object, condition, is_true
@@ -255,6 +256,20 @@ def control_plane_answers(run: Run) -> dict[str, Any]:
     return found
 
 
+def _moment(text: str) -> str:
+    """Time that the agent of a member gave; empty if there is no such time.
+
+    It chooses the offset, too, and in UTC a time near the first or the last year is in none that anybody reads: one
+    such member would keep the status of all from being written.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+        found.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return ""
+    return text if found.tzinfo else ""
+
+
 def _member(cluster: Object) -> MemberStatus:
     status, ready = cluster.get("status") or {}, condition(cluster, "Ready")
     taints = set(map(name_of, cluster["spec"].get("taints") or ()))
@@ -266,7 +281,7 @@ def _member(cluster: Object) -> MemberStatus:
         ready=ready.get("status") == "True",
         reason=printable(ready.get("reason", "NotSeenYet"), _WORD),
         since=cluster["metadata"].get("creationTimestamp", ""),
-        ready_since=ready.get("lastTransitionTime", ""),
+        ready_since=_moment(ready.get("lastTransitionTime", "")),
         cordoned=name_of(CORDON) in taints,
         draining=name_of(DRAIN) in taints,
     )

@@ -233,6 +233,14 @@ REASONS: tuple[Refusal, ...] = (
         "this run has lost its lock, and changes nothing more there: {why}",
         "see that no other run works on this control plane, and run again: it goes on from what is there",
     ),
+    Refusal(
+        "answer without end",
+        Reason.HOST_STEP_FAILED,
+        r"it answered more than (?P<most>\d+ MiB)|it did not end its answer within (?P<most_seconds>\d+ s)",
+        "it did not end what it answered: {most}{most_seconds} are allowed, and nothing of it is used",
+        "see what the shell of {user} and sudo print there, and what keeps Python busy; nothing of ours prints as much "
+        "or takes as long, so see also who else is root there",
+    ),
     # The message of ssh follows in the text, so any reason above is more specific.
     Refusal(
         "lost",

@@ -13,7 +13,7 @@ from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 from ..components.spec import HostEntry
 from ..problems import Problem, ProblemsError, Reason
 from ..redaction import redacted, shown
-from . import host_answer
+from . import host_answer, host_bounds
 from .action import StepAction
 from .host_observation import HostObservation, Lost, Notes, Trouble, UnitStatus
 from .host_view import HostView
@@ -21,6 +21,8 @@ from .run import Run
 
 #: Modules that change a host and check its lock; the tasks that run them show how far a host has come.
 CHANGING_MODULES = ("_host_tree", "_host_program_files", "_etcd_room", "_etcd_change")
+#: Modules that wait for what they change: for units, and for a package manager.
+_LASTING_MODULES = (*CHANGING_MODULES, "ansible.builtin.package")
 #: States of ``_host_state`` that renew the lock.
 _RENEWING_STATES = ("locked", "kept", "written")
 #: Seconds without a step on a host after which its lock is renewed.
@@ -33,6 +35,13 @@ class HostAction(StepAction):
     #: Concerns the lock of the host cluster, if there is one; a host has its own.
     KEEPS_LOCK: ClassVar[bool] = False
     FAILURE: ClassVar[Reason] = Reason.HOST_STEP_FAILED
+    #: Bounds of what the host answers over the connection of this action.
+    _bounds = host_bounds.Bounds(None)
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        """Take what Ansible gives an action; its connection has bounds from now on."""
+        super().__init__(*args, **more)
+        self._bounds = host_bounds.of(self._connection)
 
     def _performed(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         self.karmada = run
@@ -113,12 +122,16 @@ class HostAction(StepAction):
         if module in CHANGING_MODULES:
             arguments = {"name": self.karmada.name, "holder": self.karmada.holder, **arguments}
         self._task.check_mode = checks
+        seconds = host_bounds.CHANGE_SECONDS if module in _LASTING_MODULES else host_bounds.LOOK_SECONDS
         try:
-            answer = self._execute_module(
-                module_name=module if "." in module else f"karmada.installer.{module}",
-                module_args=arguments,
-                task_vars=self.variables,
-            )
+            with self._bounds.lasting(seconds):
+                answer = self._execute_module(
+                    module_name=module if "." in module else f"karmada.installer.{module}",
+                    module_args=arguments,
+                    task_vars=self.variables,
+                )
+        except host_bounds.AnswerUnboundedError as error:
+            answer = {"failed": True, "msg": f"{self.host_name}: {error}; nothing of that is used"}
         finally:
             self._task.check_mode = own
         found = self.accepted(module, arguments, answer)

@@ -3,17 +3,33 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Mapping
+from concurrent import futures
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from ansible_collections.karmada.installer.plugins.module_utils import host_lock
 
 from ..artifacts import programs
-from ..artifacts.programs import ARCHITECTURES
+from ..artifacts.programs import ARCHITECTURES, Program
 from ..components.image_pins import Held
 from ..components.table import ON_HOSTS
 from ..components.types import Component
-from ..problems import Problem
+from ..problems import Problem, ProblemsError, Reason
 from ..render import units
 from .host_observation import Brought
 from .run import Run
+
+#: Seconds in which the lock of each host is looked after once while programs are fetched: a fifth of the silence after
+#: which another run may take the host.
+ROUND_SECONDS = host_lock.LOCK_SILENCE // 5
+#: Seconds after which a fetch of all programs is given up; one file has its own limit, a build none.
+LONGEST_SECONDS = 4 * 3600
+
+#: Host name → its architecture → components whose program is not there as installed.
+Lacking = Mapping[str, Mapping[str, Iterable[Component]]]
 
 
 def missing(run: Run, hosts: Iterable[str] | None = None) -> dict[str, dict[str, list[Component]]]:
@@ -40,35 +56,113 @@ def missing(run: Run, hosts: Iterable[str] | None = None) -> dict[str, dict[str,
 
 def problems(run: Run, hosts: Iterable[str]) -> list[Problem]:
     """Problems with programs that these hosts lack and that cannot be had."""
+    held = _held(run.state.digests, run.confirmed_images, {})
     return [
         problem
         for architecture, lacking in _by_architecture(missing(run, hosts)).items()
         for problem in programs.check(
-            run.instance.release, architecture, lacking, run.spec, run.artifact_source, held=_held(run, {})
+            run.instance.release, architecture, lacking, run.spec, run.artifact_source, held=held
         )
     ]
 
 
+class Fetching:
+    """Fetch of the programs that hosts lack, in a thread of its own, while the process renews the locks of hosts."""
+
+    def __init__(self, run: Run) -> None:
+        self.lacking_of = missing(run)
+        self._started = time.monotonic()
+        self._stopped = threading.Event()
+        self._fetched: Future[_Fetched] = Future()
+        release, spec, source = run.instance.release, run.spec, run.artifact_source
+        # The run of this step is closed before the thread ends.
+        recorded, confirmed = run.state.digests, run.confirmed_images
+        access = programs.access_to(source).until(self._stopped.is_set)
+
+        def fetch() -> _Fetched:
+            brought, seen = {}, dict[str, str]()
+            for architecture, lacking in _by_architecture(self.lacking_of).items():
+                # One tag must lead to one digest on all architectures, even if it moves between two fetches.
+                held = _held(recorded, confirmed, seen)
+                brought[architecture] = programs.programs(
+                    release, architecture, lacking, spec, source, access=access, held=held
+                )
+                seen |= {each.origin: each.digest for each in brought[architecture].values() if each.digest}
+            return _Fetched(brought, seen)
+
+        def work() -> None:
+            try:
+                self._fetched.set_result(fetch())
+            except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+                self._fetched.set_exception(error)
+
+        threading.Thread(target=work, name="programs", daemon=True).start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until everything is there or has failed, at most so long; returns whether it is.
+
+        Raises ProblemsError when it has taken ``LONGEST_SECONDS``.
+        """
+        done, _ = futures.wait([self._fetched], seconds)
+        if not done and time.monotonic() - self._started > LONGEST_SECONDS:
+            raise ProblemsError([_endless()])
+        return bool(done)
+
+    def stop(self) -> None:
+        """End the fetch soon; its result is not used."""
+        self._stopped.set()
+
+    def hand_on(self, run: Run) -> dict[str, dict[str, Brought]]:
+        """Record the digests to which tags led, and return the files: host name → path there → file here.
+
+        Raises ProblemsError with all programs that could not be fetched. No host may get a program before this.
+        """
+        fetched = self._fetched.result()
+        run.hold_to(fetched.digests)
+        return _of_hosts(run, self.lacking_of, fetched.programs)
+
+
 def fetch(run: Run) -> dict[str, dict[str, Brought]]:
-    """Fetch the programs that hosts lack: host name → path there → file here; in check mode without a file.
+    """Fetch the programs that hosts lack: host name → path there → file here; in check mode without a file."""
+    return without_files(run) if run.check else Fetching(run).hand_on(run)
 
-    Digests that tags of images led to are recorded before any host gets a program out of them.
+
+def without_files(run: Run) -> dict[str, dict[str, Brought]]:
+    """Programs that hosts lack, before any is fetched: host name → path there."""
+    return _of_hosts(run, missing(run), {})
+
+
+def locked(run: Run) -> list[str]:
+    """Names of the hosts that this run has locked: not of those that it could not look at, or has given up."""
+    names = [*run.hosts, *run.leaving]
+    seen = run.handover.all_observed(names)
+    return [name for name in names if seen[name].is_looked_at and not seen[name].refusal and not seen[name].trouble]
+
+
+def turns(run: Run) -> list[str]:
+    """Names of hosts in the order in which their locks are looked after while programs are fetched, over and over.
+
+    A round of all hosts takes ``ROUND_SECONDS``, all turns longer than ``LONGEST_SECONDS``. Empty if nothing is to be
+    fetched.
     """
-    lacking_of = missing(run)
-    brought, seen = {}, dict[str, str]()
-    for architecture, lacking in _by_architecture(lacking_of).items() if not run.check else ():
-        # One tag must lead to one digest on all architectures, even if it moves between two fetches.
-        brought[architecture] = programs.programs(
-            run.instance.release, architecture, lacking, run.spec, run.artifact_source, held=_held(run, seen)
-        )
-        seen |= {each.origin: each.digest for each in brought[architecture].values() if each.digest}
-    run.hold_to(seen)
+    if run.check or not missing(run):
+        return []
+    return locked(run) * (int(LONGEST_SECONDS / ROUND_SECONDS) + 2)
 
+
+class _Fetched(NamedTuple):
+    """Architecture → component → its program, and image → digest that its tag led to."""
+
+    programs: Mapping[str, Mapping[str, Program]]
+    digests: Mapping[str, str]
+
+
+def _of_hosts(
+    run: Run, lacking_of: Lacking, fetched: Mapping[str, Mapping[str, Program]]
+) -> dict[str, dict[str, Brought]]:
     def of(architecture: str, component: Component) -> Brought:
-        if run.check:
-            return Brought()
-        program = brought[architecture][component.name]
-        return Brought(program.sha256, str(program.path))
+        program = fetched.get(architecture, {}).get(component.name)
+        return Brought(program.sha256, str(program.path)) if program else Brought()
 
     return {
         name: {
@@ -80,12 +174,21 @@ def fetch(run: Run) -> dict[str, dict[str, Brought]]:
     }
 
 
-def _held(run: Run, more: Mapping[str, str]) -> Held:
+def _endless() -> Problem:
+    return Problem(
+        f"the programs that hosts lack were not here after {LONGEST_SECONDS // 3600} hours",
+        "spec.artifacts.source",
+        "see what holds it up, or take them from a source that is nearer; what has arrived is kept for the next run",
+        reason=Reason.ARTIFACT_NOT_AVAILABLE,
+    )
+
+
+def _held(recorded: Mapping[str, str], confirmed: Iterable[str], more: Mapping[str, str]) -> Held:
     """Digests that tags of images must lead to: the recorded ones, and those that this step has found already."""
-    return Held({**run.state.digests, **more}, set(run.confirmed_images) - set(more))
+    return Held({**recorded, **more}, set(confirmed) - set(more))
 
 
-def _by_architecture(missing: Mapping[str, Mapping[str, Iterable[Component]]]) -> dict[str, list[Component]]:
+def _by_architecture(missing: Lacking) -> dict[str, list[Component]]:
     found: dict[str, dict[str, Component]] = {}
     for each in missing.values():
         for architecture, lacking in each.items():

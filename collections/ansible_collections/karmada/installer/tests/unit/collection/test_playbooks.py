@@ -62,6 +62,7 @@ RESULTS: dict[str, Any] = {
     "scheduler_estimators": {"changed": False, "due": False},
     "journal": {"changed": False, "due": False},
     "etcd_members": NO_STEP,
+    "programs": {"changed": False, "turns": []},
 }
 
 

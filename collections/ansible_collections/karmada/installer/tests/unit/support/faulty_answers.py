@@ -117,6 +117,9 @@ FIRST_ANSWERS: dict[str, Pieces] = {
     "escapes": refusal(ESCAPES),
     "other-types": whole(b'{"metadata": "a text"}'),
     "packed-otherwise": whole(namespace(), Content_Encoding="br"),
+    "dates-for-names": whole(b'{"metadata": {"name": 2026-02-31, "uid": 0001-01-01T00:00:00+99:00}}'),
 }
+#: What is no answer at all. It may pass, so it is asked for again while there is time.
+NO_ANSWERS: dict[str, Pieces] = {"garbage": lambda _path: iter([bytes(range(256)) * 256])}
 #: And how at its lists.
 LISTS: dict[str, Pieces] = {"endless-list": endless_list, "circular-list": circular_list}

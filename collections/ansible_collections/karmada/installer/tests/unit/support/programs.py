@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,9 @@ def bring(
     architecture: str = "amd64",
     logins: Logins | None = None,
     held: Held | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, Program]:
-    access = Access(Https(authority()), logins or Logins())
+    access = Access(Https(authority()), logins or Logins()).until(stopped)
     settings = samples.spec_of(spec)
     return programs.programs(RELEASE, architecture, wanted, settings, source, cache, access, held)
 

@@ -30,7 +30,10 @@ RBAC = "apis/rbac.authorization.k8s.io/v1"
 #: How one that is broken meets whoever comes.
 BROKEN = ("refuses", "is-silent", "other-authority", "other-token", "no-kubernetes")
 #: How one answers what no API server should: at its first answer, at its lists, in what it fills into Secrets.
-FAULTY = (*faulty_answers.FIRST_ANSWERS, *faulty_answers.LISTS, "token-not-text", "identity-not-text", "uids-not-text")
+FAULTY = (
+    *(*faulty_answers.FIRST_ANSWERS, *faulty_answers.NO_ANSWERS, *faulty_answers.LISTS),
+    *("token-not-text", "identity-not-text", "uids-not-text"),
+)
 #: What a run says of each of them.
 WORDS = {
     "gzip-bomb": "larger than 16 MiB",
@@ -43,6 +46,8 @@ WORDS = {
     "escapes": "403 Error",
     "other-types": "AttributeError",
     "packed-otherwise": "packed in a way that nobody asked for",
+    "garbage": "BadStatusLine",
+    "dates-for-names": "cut off, or no JSON",
     "endless-list": "a list of more than 50000 objects",
     "circular-list": "goes on where it has been already",
     "token-not-text": "holds no token",
@@ -143,8 +148,7 @@ class SimulatedMembers:
                 member.close()
             elif way == "no-kubernetes":
                 member.faults.append(Fault("status", status=200, body="<html>Welcome</html>", times=FOREVER))
-            elif way in faulty_answers.FIRST_ANSWERS:
-                pieces = faulty_answers.FIRST_ANSWERS[way]
+            elif pieces := (faulty_answers.FIRST_ANSWERS | faulty_answers.NO_ANSWERS).get(way):
                 member.faults.append(Fault("raw", path="/namespaces/kube-system", pieces=pieces, times=FOREVER))
             elif way in faulty_answers.LISTS:
                 pieces = faulty_answers.LISTS[way]

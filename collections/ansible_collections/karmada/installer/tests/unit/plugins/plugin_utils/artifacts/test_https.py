@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -97,6 +99,36 @@ def test_more_than_the_limit_is_refused(https: Https, servers: ExitStack) -> Non
     server = servers.enter_context(WebServer(files({"/file": CONTENT})))
     assert "larger than" in str(refused(https, f"{server.url}/file", len(CONTENT) - 1))
     assert len(server.asked) == 1
+
+
+@pytest.fixture
+def trickle(servers: ExitStack) -> Iterator[WebServer]:
+    """A server that begins with a file and keeps the connection open."""
+    end = threading.Event()
+    answer = Response(content=CONTENT, announced=len(CONTENT) + 1, end=end)
+    yield servers.enter_context(WebServer(lambda _: answer))
+    end.set()
+
+
+def test_a_server_that_sends_little_by_little_meets_the_limit(
+    https: Https, trickle: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every byte within the limit of silence, and the file never."""
+    monkeypatch.setattr("ansible_collections.karmada.installer.plugins.plugin_utils.artifacts.https.LONGEST_SECONDS", 0)
+    begun = time.monotonic()
+    assert "it did not arrive in 0 minutes" in str(refused(https, f"{trickle.url}/file"))
+    assert time.monotonic() - begun < 10
+
+
+def test_a_download_ends_with_its_run(https: Https, trickle: WebServer) -> None:
+    begun = time.monotonic()
+    ended = refused(https.until(lambda: bool(trickle.asked)), f"{trickle.url}/file")
+    assert str(ended) == "the run has ended before it had arrived"
+    assert time.monotonic() - begun < 10
+    # The client that it was made of goes on.
+    assert len(trickle.asked) == 1
+    refused(https.until(lambda: True), f"{trickle.url}/file")
+    assert len(trickle.asked) == 1
 
 
 def test_a_redirect_does_not_lead_out_of_https(https: Https, servers: ExitStack) -> None:

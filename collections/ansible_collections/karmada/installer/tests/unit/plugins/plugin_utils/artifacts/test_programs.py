@@ -232,6 +232,41 @@ def test_a_build_is_made_once_and_of_nothing_else(tmp_path: Path, monkeypatch: p
         bring(source, tmp_path / "cache", (ETCD,))
 
 
+def test_a_build_ends_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(go_modules, "MODULES", module(tmp_path / "modules"))
+    monkeypatch.setattr(go_modules, "_go_version", lambda: "go1.26.1")
+    monkeypatch.setattr(go_modules, "_LOOK_SECONDS", 0.05)
+    begun = tmp_path / "begun"
+    (tmp_path / "go").write_text(f"#!/bin/sh\necho $$ >{begun}\nexec sleep 60\n")
+    (tmp_path / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    started = time.monotonic()
+    with pytest.raises(ProblemsError, match="cannot be built"):
+        bring(Source("GoModules"), tmp_path / "cache", (ETCD,), stopped=begun.exists)
+    assert time.monotonic() - started < 20
+
+
+def test_who_waits_for_the_build_of_another_run_waits_no_longer_than_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_cache, "_LOOK_SECONDS", 0.01)
+    looks: list[int] = []
+
+    def stopped() -> bool:
+        looks.append(1)
+        return len(looks) > 2
+
+    first, second = ProgramCache(tmp_path / "cache"), ProgramCache(tmp_path / "cache")
+    with first.alone("build") as folder:
+        (folder / "half").touch()
+        with pytest.raises(ProblemsError, match="the run has ended"), second.alone("build", stopped):
+            pass
+        # What the other one builds is left alone.
+        assert (folder / "half").exists()
+    with second.alone("build", stopped) as folder:
+        assert list(folder.iterdir()) == []
+
+
 def test_karmada_is_built_with_the_tags_of_its_publisher() -> None:
     command = go_modules.Build("karmada", "v1.18.2", "karmada-scheduler", "amd64").command
     # Without it a scheduler that asks an estimator ends with a panic.

@@ -110,6 +110,41 @@ def test_killed_at_any_write_and_run_again_it_is_in_its_mode(
         assert site.kept() == first
 
 
+@pytest.mark.parametrize("moved", [False, True], ids=["at its address", "at a new address"])
+@pytest.mark.parametrize(("kind", "there"), [(Site, PULL), (SiteOnHosts, ON_HOSTS)], ids=["on the member", "on hosts"])
+def test_it_comes_back_to_push_killed_at_any_write_on_the_way(
+    kind: type[Site], there: Object, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There and back: with what the first way has left, and its API server perhaps elsewhere by then."""
+
+    def gone_there() -> Site:
+        site = kind(monkeypatch).joined(PUSH)
+        site.run(there)
+        site.assert_in(there)
+        if moved:
+            reached_anew(site, "address")
+        return site
+
+    site = gone_there()
+    before = site.writes_left[0]
+    site.run(PUSH)
+    writes = before - site.writes_left[0]
+    assert writes > 12
+    for allowed in range(writes):
+        site = gone_there()
+        first = site.kept()
+        site.writes_left[0] = allowed
+        with pytest.raises(Killed):
+            site.run(PUSH)
+        site.writes_left[0] = FOREVER
+        site.run(PUSH)
+        site.assert_in(PUSH)
+        assert connection_of(site)[0] == site.member.access.server, f"killed after {allowed} writes"
+        assert site.remembered.restarts_due == ()
+        assert site.run(PUSH) == [], f"killed after {allowed} writes"
+        assert site.kept() == first
+
+
 @pytest.mark.parametrize(("before", "after"), [(PUSH, PULL), (PULL, PUSH)], ids=lambda each: each["mode"])
 def test_killed_at_any_write_and_taken_back_it_is_in_the_mode_it_had(
     before: Object, after: Object, monkeypatch: pytest.MonkeyPatch
@@ -262,7 +297,9 @@ def test_an_account_for_an_estimator_is_no_new_token_of_the_control_plane(monkey
     assert (site.said, site.remembered.restarts) == ([], {})
 
 
-@pytest.mark.parametrize(("kind", "what"), [(Site, "token"), (Site, "address"), (SiteOnHosts, "token")])
+@pytest.mark.parametrize(
+    ("kind", "what"), [(Site, "token"), (Site, "address"), (SiteOnHosts, "token"), (SiteOnHosts, "address")]
+)
 def test_killed_at_any_write_they_start_again_after_the_connection_has_changed(
     kind: type[Site], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

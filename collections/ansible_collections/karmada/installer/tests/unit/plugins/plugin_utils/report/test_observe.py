@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -130,6 +131,34 @@ def test_the_words_of_a_member_are_shown_without_what_a_terminal_obeys() -> None
     assert found.version.startswith("v1.35 9")
     assert found.version.isprintable()
     assert len(found.version) == 100
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+        # An agent may write both, with an offset; these are what an API server makes of them.
+        ("0000-12-31T10:00:00Z", "2026-01-01T00:00:00Z"),
+        ("10000-01-01T13:59:59Z", "2026-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00Z"),
+        ("2026-02-31T25:61:61Z", "2026-01-01T00:00:00Z"),
+        ("2026-01-02T03:04:05", "2026-01-01T00:00:00Z"),
+        (None, "2026-01-01T00:00:00Z"),
+        ("\x1b[2J", "2026-01-01T00:00:00Z"),
+    ],
+)
+def test_a_time_of_a_member_that_does_not_exist_is_not_in_the_status_of_all(said: Any, told: str) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "ClusterReady", "lastTransitionTime": said}
+    cluster = {
+        "metadata": {"name": "m1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"syncMode": "Pull"},
+        "status": {"kubernetesVersion": "v1.35.4", "conditions": [ready]},
+    }
+    run = fake_run(document(), FakeCluster("host cluster"), stored=state())
+    observed = replace(observe.observe(run), members=[observe._member(cluster)])
+    (member,) = report.status(observed)["members"]
+    assert member["lastTransitionTime"] == told
+    assert datetime.fromisoformat(member["lastTransitionTime"]).tzinfo
 
 
 def test_taints_of_cordon_and_drain_are_seen_and_no_others() -> None:

@@ -93,6 +93,8 @@ SAID = [
         "lost",
         "the connection to it was lost",
     ),
+    ("cp1: it answered more than 32 MiB; nothing of that is used", "answer without end", "32 MiB are allowed"),
+    ("cp1: it did not end its answer within 300 s; nothing of that is used", "answer without end", "300 s are allowed"),
     ("kex_exchange_identification: Connection closed by remote host", "closed", "MaxStartups"),
     ("Connection reset by 192.0.2.1 port 22", "closed", "log of sshd"),
     ("sudo: a password is required", "sudo wants a password", "NOPASSWD"),

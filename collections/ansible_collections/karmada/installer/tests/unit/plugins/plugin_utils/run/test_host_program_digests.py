@@ -57,7 +57,10 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Object]:
     """What was asked for: architecture, components, and what tags were held to. Every tag leads to DIGEST."""
     asked: list[Object] = []
 
-    def fetch(_release: Any, architecture: str, lacking: Any, _spec: Any, _source: Any, *, held: Held) -> Any:
+    def fetch(
+        _release: Any, architecture: str, lacking: Any, _spec: Any, _source: Any, *, held: Held, access: Any
+    ) -> Any:
+        del access
         asked.append({"for": architecture, "held": dict(held.digests), "accepted": set(held.accepted)})
         return {
             each.name: Program(Path("/cache"), "0" * 64, 1, "v1", f"registry/{each.name}:v1", DIGEST)
