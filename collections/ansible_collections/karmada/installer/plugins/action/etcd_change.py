@@ -12,6 +12,13 @@ from ansible_collections.karmada.installer.plugins.plugin_utils.etcd import memb
 from ansible_collections.karmada.installer.plugins.plugin_utils.render import units
 from ansible_collections.karmada.installer.plugins.plugin_utils.run.host_action import HostAction
 
+#: State → what the user is told of the member.
+_SAID = {
+    "added": "{} is added, and copies the data of the others",
+    "promoted": "{} has its vote",
+    "removed": "{} is no member any more",
+    "led": "another member leads in place of {}",
+}
 #: State → change of a member, as the report tells it.
 _CHANGES = {"promoted": "created", "removed": "deleted"}
 
@@ -49,6 +56,7 @@ class ActionModule(HostAction):
         self._record(state, member, found)
         if later := found.get("later"):
             return {"changed": False, "later": later}
+        self.karmada.say(f"etcd: {_SAID[state].format(member)}")
         told = f"{_CHANGES[state]} EtcdMember {member}" if state in _CHANGES else ""
         return {"changed": bool(found["changed"]), "changes": [told] if told and found["changed"] else []}
 

@@ -46,6 +46,8 @@ class Turn:
 
 
 LOOK_AGAIN = Turn("look")
+#: Seconds between two lines about what is waited for.
+TELL_SECONDS = 30.0
 
 
 # -- the next step -----------------------------------------------------------------------------------------------------
@@ -144,12 +146,12 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
     # A step that has to be repeated is no progress, and nor is a look.
     doing = [turn.step, turn.member] if turn != LOOK_AGAIN else before.get("doing", ["look", ""])
     now = time.monotonic()
-    since = before.get("since", now) if doing == before.get("doing") else now
-    run.handover.etcd_step = {**before, "doing": doing, "since": since}
+    waits = doing == before.get("doing")
+    since, told_at = (before.get(key, now) if waits else now for key in ("since", "told"))
     if isinstance(step, steps.Refusal):
         patience.require_patience(step, now - since)
+    told = _waited_for(found, turn, step)
     if now - since > timeout:
-        told = _waited_for(found, turn, step)
         raise ProblemsError(
             Problem(
                 f"{told} (after {now - since:.0f} s)",
@@ -159,7 +161,11 @@ def _in_time(run: Run, turn: Turn, found: Look, step: steps.Step | steps.Refusal
             ),
             consequence="run it again to go on from here",
         )
-    if turn == LOOK_AGAIN or (turn.step, turn.member) == tuple(before.get("doing", ())):
+    if now - told_at > TELL_SECONDS:
+        run.say(f"etcd: {told}; {now - since:.0f} of {timeout:.0f} s")
+        told_at = now
+    run.handover.etcd_step = {**before, "doing": doing, "since": since, "told": told_at}
+    if turn == LOOK_AGAIN or waits:
         time.sleep(patience.LOOK_SECONDS)
     return turn
 

@@ -204,6 +204,27 @@ def test_a_host_speaks_for_its_own_member_only(installed: Installed) -> None:
     assert {each.name for each in seen.members if each.healthy} == {"cp1"}
 
 
+def test_whoever_waits_is_told_for_what_every_half_minute(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SETTLE_SECONDS", 100.0)
+    world, clock, said = installed(3), [1000.0], list[str]()
+    monkeypatch.setattr(members_on_hosts.time, "monotonic", lambda: clock[0])
+    world.etcd.cut("cp3")
+    run = world.run(hosts(names(1, 2, 3, 4, 5)))
+    run.say = said.append
+    for _ in range(8):
+        world.ask(run)
+        assert members_on_hosts.decide(run, 300.0).step == "look"
+        clock[0] += 10.0
+    assert [each.partition("; ")[2] for each in said] == ["40 of 300 s"]
+    assert "member cp3 is not healthy" in said[0]
+    clock[0] += 300.0
+    with pytest.raises(ProblemsError) as refused:
+        members_on_hosts.decide(run, 300.0)
+    assert refused.value.problems[0].reason is Reason.ETCD_MAJORITY_AT_RISK
+
+
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
