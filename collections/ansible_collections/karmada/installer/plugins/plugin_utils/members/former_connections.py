@@ -42,7 +42,7 @@ def of_change(entry: MemberEntry, live: Object, wanted: Object, *, new_token: bo
     """
     before, after = live["spec"], wanted["spec"]
     other_mode = member_mode.changes(entry, live)
-    moved = any(before.get(key) != after.get(key) for key in _WAY) and not other_mode
+    moved = any(before.get(key) != after.get(key) for key in _WAY)
     found = set()
     if other_mode or ((new_token or moved) and not entry.pulls):
         found.add(KARMADA_CONTROLLER_MANAGER.name)

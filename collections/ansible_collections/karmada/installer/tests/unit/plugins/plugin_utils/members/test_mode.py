@@ -281,6 +281,20 @@ def test_who_holds_a_former_connection_starts_again_one_after_the_other(
     assert site.remembered.restarts[holders[-1]] == 2
 
 
+@pytest.mark.parametrize("moved", [False, True], ids=["at its address", "at a new address"])
+@BOTH_WAYS
+def test_with_another_mode_they_start_again_whose_connection_is_another_one(
+    before: Object, after: Object, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """karmada-controller-manager for the mode, and karmada-search, which watches members of both modes, for the way."""
+    site = Site(monkeypatch).joined(before)
+    if moved:
+        reached_anew(site, "address")
+    site.run(after)
+    started = {name for name, times in site.remembered.restarts.items() if times}
+    assert started == {MANAGER, *(["karmada-search"] if moved else [])}
+
+
 def test_an_account_for_an_estimator_is_no_new_token_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(monkeypatch).joined(PUSH)
 
