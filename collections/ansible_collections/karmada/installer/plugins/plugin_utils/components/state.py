@@ -64,7 +64,7 @@ class EtcdMemberState:
 
     @property
     def has_vote(self) -> bool:
-        """Whether it has its vote, as far as is on record: it has, or it is one of the first ones."""
+        """True if it is one of the first ones, or one whose vote is on record."""
         return not self.coming and not (self.added and self.initial_cluster)
 
     @property

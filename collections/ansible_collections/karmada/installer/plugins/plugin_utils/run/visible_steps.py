@@ -14,8 +14,16 @@ COLLECTION = "karmada.installer"
 STEPS = frozenset(
     {
         *("admin_kubeconfig", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
-        *("etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host", "host_components"),
-        *("host_load_balancer", "host_programs", "member_join", "member_leave", "member_scheduling", "preflight"),
+        *("etcd_change", "etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host"),
+        *(
+            "host_components",
+            "host_load_balancer",
+            "host_programs",
+            "member_join",
+            "member_leave",
+            "member_scheduling",
+            "preflight",
+        ),
         *("programs", "scheduler_estimators", "uninstall", "workloads"),
     }
 )
@@ -26,6 +34,7 @@ PLUMBING = frozenset(
         *("reach_targets", "report", "require_document", "ssh_files"),
         *("member_leave confirm", "uninstall confirm", "host_components compared"),
         *("etcd_maintenance decided", "etcd_maintenance concluded"),
+        *("etcd_members next_restart", "etcd_members clients_followed"),
     }
 )
 #: Actions of Ansible's own that roles and playbooks of this collection hold their steps together with.
