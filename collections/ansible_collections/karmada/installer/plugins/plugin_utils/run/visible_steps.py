@@ -15,16 +15,8 @@ STEPS = frozenset(
     {
         *("admin_kubeconfig", "break_glass", "certificates", "control_plane", "differences", "endpoint"),
         *("etcd_change", "etcd_maintenance", "etcd_members", "etcd_prefix", "etcd_rollout", "etcd_room_on_host"),
-        *(
-            "host_components",
-            "host_load_balancer",
-            "host_programs",
-            "member_join",
-            "member_leave",
-            "member_scheduling",
-            "preflight",
-        ),
-        *("programs", "scheduler_estimators", "uninstall", "workloads"),
+        *("host_components", "host_load_balancer", "host_programs", "member_join", "member_leave"),
+        *("member_scheduling", "preflight", "programs", "scheduler_estimators", "uninstall", "workloads"),
     }
 )
 #: Actions, or stages of one, that read, note or pass on what others need. They are shown when they fail.
