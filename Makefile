@@ -46,18 +46,19 @@ venv: ## the virtual environment with everything the other targets need; prints 
 	@$(IN_VENV)
 
 .PHONY: requirements
-requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and its like
+requirements: ## resolves setup.cfg anew and writes versions and hashes into requirements.txt and its like; [ADD_ONLY=yes]
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
 	"$$tmp/venv/bin/pip" install --quiet --disable-pip-version-check uv; \
 	compile() { \
 		{ sed '/^[^#]/,$$d' "$$1"; \
-			"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
+			"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+				$(if $(ADD_ONLY),--constraint "$$1",--upgrade) \
 				--no-annotate --no-header "$${@:2}"; } >"$$tmp/$$1"; \
 		cp "$$tmp/$$1" "$$1"; \
 	}; \
 	compile requirements-test.txt --extra test setup.cfg; \
-	compile requirements.txt --extra socks --extra operator --constraint requirements-test.txt setup.cfg; \
+	compile requirements.txt --extra socks --extra backup --extra operator --constraint requirements-test.txt setup.cfg; \
 	$(PYTHON) -c 'import configparser as c; f = c.ConfigParser(); f.read("setup.cfg"); print(f["options.extras_require"]["docs"])' \
 		>"$$tmp/docs.in"; \
 	compile requirements-docs.txt --constraint requirements-test.txt "$$tmp/docs.in"

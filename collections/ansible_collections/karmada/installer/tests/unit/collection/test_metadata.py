@@ -51,6 +51,13 @@ def test_every_requirement_is_pinned() -> None:
     assert wanted - names("\n".join(pinned)) == set()
 
 
+@pytest.mark.parametrize("extra", ["socks", "backup", "operator"])
+def test_what_users_install_has_every_extra_and_the_tests_have_it_too(extra: str) -> None:
+    wanted = names(setup_cfg()["options.extras_require"][extra])
+    assert wanted - names("\n".join(_pinned("requirements.txt"))) == set()
+    assert wanted <= names(setup_cfg()["options.extras_require"]["test"])
+
+
 def test_every_pin_has_hashes() -> None:
     """pip refuses a file with no hash only if each has one; what users install is what the tests run with."""
     for_users, for_tests = _pinned("requirements.txt"), _pinned("requirements-test.txt")
