@@ -15,8 +15,8 @@ description:
     it.
   - >-
     The host V(karmada_control) stands for the place that the control plane is worked on from, which is this machine. It
-    has the variables C(karmada_deployment), the document with all defaults, and C(karmada_connection), the options
-    below as absolute paths.
+    has the variables C(karmada_deployment), the document with all defaults, C(karmada_connection), the options below as
+    absolute paths, and C(karmada_backups), the documents of kind EtcdBackup beside it in the same file.
   - >-
     Each member cluster is a host in the group V(karmada_members), with the variables C(karmada_member_name) and
     C(karmada_member), its entry of the document. They are there to look at, to group and to select; the work on members
@@ -66,7 +66,9 @@ options:
     choices: [karmada.installer.karmada, karmada]
   manifest:
     description:
-      - File with the KarmadaDeployment, relative to the inventory file. Documents of other kinds in it are passed over.
+      - >-
+        File with the KarmadaDeployment, relative to the inventory file. Documents of kind EtcdBackup in it are
+        validated as well, those of other kinds are passed over.
       - Mutually exclusive with O(namespace) and O(name).
     type: str
   namespace:
@@ -348,7 +350,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         in_pods = Spec(source.deployment["spec"]).mode == "Container"
         for group in (IN_PODS, ON_HOSTS, HOSTS, LEAVING, *ROLE_GROUPS.values()):
             self.inventory.add_group(group)
-        variables = {"karmada_deployment": source.deployment, "karmada_connection": source.connection}
+        variables = {
+            "karmada_deployment": source.deployment,
+            "karmada_connection": source.connection,
+            "karmada_backups": list(source.backups),
+        }
         # The first host of a play takes the steps that are taken once.
         everything = IN_PODS if in_pods else ON_HOSTS
         self._add_host(CONTROL, everything, {**_HERE, **variables})

@@ -18,7 +18,7 @@ from typing import Any
 from ..components.spec import Spec
 from ..problems import Problem, ProblemsError, Reason
 from ..yaml_document import UnreadableError, documents_of
-from . import crd, manifest
+from . import backups, crd, manifest, object_kind
 
 #: Names of the inventory plugin: of the collection, and of a checkout that is not installed as a collection.
 PLUGIN_NAMES = ("karmada.installer.karmada", "karmada")
@@ -52,12 +52,14 @@ _MEANT = re.compile(rb"""^plugin[ \t]*:[ \t]*["']?(karmada\.installer\.)?karmada
 class Source:
     """Content of a source. ``membership`` is SPEC or LIVE.
 
-    ``connection`` has absolute paths or None, the UID of the object if the document is one, and no secret.
+    ``connection`` has absolute paths or None, the UID of the object if the document is one, and no secret. ``backups``
+    are the EtcdBackups beside a document in a file; those beside an object are looked for when they are needed.
     """
 
     deployment: dict[str, Any]
     connection: dict[str, str | None]
     membership: str = SPEC
+    backups: tuple[dict[str, Any], ...] = ()
 
 
 def has_our_name(path: str) -> bool:
@@ -119,10 +121,11 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
         *_missing(file, "artifacts", artifacts, Path.is_dir, "directory"),
     ]
     directory, deployment = file.parent, None
+    beside_it: list[dict[str, Any]] = []
     try:
         if "manifest" in options:
             document = Path(str(_absolute(file, options["manifest"])))
-            directory, deployment = document.parent, _from_file(document)
+            directory, (deployment, beside_it) = document.parent, _from_file(document)
         elif not problems:
             deployment = _from_cluster(options["namespace"], options["name"], kubeconfig, context)
     except ProblemsError as error:
@@ -148,6 +151,7 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Source:
             "object_uid": None if "manifest" in options else deployment["metadata"].get("uid"),
         },
         membership=options.get("membership", SPEC),
+        backups=tuple(beside_it),
     )
 
 
@@ -192,7 +196,8 @@ def _options(file: Path) -> dict[str, str]:
     return options
 
 
-def _from_file(document: Path) -> dict[str, Any]:
+def _from_file(document: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The document in a file, and the EtcdBackups beside it."""
     shown = short(document)
     try:
         # one byte more than is allowed, so that a file of any size is refused and not read
@@ -206,7 +211,9 @@ def _from_file(document: Path) -> dict[str, Any]:
                 f"cannot be read: {_reason(error)}", shown, remedy if missing else "", reason=Reason.DOCUMENT_NOT_FOUND
             )
         ) from None
-    return manifest.resolve(manifest.parse(text, shown), source=shown)
+    documents = object_kind.readable(text, shown)
+    deployment = manifest.resolve(manifest.one_of(documents, shown), source=shown)
+    return deployment, backups.beside(documents, deployment, shown)
 
 
 def _from_cluster(namespace: str, name: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:

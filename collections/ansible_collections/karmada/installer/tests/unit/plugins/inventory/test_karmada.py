@@ -272,6 +272,23 @@ def test_hosts_groups_and_variables(site: Path) -> None:
         assert not found.get(empty, {}).get("hosts")
 
 
+def test_backups_beside_the_document_are_a_variable_of_their_own(site: Path) -> None:
+    (least,) = [file for file in corpus_files.good(corpus_files.BACKUPS) if file.path.stem == "least"]
+    (site / "both.yaml").write_text(f"{corpus_files.named('empty_spec').text}\n{least.text}", encoding="utf-8")
+    control = inventory(site, write(site, manifest="both.yaml"))["_meta"]["hostvars"]["karmada_control"]
+    (backup,) = control["karmada_backups"]
+    assert (backup["metadata"]["name"], backup["spec"]["retention"]["hourly"]) == ("nightly", 24)
+    alone = inventory(site, write(site, manifest="full.yaml"))["_meta"]["hostvars"]["karmada_control"]
+    assert alone["karmada_backups"] == []
+
+
+def test_a_backup_that_is_wrong_is_a_problem_of_the_file(site: Path) -> None:
+    (bad,) = [file for file in corpus_files.bad(corpus_files.BACKUPS) if file.path.stem == "interval_short"]
+    (site / "both.yaml").write_text(f"{corpus_files.named('empty_spec').text}\n{bad.text}", encoding="utf-8")
+    told = refusal(write(site, manifest="both.yaml"))
+    assert "both.yaml: EtcdBackup nightly: spec.interval" in told
+
+
 def test_the_same_source_gives_the_same_output(site: Path) -> None:
     path = write(site, manifest="full.yaml")
     outputs = {
