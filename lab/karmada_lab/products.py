@@ -171,12 +171,8 @@ def catalogue(
         Product(
             name="etcd",
             version=etcd,
-            modules=(*PROJECTS["etcd"].modules, "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"),
-            packages={
-                **PROJECTS["etcd"].packages,
-                "etcdctl": "go.etcd.io/etcd/etcdctl/v3",
-                "etcdutl": "go.etcd.io/etcd/etcdutl/v3",
-            },
+            modules=(*PROJECTS["etcd"].modules, "go.etcd.io/etcd/etcdctl/v3"),
+            packages={**PROJECTS["etcd"].packages, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"},
         ),
         Product(
             name="karmada",
