@@ -132,6 +132,8 @@ class Reason(StrEnum):
     ETCD_MAJORITY_LOST = "EtcdMajorityLost", "Fewer members of etcd answer than a majority."
     ETCD_NEARLY_FULL = "EtcdNearlyFull", "The database of etcd takes half of its quota or more."
     ETCD_PREFIX_TAKEN = "EtcdPrefixTaken", "Somebody else has keys at the key prefix."
+    # -- backups
+    INVALID_BACKUP = "InvalidBackup", "A backup is damaged, incomplete, or not of this control plane."
     # -- members
     MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."
     CONTROL_PLANE_UNREACHABLE = (
