@@ -57,6 +57,8 @@ METALLB_VERSION = "v0.15.2"
 # Of the releases that read annotations of ingress-nginx, the newest whose module is whole: that of v3.7 leaves out a
 # package that its go.mod takes from a folder beside it.
 TRAEFIK_VERSION = "v3.6.12"
+VERSITYGW_VERSION = "v1.8.0"
+AGE_VERSION = "v1.3.2"
 
 # Beside what the collection installs:
 _KUBERNETES_COMMANDS = ("kubeadm", "kubelet", "kubectl", "kube-scheduler", "kube-proxy")
@@ -221,6 +223,21 @@ def catalogue(
             optional=frozenset({"traefik"}),
             version_variables={"github.com/traefik/traefik/v3/pkg/version.Version": "{version}"},
             replaced={"github.com/go-acme/lego/v4": {"providers/dns/zz_gen_dns_providers.go": _WITHOUT_DNS_PROVIDERS}},
+        ),
+        # A server of S3 that keeps buckets in a folder, and the program that others encrypt and decrypt with.
+        Product(
+            name="versitygw",
+            version=VERSITYGW_VERSION,
+            modules=("github.com/versity/versitygw",),
+            packages={"versitygw": "github.com/versity/versitygw/cmd/versitygw"},
+            optional=frozenset({"versitygw"}),
+        ),
+        Product(
+            name="age",
+            version=AGE_VERSION,
+            modules=("filippo.io/age",),
+            packages={"age": "filippo.io/age/cmd/age"},
+            optional=frozenset({"age"}),
         ),
     ]
     return {product.name: product for product in products}

@@ -133,6 +133,8 @@ class Reason(StrEnum):
     ETCD_NEARLY_FULL = "EtcdNearlyFull", "The database of etcd takes half of its quota or more."
     ETCD_PREFIX_TAKEN = "EtcdPrefixTaken", "Somebody else has keys at the key prefix."
     # -- backups
+    BACKUP_TARGET_UNUSABLE = "BackupTargetUnusable", "Where backups lie cannot be read or written."
+    BACKUP_NOT_DELETED = "BackupNotDeleted", "Where backups lie, one that is not kept any more cannot be deleted."
     INVALID_BACKUP = "InvalidBackup", "A backup is damaged, incomplete, or not of this control plane."
     # -- members
     MEMBER_UNREACHABLE = "MemberUnreachable", "A member does not answer, or cannot be reached from where it has to be."

@@ -109,8 +109,11 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     folders = ("action", "inventory", "lookup", "plugin_utils")
     modules = {module: where for folder in folders for module, where in imported(folder).items()}
     packages = {**libraries.NEEDED, **libraries.NEEDED_FOR_ROUTES}
-    assert {module: where for module, where in modules.items() if module not in {*packages, *ON_HOSTS}} == {}
-    assert set(packages) - set(modules) == set(), "in libraries.py, and imported by nobody"
+    for_backups = libraries.NEEDED_FOR_BACKUPS
+    known = {*packages, *for_backups, *ON_HOSTS}
+    assert {module: where for module, where in modules.items() if module not in known} == {}
+    assert {*packages, *for_backups} - set(modules) == set(), "in libraries.py, and imported by nobody"
+    assert names(setup_cfg()["options.extras_require"]["backup"]) == names("\n".join(for_backups.values()))
     declared = names(setup_cfg()["options"]["install_requires"])
     assert declared - set(NOT_IMPORTED) == names("\n".join(packages.values()))
     assert set(NOT_IMPORTED) <= declared
@@ -119,7 +122,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 def test_readme_names_every_package_that_the_control_node_needs() -> None:
     requirements = (COLLECTION / "README.md").read_text(encoding="utf-8").partition("## Requirements")[2]
     section = requirements.partition("\n## ")[0]
-    for package in (*libraries.NEEDED.values(), *libraries.NEEDED_FOR_ROUTES.values(), "jmespath"):
+    needed = (libraries.NEEDED, libraries.NEEDED_FOR_ROUTES, libraries.NEEDED_FOR_BACKUPS)
+    for package in (*(each for table in needed for each in table.values()), "jmespath"):
         assert f"`{package}`" in section
 
 
